@@ -1,0 +1,65 @@
+"""A batch: packed inputs of real documents only, and the (lists, documents) grid that a loss works on."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from rerank.types import Candidates
+
+Inputs = TypeVar("Inputs")
+
+
+class Packed(NamedTuple):
+    """Passages of text, one after the other without padding.
+
+    input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders that have none;
+    offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]];
+    documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage.
+    """
+
+    input_ids: Tensor
+    token_types: Tensor | None
+    offsets: Tensor
+    documents: Tensor
+
+    def to(self, device: torch.device) -> "Packed":
+        """The same on another device."""
+        types = None if self.token_types is None else self.token_types.to(device)
+        return Packed(self.input_ids.to(device), types, self.offsets.to(device), self.documents.to(device))
+
+
+class Batch(NamedTuple, Generic[Inputs]):
+    """Lists of documents: flat inputs of the real ones, and their grid.
+
+    labels: (lists, documents) float32, 0 where there is no document; mask: (lists, documents) bool, True on real ones.
+    The flat order of documents is that of the grid's real places, row by row.
+    """
+
+    inputs: Inputs
+    labels: Tensor
+    mask: Tensor
+    query_ids: tuple[str, ...]
+    doc_ids: tuple[tuple[str, ...], ...]
+
+    def grid(self, flat: Tensor) -> Tensor:
+        """(documents,) values onto the (lists, documents) grid, 0 where there is no document."""
+        mask = self.mask.to(flat.device)
+        return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
+
+
+Pairs = Sequence[tuple[str, str]]
+"""(query_id, doc_id) of the documents to score."""
+
+
+def make_batch(lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs]) -> Batch[Inputs]:
+    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs."""
+    longest = max(len(candidates.doc_ids) for candidates in lists)
+    labels = torch.zeros(len(lists), longest)
+    mask = torch.zeros(len(lists), longest, dtype=torch.bool)
+    for row, candidates in enumerate(lists):
+        labels[row, : len(candidates.labels)] = torch.tensor(candidates.labels, dtype=torch.float32)
+        mask[row, : len(candidates.labels)] = True
+    pairs = [(candidates.query_id, doc_id) for candidates in lists for doc_id in candidates.doc_ids]
+    return Batch(inputs_of(pairs), labels, mask, tuple(c.query_id for c in lists), tuple(c.doc_ids for c in lists))

@@ -1,0 +1,52 @@
+"""What a tokenizer puts around the two texts of a pair, so that texts tokenised before can be put between."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rerank.errors import UserError
+
+PROBES = ("a", "b")  # any two texts: what a tokenizer puts around a pair does not depend on them
+
+
+@dataclass(frozen=True)
+class PairTemplate:
+    """The special tokens before the query, between query and passage, and after the passage.
+
+    `token_types` holds the token type of each of the five parts prefix, query, middle, passage and suffix, or None
+    where the model has no token types.
+    """
+
+    prefix: tuple[int, ...]
+    middle: tuple[int, ...]
+    suffix: tuple[int, ...]
+    token_types: tuple[int, ...] | None
+
+
+def pair_template(tokenizer: Any) -> PairTemplate:
+    """The template of a Hugging Face tokenizer, read off an encoded pair.
+
+    prefix + query + middle + passage + suffix is what `tokenizer(query, passage)` gives, where query and passage are
+    tokenised without special tokens. Raises UserError where the tokenizer does not join a pair in this way.
+    """
+    query, passage = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in PROBES)
+    pair = tokenizer(*PROBES)
+    ids, types = pair["input_ids"], pair.get("token_type_ids", [0] * len(pair["input_ids"]))
+    start = _find(query, ids, 0)
+    restart = _find(passage, ids, start + len(query))
+    parts = list(pairwise((0, start, start + len(query), restart, restart + len(passage), len(ids))))
+    if min(start, restart) < 0 or any(len(set(types[begin:end])) > 1 for begin, end in parts):
+        raise UserError(
+            f"tokenizer {tokenizer.name_or_path}: joins two texts as {' '.join(tokenizer.convert_ids_to_tokens(ids))}, "
+            f"token types {types}; expected special tokens around and between the texts, and one token type in each "
+            "part; use another encoder"
+        )
+    prefix, _, middle, _, suffix = (tuple(ids[begin:end]) for begin, end in parts)
+    kinds = tuple(types[begin] if begin < end else 0 for begin, end in parts) if "token_type_ids" in pair else None
+    return PairTemplate(prefix, middle, suffix, kinds)
+
+
+def _find(part: list[int], ids: list[int], begin: int) -> int:
+    """Where `part` first stands in `ids` at or after `begin`, -1 where it does not or is empty."""
+    places = range(begin, len(ids) - len(part) + 1) if part else ()
+    return next((place for place in places if ids[place : place + len(part)] == part), -1)

@@ -1,0 +1,147 @@
+"""The command line: one subcommand = one function, which imports its room only when it is called."""
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import cyclopts
+from cyclopts import App, Parameter
+
+from rerank.config import Config
+from rerank.errors import UserError
+
+app = App(
+    name="rerank",
+    help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.",
+    help_format="plaintext",
+    help_on_error=False,
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+ConfigFile = Annotated[Path | None, Parameter(name="--config", group=cyclopts.Group("file", sort_key=0))]
+
+
+@app.command
+def demo(folder: Path = Path("runs/demo")) -> None:
+    """The whole pipeline on a generated collection: BM25, training with two losses, the table. No network.
+
+    Parameters
+    ----------
+    folder
+        Where the collection, the small encoder and the runs are written.
+    """
+    from rerank.demo_command import run_demo
+
+    run_demo(folder)
+
+
+@app.command
+def retrieve(*, config: Config = Config()) -> None:
+    """Retrieves the candidates by BM25 into runs/<collection>/bm25.run."""
+    from rerank.preparation import prepare
+
+    prepared = prepare(config)
+    print(prepared.run)
+
+
+@app.command
+def train(*, fold: str = "all", config: Config = Config()) -> None:
+    """Fine-tunes an encoder on the folds and writes the runs of its test queries.
+
+    Parameters
+    ----------
+    fold
+        The fold that tests: 1 to 5, or all.
+    """
+    from rerank.experiment import train_folds
+
+    print(train_folds(config, fold))
+
+
+@app.command
+def score(checkpoint: str, run: Path, *, out: Path, config: Config = Config()) -> None:
+    """Re-ranks a run with a trained model (a checkpoint folder) or a cross-encoder of the hub.
+
+    Parameters
+    ----------
+    checkpoint
+        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    run
+        The TREC run to re-rank, to --first-stage.depth.
+    out
+        The TREC run to write.
+    """
+    from rerank.experiment import rescore
+
+    print(rescore(config, checkpoint, run, out))
+
+
+@app.command
+def doctor(*, config: Config = Config()) -> None:
+    """Says what is ready on this machine and what is not: Java, collection, index, encoder, GPU, disk."""
+    from rerank.doctor import examine
+
+    sys.exit(0 if examine(config) else 1)
+
+
+@app.command(name="eval")
+def evaluate(
+    *runs: Path,
+    qrels: Path | None = None,
+    folds: Path | None = None,
+    fold: str | None = None,
+    measures: tuple[str, ...] = (),
+    markdown: bool = False,
+) -> None:
+    """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
+
+    Parameters
+    ----------
+    runs
+        TREC runs, .gz or not; files that differ only in their fold's number are one run.
+    qrels
+        The judgments; those kept in runs/<collection> where none are given.
+    folds
+        The folds.json to average over; that in runs/<collection> where none is given.
+    fold
+        Only the test queries of this fold.
+    measures
+        trec_eval's names, such as ndcg_cut_20; the paper's where none are given.
+    markdown
+        Print a Markdown table.
+    """
+    from rerank.eval_command import evaluate_files
+
+    print(evaluate_files(list(runs), qrels, folds, fold, list(measures) or None, markdown))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; a user's mistake is one line on standard error and exit code 2, an interrupt 130."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app.config = _config_file(words)
+        app(words, exit_on_error=False, print_error=False)
+    except (UserError, cyclopts.CycloptsError) as error:
+        print(f"rerank: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("rerank: interrupted; the same command goes on from the last finished epoch", file=sys.stderr)
+        sys.exit(130)
+
+
+def _config_file(words: list[str]) -> list[cyclopts.config.Toml]:
+    """Takes `--config F` out of the words, wherever it stands."""
+    for place, word in enumerate(words):
+        if word == "--config" or word.startswith("--config="):
+            path = word.partition("=")[2] if "=" in word else (words[place + 1] if place + 1 < len(words) else "")
+            if not Path(path).is_file():
+                raise UserError(f"--config {path}: no such file; expected a TOML file such as configs/robust04.toml")
+            try:
+                tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise UserError(f"--config {path}: not TOML: {error}") from error
+            del words[place : place + (1 if "=" in word else 2)]
+            return [cyclopts.config.Toml(path, use_commands_as_keys=False)]
+    return []

@@ -1,0 +1,52 @@
+"""`rerank demo`: the whole pipeline on a generated collection, from nothing to the table."""
+
+import json
+import time
+from pathlib import Path
+
+from rerank.config import (
+    CollectionTable,
+    Config,
+    EncoderTable,
+    ListsTable,
+    LossTable,
+    OutputTable,
+    TrainingTable,
+)
+from rerank.demo import make_collection, make_encoder
+from rerank.eval_command import evaluate_files
+from rerank.experiment import train_folds
+from rerank.progress import say
+
+LOSSES = ("hinge", "smoothi")
+
+
+def run_demo(folder: Path) -> None:
+    """Makes the collection and a small BERT, retrieves, trains with both losses over five folds, prints the table.
+
+    What is there already is not made again; remove `folder` to start over.
+    """
+    begun = time.time()
+    collection, encoder = folder / "collections" / "towns", folder / "encoder"
+    if not collection.is_dir():
+        make_collection(collection)
+    if not encoder.is_dir():
+        rows = [json.loads(line) for line in (collection / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+        rows += [json.loads(line) for line in (collection / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+        make_encoder(encoder, [f"{row.get('title', '')} {row['text']}" for row in rows])
+    runs = [train_folds(_config(folder, collection, encoder, loss), "all") / "all.run" for loss in LOSSES]
+    say(f"{time.time() - begun:.0f} seconds")
+    print(evaluate_files([folder / "towns" / "bm25.run", *runs]))
+
+
+def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
+    return Config(
+        collection=CollectionTable(source=str(collection)),
+        encoder=EncoderTable(name=str(encoder)),
+        lists=ListsTable(relevant=2, non_relevant=4),
+        loss=LossTable(name=loss),
+        training=TrainingTable(
+            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
+        ),
+        output=OutputTable(folder=str(folder)),
+    )

@@ -1,0 +1,265 @@
+"""The composition: a prepared collection -> folds × (train, score) -> runs/<collection>/<experiment>."""
+
+import inspect
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.batch import make_batch
+from rerank.batches.sampling import epoch_lists
+from rerank.batches.template import pair_template
+from rerank.batches.text import TextInputs
+from rerank.candidates import without_relevant
+from rerank.config import Config, keep
+from rerank.errors import UserError, nearest
+from rerank.evaluation import evaluate, measure_names
+from rerank.files import replacing
+from rerank.folds import pick
+from rerank.losses import LOSSES
+from rerank.manifest import file_hash, write_manifest
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
+from rerank.preparation import Prepared, prepare
+from rerank.progress import say
+from rerank.scoring import score
+from rerank.tokens import open_store, tokenise
+from rerank.training import Loss, train
+from rerank.trec import read_run, write_run
+from rerank.types import Candidates, Fold, Run
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What every fold works with; `folder` is runs/<collection>/<name>."""
+
+    config: Config
+    prepared: Prepared
+    folder: Path
+    loss: Loss
+    accelerator: Accelerator
+
+    def say(self, line: str) -> None:
+        """Prints a line once, whatever the number of processes."""
+        if self.accelerator.is_main_process:
+            say(line)
+
+    def of(self, query_ids: Iterable[str]) -> list[Candidates]:
+        """The candidates of those queries that the first stage found something for."""
+        return [found for query_id in query_ids if (found := self.prepared.candidates[query_id]).doc_ids]
+
+
+def open_experiment(config: Config) -> Experiment:
+    """Prepares the collection and the folder of an experiment; raises UserError for what the user can mend."""
+    loss = make_loss(config)
+    measure_names([config.training.measure])
+    accelerator = open_accelerator(config)
+    with accelerator.main_process_first():
+        prepared = prepare(config)
+        folder = prepared.folder / (config.output.name or config.loss.name)
+        keep(config, folder / "config.toml")
+    return Experiment(config, prepared, folder, loss, accelerator)
+
+
+def train_folds(config: Config, fold_name: str) -> Path:
+    """Trains the fold of that name, or "all", writes the runs, and returns the experiment's folder.
+
+    A fold that has its test run is not trained again; when every fold has one, `all.run` holds them all.
+    """
+    experiment = open_experiment(config)
+    for fold in pick(experiment.prepared.folds, fold_name):
+        test_run = _fold_folder(experiment, fold) / "test.run"
+        if test_run.exists():
+            experiment.say(f"fold {fold.name}: {test_run} is there already")
+        else:
+            train_fold(experiment, fold)
+    runs = [_fold_folder(experiment, fold) / "test.run" for fold in experiment.prepared.folds]
+    if experiment.accelerator.is_main_process and all(path.exists() for path in runs):
+        everything: Run = {}
+        for path in runs:
+            everything |= read_run(path)
+        write_run(experiment.folder / "all.run", everything, experiment.folder.name)
+    experiment.accelerator.wait_for_everyone()
+    return experiment.folder
+
+
+def train_fold(experiment: Experiment, fold: Fold) -> None:
+    """Trains one fold; its folder gets checkpoint/, valid.run, test.run, log.jsonl and manifest.json."""
+    begun = time.time()
+    config, accelerator = experiment.config, experiment.accelerator
+    table, folder, tag = config.training, _fold_folder(experiment, fold), experiment.folder.name
+    experiment.say(f"fold {fold.name}: {tag} with {config.encoder.name} on {accelerator.device}")
+    model, tokenizer, max_length = open_cross_encoder(config.encoder.name, config.encoder.pooling, table.seed)
+    with accelerator.main_process_first():
+        inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
+    model.to(accelerator.device)
+    valid, latest = experiment.of(fold.valid), Run()
+
+    def validate() -> float:
+        latest.clear()
+        latest.update(score(model, inputs_of, valid, accelerator, table.tokens_per_forward, "validating"))
+        qrels = {q: experiment.prepared.qrels[q] for q in fold.valid if q in experiment.prepared.qrels}
+        (values,) = evaluate(qrels, latest, [table.measure]).values()
+        return sum(values.values()) / len(values)
+
+    def keep_best() -> None:
+        with replacing(folder / "checkpoint") as aside:
+            save_cross_encoder(model, tokenizer, aside, config.encoder.max_doc_tokens)
+        write_run(folder / "valid.run", latest, tag)
+
+    trainable = _trainable(experiment, fold)
+    history = train(
+        model,
+        model.parameter_groups(table.lr, table.head_lr),
+        lambda epoch: epoch_lists(
+            trainable, epoch, table.lists_per_epoch, config.lists.relevant, config.lists.non_relevant, table.seed
+        ),
+        partial(make_batch, inputs_of=inputs_of),
+        experiment.loss,
+        validate,
+        keep_best,
+        accelerator,
+        folder,
+        epochs=table.epochs,
+        lists_per_step=table.lists_per_step,
+        clip=table.clip,
+        patience=table.patience,
+        seed=table.seed,
+    )
+    accelerator.free_memory()
+    best, _, _ = open_cross_encoder(str(folder / "checkpoint"), config.encoder.pooling, table.seed)
+    best.to(accelerator.device)
+    run = score(best, inputs_of, experiment.of(fold.test), accelerator, table.tokens_per_forward, "testing")
+    if accelerator.is_main_process:
+        facts = {
+            "config": asdict(config),
+            "fold": asdict(fold),
+            "epochs": len(history),
+            "best_epoch": max(history, key=lambda record: record["valid"])["epoch"],
+            "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.queries_cut()},
+            "first_stage": {"run": str(experiment.prepared.run), "sha256": file_hash(experiment.prepared.run)},
+            "device": str(accelerator.device),
+            "precision": accelerator.mixed_precision,
+            "processes": accelerator.num_processes,
+            "seconds": round(time.time() - begun, 1),
+        }
+        write_manifest(folder / "manifest.json", facts)
+        write_run(folder / "test.run", run, tag)
+        shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model
+    accelerator.wait_for_everyone()
+
+
+def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
+    """Re-ranks the candidates of a run with a trained or a hub model; the collection gives queries and texts.
+
+    A checkpoint of ours brings its own pooling and cut. Raises UserError for a model that was never taught to rank.
+    """
+    accelerator = open_accelerator(config)
+    model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
+    if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
+        raise UserError(
+            f"{checkpoint}: an encoder without a layer that scores; train it first, or take a cross-encoder"
+        )
+    taught = getattr(model.encoder.config, "rerank", {})
+    model.pooling = taught.get("pooling", config.encoder.pooling)
+    config = replace(
+        config,
+        encoder=replace(config.encoder, max_doc_tokens=taught.get("max_doc_tokens", config.encoder.max_doc_tokens)),
+        first_stage=replace(config.first_stage, run=str(run)),
+    )
+    with accelerator.main_process_first():
+        prepared = prepare(config)
+        inputs_of = text_inputs(config, prepared, tokenizer, max_length)
+    model.to(accelerator.device)
+    found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
+    scored = score(model, inputs_of, found, accelerator, config.training.tokens_per_forward)
+    if accelerator.is_main_process:
+        write_run(out, scored, out.name.removesuffix(".gz").removesuffix(".run"))
+    return out
+
+
+def make_loss(config: Config) -> Loss:
+    """The loss of a configuration; raises UserError for an unknown name or a hyperparameter that it does not have."""
+    table = config.loss
+    if table.name not in LOSSES:
+        raise UserError(f"--loss {table.name}: no such loss; {nearest(table.name, LOSSES)}")
+    function = LOSSES[table.name]
+    taken = list(inspect.signature(function).parameters)[3:]
+    for key in table.hyperparameters():
+        if key not in taken:
+            raise UserError(
+                f"--loss.{key.replace('_', '-')}: {table.name} has no such hyperparameter; "
+                f"it takes {', '.join(taken) or 'none'}"
+            )
+    loss: Loss = partial(function, **table.hyperparameters())
+    _try(loss, table.name)
+    return loss
+
+
+def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:
+    """Tokenises queries and candidates, the documents once and on disk, and says what the cut took away."""
+    doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
+    store = open_store(
+        prepared.folder / "tokens",
+        doc_ids,
+        prepared.collection.texts,
+        tokenizer,
+        config.encoder.max_doc_tokens,
+        prepared.collection.fingerprint,
+    )
+    queries = dict(
+        zip(
+            prepared.candidates,
+            tokenise([prepared.collection.queries[q] for q in prepared.candidates], tokenizer),
+            strict=True,
+        )
+    )
+    return TextInputs(queries, store, pair_template(tokenizer), max_length)
+
+
+def _trainable(experiment: Experiment, fold: Fold) -> list[Candidates]:
+    found = {query_id: experiment.prepared.candidates[query_id] for query_id in fold.train}
+    skipped = set(without_relevant(found))
+    if skipped:
+        experiment.say(
+            f"fold {fold.name}: {len(skipped)} of {len(found)} training queries have no relevant candidate: skipped"
+        )
+    if len(skipped) == len(found):
+        raise UserError(
+            f"fold {fold.name}: none of its {len(found)} training queries has a relevant candidate: nothing to learn"
+        )
+    return [candidates for query_id, candidates in found.items() if query_id not in skipped]
+
+
+def _fold_folder(experiment: Experiment, fold: Fold) -> Path:
+    return experiment.folder / f"fold{fold.name}"
+
+
+def open_accelerator(config: Config) -> Accelerator:
+    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_precision(config))
+    if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
+        say(
+            "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
+            "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
+        )
+    return accelerator
+
+
+def _precision(config: Config) -> str:
+    if config.training.precision == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return {"float32": "no", "bf16": "bf16"}[config.training.precision]
+
+
+def _try(loss: Loss, name: str) -> None:
+    try:
+        loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]]))
+    except ValueError as error:
+        raise UserError(f"--loss {name}: {error}") from error

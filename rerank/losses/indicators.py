@@ -1,0 +1,132 @@
+"""Rank indicators: operators from scores to a relaxed permutation I (lists, ranks, documents).
+
+I_j^r is about 1 where document j stands at rank r. Masked documents have 0, and so have the ranks beyond a list's
+documents, so that padding never changes a sum over ranks or documents.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from rerank.losses.lists import by_score, check_positive, masked_softmax, operand
+from rerank.losses.metrics import ranks_like
+from rerank.losses.sinkhorn import COOLING, transport_plan
+
+
+def rank_indicators(
+    scores: Tensor,
+    mask: Tensor | None = None,
+    k: int | None = None,
+    alpha: float = 1.0,
+    delta: float = 0.1,
+    stop_gradient: bool = True,
+) -> Tensor:
+    """SmoothI (Thonet et al. 2021, eq:defI): I^r = softmax(alpha S p^r), p^(r+1) = p^r (1 - I^r - delta), p^1 = 1.
+
+    The scores are taken as they are; the theory asks that they be positive (the loss subtracts their minimum).
+
+    Args:
+        scores: (lists, documents).
+        mask: (lists, documents), True on real documents.
+        k: how many ranks; all of them where it is None or more than there are documents.
+        alpha: the inverse temperature, above 0.
+        delta: how far an already ranked document is pushed down, between 0 and 0.5, both excluded.
+        stop_gradient: take p as a constant in the backward pass (eq:defI-modif).
+
+    Returns:
+        (lists, ranks, documents).
+
+    Raises:
+        ValueError: alpha, delta or k is out of range.
+    """
+    check_positive("alpha", alpha)
+    if not 0 < delta < 0.5:
+        raise ValueError(f"delta must lie between 0 and 0.5, both excluded, got {delta}")
+    scores, mask = operand(scores, mask)
+    scaled = alpha * scores
+    remaining = torch.ones_like(scores)
+    rows = []
+    for _ in range(_rank_count(scores, k)):
+        row = masked_softmax(scaled * remaining, mask)
+        rows.append(row)
+        remaining = remaining * (1 - (row.detach() if stop_gradient else row) - delta)
+    return _within_list(torch.stack(rows, dim=1) if rows else scores[:, None, :], mask)
+
+
+def neuralsort(scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None) -> Tensor:
+    """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
+
+    Args and result as `rank_indicators`; `temperature` is above 0. N counts the list's real documents.
+    """
+    check_positive("temperature", temperature)
+    scores, mask = operand(scores, mask)
+    gaps = (scores[:, :, None] - scores[:, None, :]).abs()
+    spread = gaps.masked_fill(~mask[:, None, :], 0).sum(dim=2)
+    ranks = ranks_like(scores, _rank_count(scores, k))
+    weights = mask.sum(dim=1)[:, None] + 1 - 2 * ranks
+    logits = (weights[:, :, None] * scores[:, None, :] - spread[:, None, :]) / temperature
+    return _within_list(masked_softmax(logits, mask[:, None, :]), mask)
+
+
+def softsort(
+    scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, power: float = 1.0, k: int | None = None
+) -> Tensor:
+    """SoftSort (Prillo and Eisenschlos 2020): row r is softmax_j(-|sort(S)_r - S_j|^power / temperature).
+
+    Args and result as `rank_indicators`; `temperature` and `power` are above 0; the sort is descending.
+    """
+    check_positive("temperature", temperature)
+    check_positive("power", power)
+    scores, mask = operand(scores, mask)
+    ranked = scores.gather(1, by_score(scores, mask))[:, : _rank_count(scores, k)]
+    gaps = (ranked[:, :, None] - scores[:, None, :]).abs()
+    if power != 1:
+        # The derivative of a power below 1 is infinite at 0, where the distance of a document to itself always lies.
+        same = gaps == 0
+        gaps = gaps.masked_fill(same, 1).pow(power).masked_fill(same, 0)
+    return _within_list(masked_softmax(-gaps / temperature, mask[:, None, :]), mask)
+
+
+def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float = 0.01) -> Tensor:
+    """Optimal transport from documents to ranks (Cuturi et al. 2019): N P, with P the entropic plan.
+
+    x = sigma((S - mean) / std pi / sqrt(3)), with the population's standard deviation, at least 1e-6; the target of
+    rank m is y_m = (N - m) / (N - 1), the cost (x_i - y_m)^2, both marginals uniform. The plan is solved in float64
+    until the marginals hold to `sinkhorn.TOLERANCE`; rows and columns of the result sum to 1.
+
+    Args:
+        scores: (lists, documents).
+        mask: (lists, documents), True on real documents.
+        epsilon: the weight of the entropy, above 0; the smaller, the closer to a permutation.
+
+    Returns:
+        (lists, ranks, documents).
+
+    Raises:
+        ValueError: epsilon is out of range.
+        RuntimeError: the plan did not converge, for a very small epsilon.
+    """
+    check_positive("epsilon", epsilon)
+    scores, mask = operand(scores, mask)
+    count = mask.sum(dim=1, keepdim=True)
+    centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
+    variance = centred.square().sum(dim=1, keepdim=True) / count.clamp_min(1)
+    x = torch.sigmoid(centred / variance.clamp_min(1e-12).sqrt() * (math.pi / math.sqrt(3)))
+    targets = (count - ranks_like(scores, scores.shape[1])) / (count - 1).clamp_min(1)
+    cost = (x[:, None, :] - targets[:, :, None]).square()
+    # Costs are at most 1, so that an entropy of 0.1 is easy from any start.
+    warm_starts = max(0, math.ceil(math.log(0.1 / epsilon, COOLING)))
+    return transport_plan(-cost.double() / epsilon, mask, warm_starts).to(scores.dtype)
+
+
+def _rank_count(scores: Tensor, k: int | None) -> int:
+    if k is not None and k < 1:
+        raise ValueError(f"k must be 1 or more, got {k}")
+    return scores.shape[1] if k is None else min(k, scores.shape[1])
+
+
+def _within_list(rows: Tensor, mask: Tensor) -> Tensor:
+    """The rows with those beyond each list's documents set to 0."""
+    beyond = torch.arange(rows.shape[1], device=rows.device) >= mask.sum(dim=1)[:, None]
+    return rows.masked_fill(beyond[:, :, None], 0)

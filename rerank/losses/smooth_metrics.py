@@ -1,0 +1,141 @@
+"""The losses that are 1 - a smooth metric: an operator (indicators or positions), then the metric of its result."""
+
+import torch
+from torch import Tensor
+
+from rerank.losses import indicators, metrics, positions
+from rerank.losses.lists import prepared
+
+
+def smoothi(
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    alpha: float = 1.0,
+    delta: float = 0.1,
+    stop_gradient: bool = True,
+) -> Tensor:
+    """1 - the metric of SmoothI's rank indicators (Thonet et al. 2021, eq:p@k-a, eq:ap-a, eq:ndcg@k-a).
+
+    The list's smallest score is subtracted first, as the theory needs positive scores.
+
+    Args:
+        scores: (lists, documents).
+        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
+        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        metric: p@K, ndcg@K, ndcg or ap. K beyond the documents is their number, but P@K still divides by K.
+        alpha: the inverse temperature, above 0; it multiplies the scores, so their spread matters.
+        delta: between 0 and 0.5, both excluded.
+        stop_gradient: keep the recursion out of the backward pass (eq:defI-modif); without it the gradient explodes.
+
+    Returns:
+        (lists,); 0 where a list has no relevant document or fewer than two documents.
+
+    Raises:
+        ValueError: a hyperparameter is out of range.
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient)
+    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+
+
+def neuralsort(
+    scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
+) -> Tensor:
+    """1 - the metric of NeuralSort's permutation, `indicators.neuralsort` (Grover et al. 2019).
+
+    Arguments and result as `smoothi`; `temperature` is above 0.
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    rows = indicators.neuralsort(scores, mask, temperature, wanted.cutoff)
+    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+
+
+def softsort(
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    temperature: float = 1.0,
+    power: float = 1.0,
+) -> Tensor:
+    """1 - the metric of SoftSort's permutation, `indicators.softsort` (Prillo and Eisenschlos 2020).
+
+    Arguments and result as `smoothi`; `temperature` and `power` are above 0.
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    rows = indicators.softsort(scores, mask, temperature, power, wanted.cutoff)
+    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+
+
+def approx(
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    alpha: float = 1.0,
+    beta: float = 10.0,
+    cutoff_offset: float = 0.5,
+) -> Tensor:
+    """1 - the metric of soft positions pi_i = 1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
+
+    Arguments and result as `smoothi`, and:
+
+    Args:
+        scores: (lists, documents).
+        labels: (lists, documents).
+        mask: (lists, documents).
+        metric: p@K, ndcg@K, ndcg or ap.
+        alpha: the steepness of the positions, above 0.
+        beta: the steepness, above 0, of "within K" in p@K and ndcg@K and of "before" in ap; ndcg does not use it.
+        cutoff_offset: "within K" is sigma(beta (K + cutoff_offset - pi)).
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    places = positions.approx_positions(scores, mask, alpha)
+    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+
+
+def fastsort(
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    regularization: str = "l2",
+    strength: float = 1.0,
+    beta: float = 10.0,
+    cutoff_offset: float = 0.5,
+) -> Tensor:
+    """1 - the metric of the projection on the permutahedron, `positions.fast_positions` (Blondel et al. 2020).
+
+    Arguments and result as `approx`; `regularization` is l2 or kl, `strength` is above 0.
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    places = positions.fast_positions(scores, mask, regularization, strength)
+    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+
+
+def ot(
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    epsilon: float = 0.01,
+    beta: float = 10.0,
+    cutoff_offset: float = 0.5,
+) -> Tensor:
+    """1 - the metric of the positions sum_m m N P_im of a transport plan P, `indicators.soft_permutation`.
+
+    Cuturi et al. 2019. Arguments and result as `approx`; `epsilon` is above 0.
+    """
+    wanted = metrics.parse(metric)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    plan = indicators.soft_permutation(scores, mask, epsilon)
+    places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
+    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)

@@ -1,0 +1,91 @@
+"""Collection -> first stage -> candidates and folds: what all experiments share, kept on disk for `rerank eval`."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from rerank.candidates import candidates
+from rerank.collection import Collection, open_collection
+from rerank.config import Config, FirstStageTable, check
+from rerank.errors import UserError
+from rerank.first_stage import choose_index, retrieve, with_texts_from_index
+from rerank.folds import make_folds, prescribed_folds, write_folds
+from rerank.progress import say
+from rerank.trec import read_run, write_qrels, write_run
+from rerank.types import Candidates, Fold, Qrels
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`folder` is runs/<collection>; `run` is the first stage's file, `candidates` what it found for every query."""
+
+    folder: Path
+    collection: Collection
+    run: Path
+    candidates: dict[str, Candidates]
+    folds: list[Fold]
+
+    @property
+    def qrels(self) -> Qrels:
+        """All judgments of the collection."""
+        return self.collection.qrels
+
+
+def prepare(config: Config) -> Prepared:
+    """Opens the collection, retrieves the first stage unless it is there, and keeps run, judgments and folds.
+
+    Raises UserError for what the user can mend.
+    """
+    check(config)
+    collection = open_collection(config.collection.source)
+    folder = Path(config.output.folder) / collection.name
+    run_file = first_stage_run(config, collection, folder)
+    found = candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
+    if not collection.has_documents:
+        collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
+    folds = _folds(config, collection)
+    write_qrels(folder / "qrels.txt", collection.qrels)
+    write_folds(folder / "folds.json", folds)
+    return Prepared(folder, collection, run_file, found, folds)
+
+
+def first_stage_run(config: Config, collection: Collection, folder: Path) -> Path:
+    """The run to re-rank: the one that was given, else BM25's, retrieved if it is not in `folder` yet."""
+    table = config.first_stage
+    if table.run:
+        return Path(table.run)
+    file = folder / f"{_bm25_name(table)}.run"
+    if not file.exists():
+        index = _index(table, collection, folder)
+        run = retrieve(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
+        write_run(file, run, "Anserini", as_found=True)
+        say(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
+    return file
+
+
+def _index(table: FirstStageTable, collection: Collection, folder: Path) -> Path:
+    try:
+        return choose_index(table.index, collection, folder / "index", table.threads or None)
+    except UserError as no_index:
+        if collection.has_documents:
+            raise
+        try:  # without the documents there could be no other index: say what is missing of both
+            next(collection.documents())
+        except UserError as no_documents:
+            raise UserError(f"{no_documents}; and {no_index}") from no_index
+        raise
+
+
+def _bm25_name(table: FirstStageTable) -> str:
+    """bm25, followed by every setting that is not the default, so that no two rankings share a name."""
+    changed = [
+        f"-{field.name}={getattr(table, field.name)}".replace("/", "_")
+        for field in fields(table)
+        if field.name in ("index", "depth", "k1", "b") and getattr(table, field.name) != field.default
+    ]
+    return "bm25" + "".join(changed)
+
+
+def _folds(config: Config, collection: Collection) -> list[Fold]:
+    if collection.prescribed_folds:
+        return prescribed_folds([(name.removeprefix("fold"), ids) for name, ids in collection.prescribed_folds])
+    return make_folds([q for q in collection.queries if q in collection.qrels], config.collection.folds)

@@ -1,0 +1,44 @@
+"""The vocabulary that every room shares: plain dictionaries and frozen records, keyed by query_id and doc_id."""
+
+from dataclasses import dataclass
+
+Run = dict[str, dict[str, float]]
+"""query_id -> doc_id -> score, as pytrec_eval takes it."""
+
+Qrels = dict[str, dict[str, int]]
+"""query_id -> doc_id -> relevance."""
+
+Measurements = dict[str, dict[str, float]]
+"""measure -> query_id -> value."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The documents that the first stage found for one query.
+
+    `doc_ids` are in first-stage order. `labels` are the judgments of the same documents, 0 where there is none.
+    """
+
+    query_id: str
+    doc_ids: tuple[str, ...]
+    labels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.doc_ids) != len(self.labels):
+            raise ValueError(f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.labels)} labels")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The query ids that train, validate and test one model; no query may stand in two parts."""
+
+    name: str
+    train: tuple[str, ...]
+    valid: tuple[str, ...]
+    test: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        parts = [*self.train, *self.valid, *self.test]
+        if len(set(parts)) != len(parts):
+            twice = sorted({q for q in parts if parts.count(q) > 1})
+            raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} stand in more than one part")

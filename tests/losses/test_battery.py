@@ -1,0 +1,177 @@
+"""What must hold for every loss: padding, order, independence, ties, extreme scores, types and empty lists."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.losses import LOSSES
+
+CASES = [
+    *[(n, {"metric": m}) for n in ("smoothi", "approx", "neuralsort", "softsort", "fastsort", "ot", "lambda_loss")
+      for m in ("ndcg", "ndcg@3", "p@3", "ap")],
+    ("smoothi", {"alpha": 100.0}),
+    ("fastsort", {"regularization": "kl"}),
+    ("softsort", {"power": 0.5}),
+    *[(n, {}) for n in ("listnet", "listmle", "listap", "hinge", "ranknet", "softmax", "pairwise_softmax")],
+]  # fmt: skip
+EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
+
+
+def value_and_gradient(name: str, settings: dict, scores: Tensor, labels: Tensor, mask: Tensor | None = None):
+    scores = scores.detach().clone().requires_grad_()
+    values = LOSSES[name](scores, labels, mask, **settings)
+    assert values.shape == scores.shape[:1]
+    (gradient,) = torch.autograd.grad(values.sum(), scores)
+    return values.detach(), gradient
+
+
+def random_lists(lists: int = 6, documents: int = 8, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Labels are a permutation of 0, 1, ... as ListMLE depends on the order of equal labels."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(lists, documents, generator=generator, dtype=torch.float64)
+    labels = torch.rand(lists, documents, generator=generator).argsort(dim=1)
+    return scores.to(dtype), labels
+
+
+def test_every_loss_is_in_the_battery() -> None:
+    assert {name for name, _ in CASES} == set(LOSSES)
+
+
+@EVERY
+def test_padding_changes_nothing(name: str, settings: dict) -> None:
+    scores, labels = random_lists()
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    for filler in (torch.nan, torch.inf, 0.0, 1e30):
+        wide = torch.full((6, 13), filler, dtype=torch.float64)
+        wide_labels = torch.full((6, 13), filler, dtype=torch.float64)
+        columns = torch.tensor([0, 2, 3, 5, 6, 8, 9, 12])
+        wide[:, columns], wide_labels[:, columns] = scores, labels.double()
+        mask = torch.zeros(6, 13, dtype=torch.bool)
+        mask[:, columns] = True
+        padded, padded_gradient = value_and_gradient(name, settings, wide, wide_labels, mask)
+        torch.testing.assert_close(padded, values, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(padded_gradient[:, columns], gradient, rtol=1e-7, atol=1e-10)
+        assert (padded_gradient[~mask] == 0).all()
+
+
+@EVERY
+def test_the_order_of_the_documents_does_not_matter(name: str, settings: dict) -> None:
+    scores, labels = random_lists()
+    order = torch.tensor([3, 0, 7, 1, 5, 2, 6, 4])
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    moved, moved_gradient = value_and_gradient(name, settings, scores[:, order], labels[:, order])
+    torch.testing.assert_close(moved, values)
+    torch.testing.assert_close(moved_gradient, gradient[:, order], rtol=1e-7, atol=1e-9)
+
+
+@EVERY
+def test_lists_do_not_touch_each_other(name: str, settings: dict) -> None:
+    scores, labels = random_lists()
+    scores[1] *= 1000
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    for i in range(len(scores)):
+        alone, alone_gradient = value_and_gradient(name, settings, scores[i : i + 1], labels[i : i + 1])
+        torch.testing.assert_close(alone, values[i : i + 1], rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(alone_gradient, gradient[i : i + 1], rtol=1e-6, atol=1e-9)
+
+
+@EVERY
+@pytest.mark.parametrize("tied", [[0.5] * 6, [1.0, 1.0, 0.0, 0.0, 0.0, -1.0], [0.0] * 6])
+def test_ties_are_finite(name: str, settings: dict, tied: list[float]) -> None:
+    labels = torch.tensor([[0, 1, 0, 2, 0, 1]])
+    values, gradient = value_and_gradient(name, settings, torch.tensor([tied]), labels)
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+@EVERY
+@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e4])
+def test_huge_and_tiny_scores_are_finite_in_float32(name: str, settings: dict, scale: float) -> None:
+    scores, labels = random_lists(documents=40, dtype=torch.float32)
+    scores, labels = (scores / scores.abs().max() * scale), labels % 4
+    scores[0, :2] = torch.tensor([-scale, scale])
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    assert values.dtype == gradient.dtype == torch.float32
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+@EVERY
+@pytest.mark.parametrize("labels", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [3, 3, 3, 3, 3], [0, 0, 0, 0, 4]])
+def test_one_relevant_and_all_relevant(name: str, settings: dict, labels: list[int]) -> None:
+    scores = torch.randn(1, 5, generator=torch.Generator().manual_seed(3))
+    values, gradient = value_and_gradient(name, settings, scores, torch.tensor([labels]))
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+@EVERY
+def test_bf16_is_computed_in_float32(name: str, settings: dict) -> None:
+    scores, labels = random_lists(dtype=torch.bfloat16)
+    values, gradient = value_and_gradient(name, settings, scores, labels)
+    expected, expected_gradient = value_and_gradient(name, settings, scores.float(), labels)
+    assert values.dtype == torch.float32
+    assert gradient.dtype == torch.bfloat16
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(gradient, expected_gradient.bfloat16())
+
+
+@EVERY
+def test_autocast_does_not_round(name: str, settings: dict) -> None:
+    scores, labels = random_lists(dtype=torch.float32)
+    expected = LOSSES[name](scores, labels, **settings)
+    with torch.autocast("cpu", torch.bfloat16):
+        values = LOSSES[name](scores, labels, **settings)
+    torch.testing.assert_close(values, expected)
+
+
+@EVERY
+def test_lists_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings: dict) -> None:
+    scores = torch.tensor([[0.1, 0.05, 0.3, 0.2]], dtype=torch.float64).repeat(5, 1)
+    labels = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [2, 1, 0, 0], [1, 0, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]).bool()
+    values, gradient = value_and_gradient(name, settings, scores.masked_fill(~mask, torch.nan), labels, mask)
+    assert (values[1:] == 0).all()
+    assert (gradient[1:] == 0).all()
+    assert values[0] != 0
+    assert gradient[0].any()
+    for shape in ((3, 1), (3, 0), (0, 4)):
+        values, gradient = value_and_gradient(name, settings, torch.ones(shape), torch.ones(shape))
+        assert (values == 0).all()
+        assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_shapes_that_differ_are_named(name: str) -> None:
+    with pytest.raises(ValueError, match=r"\(lists, documents\), got \(2, 3\), \(2, 4\)"):
+        LOSSES[name](torch.zeros(2, 3), torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("name", [name for name, settings in CASES if "metric" in settings])
+@pytest.mark.parametrize("metric", ["mrr", "p", "p@0", "ndcg@", "ap@5", "ndcg@-1", "p@1.5"])
+def test_a_bad_metric_names_the_valid_forms(name: str, metric: str) -> None:
+    with pytest.raises(ValueError, match="expected p@K, ndcg@K, ndcg or ap"):
+        LOSSES[name](torch.zeros(2, 3), torch.zeros(2, 3), metric=metric)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("smoothi", {"delta": 0.0}),
+        ("smoothi", {"delta": 0.5}),
+        ("smoothi", {"alpha": 0.0}),
+        ("smoothi", {"alpha": -1.0}),
+        ("approx", {"alpha": 0.0}),
+        ("neuralsort", {"temperature": 0.0}),
+        ("softsort", {"temperature": 0.0}),
+        ("softsort", {"power": 0.0}),
+        ("fastsort", {"strength": 0.0}),
+        ("fastsort", {"regularization": "l1"}),
+        ("ot", {"epsilon": 0.0}),
+        ("listap", {"bins": 1}),
+        ("listap", {"low": 1.0, "high": 1.0}),
+    ],
+)
+def test_hyperparameters_out_of_range(name: str, settings: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        LOSSES[name](torch.zeros(2, 3), torch.ones(2, 3), **settings)

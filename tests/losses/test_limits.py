@@ -1,0 +1,156 @@
+"""Sharp settings give the true metric, Theorem 2 holds, and each loss really improves a ranking."""
+
+import math
+
+import pytest
+import pytrec_eval
+import torch
+from torch import Tensor
+
+from rerank.losses import LOSSES, exact, fast_positions, rank_indicators
+
+SHARP = {
+    "smoothi": {"alpha": 1e10},
+    "neuralsort": {"temperature": 1e-3},
+    "softsort": {"temperature": 1e-3},
+    "approx": {"alpha": 1e3, "beta": 1e3},
+    "fastsort": {"strength": 1e-3, "beta": 1e3},
+    "ot": {"epsilon": 1e-6, "beta": 1e3},
+}
+
+
+def separated_lists(documents: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Four lists with scores 1, 2, ... in random order and labels 0 to 2."""
+    generator = torch.Generator().manual_seed(documents)
+    scores = torch.rand(4, documents, generator=generator).argsort(dim=1) + 1
+    labels = torch.randint(0, 3, (4, documents), generator=generator)
+    labels[:, 0] = 1
+    return scores.to(dtype), labels
+
+
+def trec_eval(scores: Tensor, labels: Tensor, measure: str) -> list[float]:
+    qrels = {str(q): {str(d): int(label) for d, label in enumerate(row)} for q, row in enumerate(labels.tolist())}
+    run = {str(q): {str(d): score for d, score in enumerate(row)} for q, row in enumerate(scores.tolist())}
+    results = pytrec_eval.RelevanceEvaluator(qrels, {measure}).evaluate(run)
+    return [results[str(q)][measure] for q in range(len(scores))]
+
+
+def dcg(labels: list[int], k: int) -> float:
+    return sum((2**label - 1) / math.log2(1 + r) for r, label in enumerate(labels[:k], 1))
+
+
+@pytest.mark.parametrize("documents", [4, 30, 150])
+@pytest.mark.parametrize(("metric", "measure"), [("p@5", "P_5"), ("P@200", "P_200"), ("ap", "map"), ("AP", "map")])
+def test_exact_is_trec_eval(documents: int, metric: str, measure: str) -> None:
+    scores, labels = separated_lists(documents)
+    expected = torch.tensor(trec_eval(scores, labels, measure), dtype=torch.float64)
+    torch.testing.assert_close(exact(scores, labels, metric=metric), expected)
+
+
+@pytest.mark.parametrize("metric", ["ndcg", "ndcg@5", "ndcg@1000"])
+def test_exact_ndcg_has_gain_two_to_the_label_minus_one(metric: str) -> None:
+    scores, labels = separated_lists(30)
+    k = int(metric.partition("@")[2] or 30)
+    for value, row, s in zip(exact(scores, labels, metric=metric), labels.tolist(), scores.tolist(), strict=True):
+        ranked = [label for _, label in sorted(zip(s, row, strict=True), reverse=True)]
+        assert value.item() == pytest.approx(dcg(ranked, k) / dcg(sorted(row, reverse=True), k), rel=1e-12)
+
+
+def test_exact_takes_padding_empty_and_single_lists() -> None:
+    scores = torch.tensor([[1.0, torch.nan, 3.0], [1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
+    labels = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0]])
+    mask = torch.tensor([[1, 0, 1], [1, 1, 1], [1, 0, 0]]).bool()
+    assert exact(scores, labels, mask, metric="ap").tolist() == [0.5, 0.0, 1.0]
+    assert exact(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", SHARP)
+@pytest.mark.parametrize("documents", [4, 20, 150])
+@pytest.mark.parametrize("metric", ["p@3", "ap", "ndcg", "ndcg@5", "p@200"])
+def test_sharp_losses_are_one_minus_the_true_metric(name: str, documents: int, metric: str) -> None:
+    scores, labels = separated_lists(documents)
+    values = LOSSES[name](scores, labels, metric=metric, **SHARP[name])
+    # Transport never quite separates neighbours: 150 targets are 1 / 149 apart.
+    tolerance = 1e-5 if name == "ot" else 1e-9
+    torch.testing.assert_close(values, 1 - exact(scores, labels, metric=metric), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
+def test_the_alpha_that_is_large_enough_grows_with_the_rank(documents: int, alpha: float, enough: bool) -> None:
+    scores, labels = separated_lists(documents)
+    error = (LOSSES["smoothi"](scores, labels, metric="ap", alpha=alpha) - 1 + exact(scores, labels, metric="ap")).abs()
+    assert (error.max().item() < 1e-9) == enough
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.1, 0.25, 0.45])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_theorem_2(delta: float, k: int) -> None:
+    """The error of the indicators stays below epsilon_alpha wherever (C1) holds, on random positive scores."""
+    generator = torch.Generator().manual_seed(k)
+    for documents in (k, 2 * k, 30):
+        scores = torch.rand(1, documents, generator=generator, dtype=torch.float64) + 0.2
+        ranked = scores[0].sort(descending=True)
+        s_min, beta = ranked.values[-1].item(), (ranked.values[:-1] / ranked.values[1:]).min().item()
+        c = ((beta + 1) / 2) ** (1 / (k - 1))
+        gamma = min(delta, 0.5 - delta, (1 - delta) * (c - 1) / (c + 1))
+        rate = s_min / 2 ** (k - 1) * min(1, (beta - 1) / 2)
+        smallest = (math.log(k - 1) - math.log(gamma)) / rate
+        true = torch.nn.functional.one_hot(ranked.indices[:k], documents)
+        for alpha in (1.001 * smallest, 1.5 * smallest, 3 * smallest):
+            error = (rank_indicators(scores, None, k, alpha, delta)[0] - true).abs().max().item()
+            assert error <= (k - 1) * math.exp(-alpha * rate) + 1e-15
+
+
+def gradient_norm(documents: int, alpha: float, stop_gradient: bool) -> float:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(50, documents, generator=generator, dtype=torch.float64).requires_grad_()
+    labels = torch.randint(0, 2, (50, documents), generator=generator)
+    values = LOSSES["smoothi"](scores, labels, alpha=alpha, stop_gradient=stop_gradient)
+    (gradient,) = torch.autograd.grad(values.sum(), scores)
+    return gradient.norm(dim=1).median().item()
+
+
+def test_without_the_stop_gradient_the_gradient_explodes() -> None:
+    assert gradient_norm(20, 100.0, stop_gradient=False) > 50 * gradient_norm(20, 100.0, stop_gradient=True)
+
+
+def test_fast_positions_are_the_true_positions_where_scores_are_apart() -> None:
+    scores = torch.tensor([[3.0, 1.0, 2.0, torch.nan], [5.0, 5.0, 9.0, 1.0]])
+    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
+    for regularization in ("l2", "kl"):
+        places = fast_positions(scores, mask, regularization, strength=0.1)
+        torch.testing.assert_close(places, torch.tensor([[1.0, 3, 2, 0], [2.5, 2.5, 1, 4]]))
+
+
+# Gradient descent on free scores: what each loss needs, and what `docs/papers.md` explains.
+DESCENT = {
+    "smoothi": (10.0, {}),
+    "approx": (10.0, {}),
+    "neuralsort": (10.0, {"temperature": 1.0}),
+    "softsort": (100.0, {"temperature": 1.0}),
+    "fastsort": (10.0, {"strength": 1.0}),
+    "ot": (10.0, {"epsilon": 0.01}),
+    "listnet": (1.0, {}),
+    "listmle": (1.0, {}),
+    "lambda_loss": (1.0, {}),
+    "hinge": (1.0, {}),
+    "ranknet": (1.0, {}),
+    "softmax": (1.0, {}),
+    "pairwise_softmax": (10.0, {}),
+    "listap": (10.0, {"low": -3.0, "high": 3.0, "bins": 5}),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient_descent_on_free_scores_sorts_the_list(name: str) -> None:
+    rate, settings = DESCENT[name]
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 2 if name == "listap" else 4, (1, 10), generator=generator)
+    scores = torch.randn(1, 10, generator=generator).requires_grad_()
+    assert exact(scores, labels).item() < 0.9
+    optimizer = torch.optim.SGD([scores], lr=rate)
+    for _ in range(200):
+        optimizer.zero_grad()
+        LOSSES[name](scores, labels, **settings).sum().backward()
+        optimizer.step()
+    assert exact(scores, labels).item() > 0.95

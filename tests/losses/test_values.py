@@ -1,0 +1,79 @@
+"""Values and gradients of every loss against plain loops over the equations, and gradcheck."""
+
+import pytest
+import torch
+
+from rerank.losses import LOSSES
+from tests.losses import loops
+
+METRICS = ["ndcg", "ndcg@3", "ndcg@100", "p@2", "p@100", "ap"]
+CASES = [
+    *[("smoothi", {"metric": m}) for m in METRICS],
+    *[("smoothi", {"metric": m, "alpha": 3.0, "delta": 0.3}) for m in METRICS],
+    ("smoothi", {"metric": "ndcg", "alpha": 2.0, "stop_gradient": False}),
+    ("smoothi", {"metric": "ap", "alpha": 2.0, "stop_gradient": False}),
+    *[("approx", {"metric": m, "alpha": 2.0, "beta": 1.5, "cutoff_offset": 0.3}) for m in METRICS],
+    *[("neuralsort", {"metric": m, "temperature": 3.0}) for m in METRICS],
+    *[("softsort", {"metric": m, "temperature": 0.7}) for m in METRICS],
+    ("softsort", {"power": 2.0}),
+    ("softsort", {"power": 0.5}),
+    *[("fastsort", {"metric": m, "strength": 0.5, "beta": 2.0}) for m in METRICS],
+    *[("fastsort", {"metric": m, "strength": 2.0, "regularization": "kl", "beta": 2.0}) for m in METRICS],
+    *[("ot", {"metric": m, "epsilon": 0.1, "beta": 2.0}) for m in METRICS],
+    ("listnet", {}),
+    ("softmax", {}),
+    ("listmle", {}),
+    ("listap", {}),
+    ("listap", {"bins": 7, "low": -2.0, "high": 3.0}),
+    *[("lambda_loss", {"metric": m}) for m in METRICS],
+    ("hinge", {}),
+    ("hinge", {"margin": 0.3}),
+    ("ranknet", {}),
+    ("pairwise_softmax", {}),
+]
+LABELS = [[2, 0, 1, 0, 3, 0, 0], [0, 1, 0, 0, 1], [1, 0], [0, 0, 0, 4, 0, 2], [2, 1, 1, 2]]
+
+
+def random_lists(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Five lists of two to seven documents, NaN on the padding."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(len(LABELS), 7, generator=generator, dtype=torch.float64)
+    mask = torch.tensor([[i < len(labels) for i in range(7)] for labels in LABELS])
+    labels = torch.tensor([[*labels, *[9] * (7 - len(labels))] for labels in LABELS])
+    return scores.masked_fill(~mask, torch.nan).requires_grad_(), labels, mask
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
+def test_values_and_gradients_are_those_of_the_loops(name: str, settings: dict) -> None:
+    scores, labels, mask = random_lists(0)
+    values = LOSSES[name](scores, labels, mask, **settings)
+    (gradient,) = torch.autograd.grad(values.sum(), scores)
+    assert values.dtype == torch.float64
+
+    for i, y in enumerate(LABELS):
+        row = [scores[i, j].detach().clone().requires_grad_() for j in range(len(y))]
+        value = getattr(loops, name)(row, [float(label) for label in y], **settings)
+        # The documents that no term mentions have no gradient.
+        parts = torch.autograd.grad(value, row, allow_unused=True, materialize_grads=True)
+        torch.testing.assert_close(values[i], value.to(torch.float64), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradient[i, : len(y)], torch.stack(parts), rtol=1e-6, atol=1e-10)
+        assert (gradient[i, len(y) :] == 0).all()
+
+
+# Stop-gradients and constant weights are no derivative of the value, so that finite differences do not apply to them.
+CHECKED = [case for case in CASES if case[0] not in ("smoothi", "lambda_loss") or "stop_gradient" in case[1]]
+
+
+@pytest.mark.parametrize(("name", "settings"), CHECKED, ids=[f"{name}-{s}" for name, s in CHECKED])
+def test_gradcheck(name: str, settings: dict) -> None:
+    scores, labels, mask = (grid[1:4, :6] for grid in random_lists(1))
+    scores = scores.detach().masked_fill(~mask, 0.0).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, labels, mask, **settings), scores, fast_mode=True)
+
+
+def test_listmle_shuffles_the_ties_only() -> None:
+    scores, labels, mask = random_lists(2)
+    plain = LOSSES["listmle"](scores, labels, mask)
+    shuffled = [LOSSES["listmle"](scores, labels, mask, generator=torch.Generator().manual_seed(s)) for s in range(20)]
+    assert len({round(values[0].item(), 6) for values in shuffled}) > 5
+    torch.testing.assert_close(shuffled[0][2], plain[2])

@@ -1,0 +1,140 @@
+"""The cross-encoder, with every kind of encoder: scores, pooling, heads, checkpoints."""
+
+import pytest
+import torch
+
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pool, save_cross_encoder
+from tests.small_world import WORDS, make_inputs, make_texts
+from tests.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
+
+QUERIES = {"p": "amber birch", "q": "cedar"}
+TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "two": 60, "many": 200})
+
+
+def opened(folder, tmp_path, pooling="mean", seed=0):
+    model, tokenizer, max_length = open_cross_encoder(str(folder), pooling, seed)
+    return model.eval(), make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), tokenizer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pooling", ["mean", "first", "max", "sum"])
+def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, pooling, tmp_path):
+    model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path, pooling)
+    pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
+    with torch.no_grad():
+        together = model(inputs_of(pairs))
+        backwards = model(inputs_of(pairs[::-1])).flip(0)
+        alone = torch.cat([model(inputs_of([pair])) for pair in pairs])
+    assert together.dtype == torch.float32
+    assert together.shape == (len(pairs),)
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+    torch.testing.assert_close(together, backwards, atol=1e-5, rtol=0)
+    assert together.std() > 1e-4
+
+
+@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
+def test_a_hub_cross_encoder_keeps_its_own_head(kind, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
+    model, inputs_of, tokenizer = opened(folder, tmp_path)
+    theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        ours = model(inputs_of([("p", "one"), ("p", "short")]))
+        logits = [
+            theirs(**tokenizer(QUERIES["p"], TEXTS[d], return_tensors="pt")).logits[0, 0] for d in ("one", "short")
+        ]
+    torch.testing.assert_close(ours, torch.stack(logits), atol=1e-5, rtol=0)
+
+
+def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
+    """MacAvaney et al. 2019: the passages' [CLS] vectors are averaged before the dense layer."""
+    model, inputs_of, _ = opened(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48), tmp_path)
+    packed = inputs_of([("p", "many")])
+    with torch.no_grad():
+        vectors = [
+            model.encoder(
+                input_ids=packed.input_ids[None, begin:end], token_type_ids=packed.token_types[None, begin:end]
+            ).last_hidden_state[0, 0]
+            for begin, end in zip(packed.offsets[:-1], packed.offsets[1:], strict=True)
+        ]
+        assert len(vectors) > 3
+        torch.testing.assert_close(model(packed)[0], model.head(torch.stack(vectors).mean(0))[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [("mean", [2.0, 5.0, 1.0]), ("first", [1.0, 5.0, 2.0]), ("max", [3.0, 5.0, 2.0]), ("sum", [4.0, 5.0, 3.0])],
+)
+def test_pooling_works_within_documents(pooling, expected):
+    scores, documents = torch.tensor([1.0, 3.0, 5.0, 2.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 2, 2, 2])
+    assert pool(scores, documents, pooling).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_is_a_hugging_face_folder_that_gives_the_same_scores(kind, tmp_path):
+    from transformers import AutoModel, AutoTokenizer
+
+    model, inputs_of, tokenizer = opened(make_encoder(kind, tmp_path / kind, WORDS), tmp_path, "max", seed=5)
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    AutoModel.from_pretrained(tmp_path / "saved")
+    AutoTokenizer.from_pretrained(tmp_path / "saved")
+    again, _, _ = opened(tmp_path / "saved", tmp_path, "max", seed=6)
+    pairs = [("q", doc_id) for doc_id in TEXTS]
+    with torch.no_grad():
+        torch.testing.assert_close(again(inputs_of(pairs)), model(inputs_of(pairs)), atol=0, rtol=0)
+    assert again.encoder.config.rerank == {"pooling": "max", "max_doc_tokens": 800}
+    assert {path.suffix for path in (tmp_path / "saved").iterdir()} <= {
+        ".json",
+        ".safetensors",
+        ".txt",
+        ".model",
+        ".jinja",
+    }
+
+
+@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
+def test_a_checkpoint_of_a_cross_encoder_keeps_its_head(kind, tmp_path):
+    model, inputs_of, tokenizer = opened(make_cross_encoder(kind, tmp_path / kind, WORDS), tmp_path)
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    assert not (tmp_path / "saved" / HEAD_FILE).exists()
+    again, _, _ = opened(tmp_path / "saved", tmp_path)
+    with torch.no_grad():
+        assert again(inputs_of([("q", "many")])) == model(inputs_of([("q", "many")]))
+
+
+@pytest.mark.parametrize("own_head", [False, True])
+def test_the_layers_on_top_have_their_own_learning_rate(own_head, tmp_path):
+    make = make_cross_encoder if own_head else make_encoder
+    model, _, _ = opened(make("bert", tmp_path / "bert", WORDS), tmp_path)
+    body, top = model.parameter_groups(2e-5, 1e-3)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert {names[id(p)] for p in top["params"]} == (
+        {"encoder.classifier.weight", "encoder.classifier.bias"} if own_head else {"head.weight", "head.bias"}
+    )
+    assert len(body["params"]) + len(top["params"]) == len(names)
+    assert (body["lr"], top["lr"]) == (2e-5, 1e-3)
+
+
+def test_the_seed_decides_the_new_layer(tmp_path):
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    weights = [opened(folder, tmp_path, seed=seed)[0].head.weight for seed in (0, 0, 1)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_scores_are_float32_under_bf16_autocast(tmp_path):
+    for make in (make_encoder, make_cross_encoder):
+        model, inputs_of, _ = opened(make("bert", tmp_path / make.__name__, WORDS), tmp_path)
+        texts = make_texts({f"d{i}": 10 for i in range(150)}, seed=3)
+        inputs_of = make_inputs(
+            tmp_path / make.__name__ / "t",
+            open_cross_encoder(str(tmp_path / make.__name__), "mean", 0)[1],
+            512,
+            QUERIES,
+            texts,
+        )
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            scores = model(inputs_of([("p", doc_id) for doc_id in texts]))
+        assert scores.dtype == torch.float32
+        assert len(set(scores.tolist())) > 140

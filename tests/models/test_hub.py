@@ -1,0 +1,102 @@
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.models.hub import encoder_folder
+from tests.tiny_encoders import make_encoder
+
+WORDS = ["cat", "mat"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Hugging Face cache and no network."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "cache"
+
+
+def put(cache: Path, name: str) -> Path:
+    model = cache / f"models--{name.replace('/', '--')}"
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("0" * 40)
+    return make_encoder("bert", model / "snapshots" / ("0" * 40), WORDS)
+
+
+def test_folder_is_taken_as_it_is(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    assert encoder_folder(str(folder)) == folder
+
+
+def test_name_is_found_in_the_cache_without_a_network(cache: Path) -> None:
+    folder = put(cache, "someone/tiny")
+    assert encoder_folder("someone/tiny") == folder
+
+
+@pytest.mark.parametrize("lacking", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_incomplete_folder_names_what_it_lacks(lacking: str, tmp_path: Path, cache: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    (folder / lacking).unlink()
+    part = {"model.safetensors": "weights", "tokenizer.json": "a tokenizer"}.get(lacking, lacking)
+    with pytest.raises(UserError, match=f"^encoder {folder}: the folder lacks {part};"):
+        encoder_folder(str(folder))
+    (put(cache, "someone/tiny") / lacking).unlink()
+    with pytest.raises(UserError, match="someone/tiny: "):
+        encoder_folder("someone/tiny")
+
+
+def test_name_that_is_nowhere_says_where_it_was_looked_for(cache: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        encoder_folder("someone/nothing")
+    for part in ("encoder someone/nothing: no such folder", str(cache), "huggingface.co", "HF_HOME"):
+        assert part in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "a/b/c", "", "no such name"])
+def test_what_cannot_be_a_name_is_a_missing_folder(name: str, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"check the path|lacks"):
+        encoder_folder(name)
+
+
+def test_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    shutil.copy(__file__, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="is a file, expected a folder"):
+        encoder_folder(str(tmp_path / "model.safetensors"))
+
+
+@pytest.fixture
+def empty_hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server on this machine that answers as huggingface.co does for a model that it does not have."""
+    from huggingface_hub import constants
+
+    class Nothing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Nothing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("empty_hub")
+def test_name_that_the_hub_does_not_have() -> None:
+    with pytest.raises(UserError, match="has no model of this name that you may read; check the name"):
+        encoder_folder("someone/nothing")

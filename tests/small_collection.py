@@ -1,0 +1,34 @@
+"""A collection of a few words in BEIR's layout, with something to learn, for tests that run the command line."""
+
+import json
+import random
+from pathlib import Path
+
+from tests.small_world import WORDS
+from tests.tiny_encoders import make_encoder
+
+
+def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: int = 0) -> Path:
+    """Queries of one own word each; a third of the documents that have it also say "good": the relevant ones."""
+    rng = random.Random(seed)
+    corpus, asked, judged = [], [], []
+    for number in range(queries):
+        own = f"{WORDS[number % len(WORDS)]}{number}"
+        asked.append({"_id": f"q{number}", "text": own})
+        for place in range(documents):
+            relevant = place % 3 == 0
+            words = [own, *rng.choices(WORDS, k=rng.randint(4, 30)), "good" if relevant else "bad"]
+            rng.shuffle(words)
+            corpus.append({"_id": f"d{number}-{place}", "title": "", "text": " ".join(words)})
+            judged.append(f"q{number}\td{number}-{place}\t{int(relevant)}")
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in asked))
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    return folder
+
+
+def write_encoder(folder: Path) -> Path:
+    """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
+    own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]
+    return make_encoder("bert", folder, [*WORDS, *own, "good", "bad"], max_positions=24)

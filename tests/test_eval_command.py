@@ -1,0 +1,138 @@
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.eval_command import evaluate_files
+from rerank.folds import make_folds, write_folds
+from rerank.trec import read_run, write_qrels, write_run
+from rerank.types import Qrels, Run
+
+ROBUST04 = Path(__file__).parents[2] / "shared" / "data" / "robust04"
+QUERIES = [f"q{i}" for i in range(12)]
+FOLDS = make_folds(QUERIES, k=3)
+
+
+def judgments() -> Qrels:
+    return {query_id: {"d1": 1, "d2": 2, "d3": 0} for query_id in QUERIES}
+
+
+def ranking(good: bool, seed: int = 0) -> Run:
+    draw = random.Random(seed)
+    boost = 5.0 if good else 0.0
+    return {q: {f"d{i}": draw.gauss(0, 1) + boost * (i in (1, 2)) for i in range(8)} for q in QUERIES}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """runs/small with bm25.run, and two experiments whose folds are in files of their own."""
+    folder = tmp_path / "runs" / "small"
+    write_qrels(folder / "qrels.txt", judgments())
+    write_folds(folder / "folds.json", FOLDS)
+    write_run(folder / "bm25.run", ranking(good=False), "bm25")
+    for name, run in (("smoothi", ranking(good=True, seed=1)), ("hinge", ranking(good=False, seed=2))):
+        write_run(folder / name / "all.run", run, name)
+        for fold in FOLDS:
+            write_run(folder / name / f"fold{fold.name}" / "test.run", {q: run[q] for q in fold.test}, name)
+    return folder
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r"  +", line) for line in text.split("\n\n")[1].splitlines()]
+
+
+def test_judgments_and_folds_are_found_above_the_runs(runs: Path) -> None:
+    text = evaluate_files(
+        [runs / "bm25.run", runs / "hinge" / "all.run", runs / "smoothi" / "all.run"], measures=["map"]
+    )
+    assert text.startswith("Mean ± standard error over 3 folds, 12 topics\n")
+    assert [row[0] for row in rows(text)] == ["run", "bm25", "hinge", "smoothi"]
+    assert [row[1][-1] for row in rows(text)[1:]] == ["†", "†", "*"]
+    assert "No run lacks a topic.\n" in text
+
+
+def test_files_of_folds_are_one_run(runs: Path) -> None:
+    whole = evaluate_files([runs / "smoothi" / "all.run", runs / "bm25.run"])
+    parts = [runs / "smoothi" / f"fold{fold.name}" / "test.run" for fold in FOLDS]
+    assert evaluate_files([*parts, runs / "bm25.run"]) == whole
+    (runs / "folds.json").unlink()
+    assert evaluate_files([*parts[::-1], runs / "bm25.run"]) == whole
+    assert "over 12 topics\n" in evaluate_files([runs / "smoothi" / "all.run"])
+
+
+def test_one_fold(runs: Path) -> None:
+    test = FOLDS[1].test
+    text = evaluate_files([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"], fold="2", measures=["P@1"])
+    assert text.startswith(f"Mean ± standard error over {len(test)} topics of fold 2\n")
+    assert "No run lacks a topic.\n" in text
+    with pytest.raises(UserError, match="fold 9: no such fold; expected one of 1, 2, 3"):
+        evaluate_files([runs / "bm25.run"], fold="9")
+    with pytest.raises(UserError, match=r"smoothi and .*qrels.txt \(fold 1\) have no query in common"):
+        evaluate_files([runs / "smoothi" / "fold2" / "test.run"], fold="1")
+    assert evaluate_files([runs / "bm25.run"], fold="all") == evaluate_files([runs / "bm25.run"])
+
+
+def test_lacking_topics_count_zero_and_the_fold_is_suggested(runs: Path) -> None:
+    text = evaluate_files([runs / "smoothi" / "fold2" / "test.run"], measures=["P@1"])
+    assert "over 3 folds, 12 topics\n" in text
+    assert "smoothi lacks 8 of 12 topics, which count 0: " in text
+    assert "`--fold 2` limits the table to the topics of that fold.\n" in text
+
+
+def test_topics_without_judgments_or_fold_are_told(runs: Path) -> None:
+    write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
+    write_run(runs / "bm25.run", {**ranking(good=False), "unjudged": {"d1": 1.0}}, "bm25")
+    text = evaluate_files([runs / "bm25.run"])
+    assert "Topics of the runs without judgments, which cannot count (1): unjudged.\n" in text
+    assert "Judged topics in no fold, which are left out (1 of 13): outside.\n" in text
+
+
+def test_names_are_short_and_distinct(runs: Path) -> None:
+    other = runs.parent / "other"
+    write_run(other / "smoothi" / "all.run.gz", ranking(good=False), "t")
+    paths = [runs / "smoothi" / "all.run", other / "smoothi" / "all.run.gz"]
+    text = evaluate_files(paths, qrels=runs / "qrels.txt", folds=runs / "folds.json")
+    assert [row[0] for row in rows(text)] == ["run", "small/smoothi", "other/smoothi"]
+
+
+def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
+    smoothi = runs / "smoothi"
+    with pytest.raises(UserError, match="expected at least one run file"):
+        evaluate_files([])
+    with pytest.raises(UserError, match=r"bm25\.run: given twice"):
+        evaluate_files([runs / "bm25.run", runs / "bm25.run"])
+    with pytest.raises(UserError, match="unknown 'bogus'"):
+        evaluate_files([runs / "bm25.run"], measures=["bogus"])
+    write_run(tmp_path / "alone" / "deep" / "er" / "x.run", ranking(good=True), "t")
+    with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt beside .*x\.run"):
+        evaluate_files([tmp_path / "alone" / "deep" / "er" / "x.run"])
+    write_qrels(tmp_path / "alone" / "qrels.txt", judgments())
+    with pytest.raises(UserError, match=r"expected one qrels\.txt for all runs; name it"):
+        evaluate_files([tmp_path / "alone" / "deep" / "er" / "x.run", runs / "bm25.run"])
+    write_run(smoothi / "fold1" / "test.run", ranking(good=True), "t")
+    with pytest.raises(UserError, match=r"fold2.test\.run: query q\d+ is also in .*fold1.test\.run"):
+        evaluate_files([smoothi / "fold1" / "test.run", smoothi / "fold2" / "test.run"])
+    (runs / "folds.json").unlink()
+    with pytest.raises(UserError, match="is in fold 1 of another run, expected 2"):
+        evaluate_files([smoothi / "fold1" / "test.run", runs / "hinge" / "fold2" / "test.run"])
+    with pytest.raises(UserError, match="fold 1: no such fold; expected --folds FILE"):
+        evaluate_files([runs / "bm25.run"], fold="1")
+
+
+@pytest.mark.skipif(not ROBUST04.exists(), reason="no ../shared/data/robust04")
+def test_bm25_on_robust04(tmp_path: Path) -> None:
+    files = [ROBUST04 / f"bm25.fold{fold}.run.gz" for fold in range(1, 6)]
+    text = evaluate_files(files, qrels=ROBUST04 / "qrels.robust2004.txt.gz")
+    assert text.startswith("Mean ± standard error over 5 folds, 249 topics\n")
+    assert "bm25  0.4962 ± 0.0168  0.4710 ± 0.0100  0.4464 ± 0.0114  0.4198 ± 0.0113  0.4188 ± 0.0055\n" in text
+    assert "No run lacks a topic.\n" in text
+    assert "without judgments, which cannot count (1): 672.\n" in text
+    everything: Run = {}
+    for path in files:
+        everything |= read_run(path)
+    write_run(tmp_path / "all.run", everything, "t")
+    text = evaluate_files([tmp_path / "all.run"], ROBUST04 / "qrels.robust2004.txt.gz", measures=["ndcg_cut_20"])
+    assert "over 249 topics\n" in text
+    assert " 0.4198 ± " in text
