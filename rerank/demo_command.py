@@ -4,18 +4,8 @@ import json
 import time
 from pathlib import Path
 
-from rerank.config import (
-    CollectionTable,
-    Config,
-    EncoderTable,
-    ListsTable,
-    LossTable,
-    OutputTable,
-    TrainingTable,
-)
-from rerank.demo import make_collection, make_encoder
+from rerank.config import CollectionTable, Config, EncoderTable, ListsTable, LossTable, OutputTable, TrainingTable
 from rerank.eval_command import evaluate_files
-from rerank.experiment import train_folds
 from rerank.progress import say
 
 LOSSES = ("hinge", "smoothi")
@@ -26,17 +16,29 @@ def run_demo(folder: Path) -> None:
 
     What is there already is not made again; remove `folder` to start over.
     """
+    runs = [folder / "towns" / loss / "all.run" for loss in LOSSES]
+    if all(run.exists() for run in runs):
+        say(f"the runs are in {folder} already; remove the folder to make them again")
+    else:
+        _make_runs(folder)
+    print(evaluate_files([folder / "towns" / "bm25.run", *runs]))
+
+
+def _make_runs(folder: Path) -> None:
+    from rerank.demo import make_collection, make_encoder
+    from rerank.experiment import train_folds
+
     begun = time.time()
     collection, encoder = folder / "collections" / "towns", folder / "encoder"
     if not collection.is_dir():
         make_collection(collection)
     if not encoder.is_dir():
-        rows = [json.loads(line) for line in (collection / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
-        rows += [json.loads(line) for line in (collection / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+        files = [collection / "corpus.jsonl", collection / "queries.jsonl"]
+        rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
         make_encoder(encoder, [f"{row.get('title', '')} {row['text']}" for row in rows])
-    runs = [train_folds(_config(folder, collection, encoder, loss), "all") / "all.run" for loss in LOSSES]
+    for loss in LOSSES:
+        train_folds(_config(folder, collection, encoder, loss), "all")
     say(f"{time.time() - begun:.0f} seconds")
-    print(evaluate_files([folder / "towns" / "bm25.run", *runs]))
 
 
 def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
@@ -46,7 +48,7 @@ def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
         lists=ListsTable(relevant=2, non_relevant=4),
         loss=LossTable(name=loss),
         training=TrainingTable(
-            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
+            epochs=7, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=3, measure="ndcg_cut_10"
         ),
         output=OutputTable(folder=str(folder)),
     )

@@ -98,6 +98,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     model, tokenizer, max_length = open_cross_encoder(config.encoder.name, config.encoder.pooling, table.seed)
     with accelerator.main_process_first():
         inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
+    experiment.say(_what_was_cut(inputs_of, config.encoder.max_doc_tokens))
     model.to(accelerator.device)
     valid, latest = experiment.of(fold.valid), Run()
 
@@ -105,6 +106,8 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         latest.clear()
         latest.update(score(model, inputs_of, valid, accelerator, table.tokens_per_forward, "validating"))
         qrels = {q: experiment.prepared.qrels[q] for q in fold.valid if q in experiment.prepared.qrels}
+        if not qrels:
+            raise UserError(f"fold {fold.name}: none of its {len(fold.valid)} validation queries is judged")
         (values,) = evaluate(qrels, latest, [table.measure]).values()
         return sum(values.values()) / len(values)
 
@@ -190,7 +193,7 @@ def make_loss(config: Config) -> Loss:
     if table.name not in LOSSES:
         raise UserError(f"--loss {table.name}: no such loss; {nearest(table.name, LOSSES)}")
     function = LOSSES[table.name]
-    taken = list(inspect.signature(function).parameters)[3:]
+    taken = [name for name in list(inspect.signature(function).parameters)[3:] if name != "generator"]
     for key in table.hyperparameters():
         if key not in taken:
             raise UserError(
@@ -235,6 +238,15 @@ def _trainable(experiment: Experiment, fold: Fold) -> list[Candidates]:
             f"fold {fold.name}: none of its {len(found)} training queries has a relevant candidate: nothing to learn"
         )
     return [candidates for query_id, candidates in found.items() if query_id not in skipped]
+
+
+def _what_was_cut(inputs_of: TextInputs, max_doc_tokens: int) -> str:
+    told, queries = inputs_of.documents.statistics(), inputs_of.queries_cut()
+    return (
+        f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
+        f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
+        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.room // 2} tokens"
+    )
 
 
 def _fold_folder(experiment: Experiment, fold: Fold) -> Path:

@@ -13,6 +13,9 @@ from rerank.losses.lists import by_score, check_positive, masked_softmax, operan
 from rerank.losses.metrics import ranks_like
 from rerank.losses.sinkhorn import COOLING, transport_plan
 
+LEAST_EPSILON = 1e-9
+"""Below it cost / epsilon is rounded so much, in float64 too, that the transport plan's marginals cannot be checked."""
+
 
 def rank_indicators(
     scores: Tensor,
@@ -98,7 +101,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     Args:
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
-        epsilon: the weight of the entropy, above 0; the smaller, the closer to a permutation.
+        epsilon: the weight of the entropy, 1e-9 or more; the smaller, the closer to a permutation.
 
     Returns:
         (lists, ranks, documents).
@@ -108,6 +111,8 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
     check_positive("epsilon", epsilon)
+    if epsilon < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
     scores, mask = operand(scores, mask)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)

@@ -1,5 +1,7 @@
 """What every loss does first: check the shapes, forget the padding, set aside the lists that cannot teach anything."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -73,6 +75,6 @@ def by_score(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Raises ValueError where a hyperparameter is not above 0."""
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0, got {value}")
+    """Raises ValueError where a hyperparameter is not above 0 and finite."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be above 0 and finite, got {value}")

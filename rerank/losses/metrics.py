@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.losses.lists import by_score, cleaned
+from rerank.losses.lists import by_score, check_positive, cleaned
 
 
 class Metric(NamedTuple):
@@ -98,12 +98,16 @@ def of_positions(
         labels: (lists, documents), 0 on padding.
         mask: (lists, documents).
         metric: what to compute.
-        beta: the steepness of the soft "within K" (P@K, NDCG@K) and of the soft "before" (AP).
+        beta: the steepness, above 0, of the soft "within K" (P@K, NDCG@K) and of the soft "before" (AP).
         cutoff_offset: where between K and K + 1 the cut lies.
 
     Returns:
         (lists,).
+
+    Raises:
+        ValueError: beta is out of range.
     """
+    check_positive("beta", beta)
     name, cutoff = metric
     positions = positions.masked_fill(~mask, 1)
     relevant = (labels >= 1).to(positions.dtype)

@@ -132,7 +132,7 @@ def ot(
 ) -> Tensor:
     """1 - the metric of the positions sum_m m N P_im of a transport plan P, `indicators.soft_permutation`.
 
-    Cuturi et al. 2019. Arguments and result as `approx`; `epsilon` is above 0.
+    Cuturi et al. 2019. Arguments and result as `approx`; `epsilon` is 1e-9 or more.
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)

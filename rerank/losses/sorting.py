@@ -52,7 +52,7 @@ def knn(
         neighbours: (lists, neighbours, features).
         query_classes: (lists,).
         classes: (lists, neighbours).
-        mask: (lists, neighbours), True on real neighbours.
+        mask: (lists, neighbours), True on real neighbours; masked entries may hold anything.
         k: how many neighbours vote.
         alpha: as in `smoothi`.
         delta: as in `smoothi`.
@@ -60,5 +60,8 @@ def knn(
     Returns:
         (lists,); 0 where no neighbour has the query's class.
     """
+    if mask is not None:
+        # Here and not only in the loss, as a NaN of the padding would reach the queries' gradient through the distance.
+        neighbours = neighbours.masked_fill(~mask.bool()[:, :, None], 0)
     distances = (queries[:, None, :] - neighbours).square().sum(dim=2)
     return smoothi(-distances, classes == query_classes[:, None], mask, f"p@{k}", alpha, delta)

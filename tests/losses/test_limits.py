@@ -122,35 +122,37 @@ def test_fast_positions_are_the_true_positions_where_scores_are_apart() -> None:
         torch.testing.assert_close(places, torch.tensor([[1.0, 3, 2, 0], [2.5, 2.5, 1, 4]]))
 
 
-# Gradient descent on free scores: what each loss needs, and what `docs/papers.md` explains.
+# Gradient descent on free scores: the learning rate and the settings of each loss, and of 16 lists how many must be
+# sorted; `docs/papers.md` says why not all of them where it is less.
 DESCENT = {
-    "smoothi": (10.0, {}),
-    "approx": (10.0, {}),
-    "neuralsort": (10.0, {"temperature": 1.0}),
-    "softsort": (100.0, {"temperature": 1.0}),
-    "fastsort": (10.0, {"strength": 1.0}),
-    "ot": (10.0, {"epsilon": 0.01}),
-    "listnet": (1.0, {}),
-    "listmle": (1.0, {}),
-    "lambda_loss": (1.0, {}),
-    "hinge": (1.0, {}),
-    "ranknet": (1.0, {}),
-    "softmax": (1.0, {}),
-    "pairwise_softmax": (10.0, {}),
-    "listap": (10.0, {"low": -3.0, "high": 3.0, "bins": 5}),
+    "smoothi": (10.0, {}, 16),
+    "approx": (10.0, {}, 16),
+    "neuralsort": (150.0, {"temperature": 4.0}, 11),
+    "softsort": (300.0, {"temperature": 2.0}, 14),
+    "fastsort": (30.0, {"strength": 1.0}, 16),
+    "ot": (10.0, {"epsilon": 0.01}, 16),
+    "listnet": (1.0, {}, 16),
+    "listmle": (1.0, {}, 16),
+    "lambda_loss": (1.0, {}, 16),
+    "hinge": (1.0, {}, 16),
+    "ranknet": (1.0, {}, 16),
+    "softmax": (1.0, {}, 16),
+    "pairwise_softmax": (10.0, {}, 16),
+    "listap": (10.0, {"low": -5.0, "high": 5.0, "bins": 4}, 15),
 }
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradient_descent_on_free_scores_sorts_the_list(name: str) -> None:
-    rate, settings = DESCENT[name]
+def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
+    rate, settings, sorted_lists = DESCENT[name]
     generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(0, 2 if name == "listap" else 4, (1, 10), generator=generator)
-    scores = torch.randn(1, 10, generator=generator).requires_grad_()
-    assert exact(scores, labels).item() < 0.9
+    labels = torch.randint(0, 2 if name == "listap" else 4, (16, 10), generator=generator)
+    labels[:, 0] = 1
+    scores = torch.randn(16, 10, generator=generator).requires_grad_()
+    assert (exact(scores, labels) > 0.95).sum() <= 4
     optimizer = torch.optim.SGD([scores], lr=rate)
     for _ in range(200):
         optimizer.zero_grad()
         LOSSES[name](scores, labels, **settings).sum().backward()
         optimizer.step()
-    assert exact(scores, labels).item() > 0.95
+    assert (exact(scores, labels) > 0.95).sum() >= sorted_lists

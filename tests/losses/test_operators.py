@@ -78,3 +78,9 @@ def test_knn_counts_the_neighbours_of_the_same_class() -> None:
     (gradient,) = torch.autograd.grad(soft.sum(), queries)
     assert gradient.isfinite().all()
     assert gradient.any()
+
+    wide = torch.cat([neighbours, torch.full((1, 2, 2), torch.nan)], dim=1)
+    classes, mask = torch.tensor([[7, 3, 3, 3, 3, 3]]), torch.tensor([[1, 1, 1, 1, 0, 0]])
+    padded = knn(queries, wide, torch.tensor([3]), classes, mask, k=2)
+    torch.testing.assert_close(padded, soft)
+    torch.testing.assert_close(torch.autograd.grad(padded.sum(), queries)[0], gradient)
