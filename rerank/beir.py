@@ -3,6 +3,7 @@
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
 
+import contextlib
 import functools
 import json
 from collections.abc import Iterator, Sequence
@@ -46,7 +47,7 @@ def read_qrels(folder: Path) -> Qrels:
     """The judgments of qrels/test.tsv, with or without its header line. Raises UserError for a malformed line."""
     path = folder / QRELS
     qrels: Qrels = {}
-    with path.open(encoding="utf-8") as lines:
+    with _utf8(path), path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             columns = line.rstrip("\r\n").split("\t")
             if columns == [""]:
@@ -59,7 +60,7 @@ def read_qrels(folder: Path) -> Qrels:
             try:
                 grade = int(relevance)
             except ValueError:
-                if number == 1:
+                if number == 1 and relevance == "score":  # BEIR's header
                     continue
                 raise UserError(f"{path}:{number}: expected a whole number as relevance, got {relevance!r}") from None
             if qrels.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
@@ -70,6 +71,14 @@ def read_qrels(folder: Path) -> Qrels:
     if not qrels:
         raise UserError(f"{path}: holds no judgment; expected lines of query id, document id and relevance")
     return qrels
+
+
+@contextlib.contextmanager
+def _utf8(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 
 
 def read_documents(folder: Path) -> Iterator[tuple[str, str]]:

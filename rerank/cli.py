@@ -1,5 +1,7 @@
 """The command line: one subcommand = one function, which imports its room only when it is called."""
 
+import errno
+import os
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -14,13 +16,13 @@ from rerank.errors import UserError
 
 app = App(
     name="rerank",
-    help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.",
+    help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.\n\n"
+    "retrieve, train, score and doctor also take --config F, a TOML file with the same keys; flags win over it.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
-ConfigFile = Annotated[Path | None, Parameter(name="--config", group=cyclopts.Group("file", sort_key=0))]
 
 
 @app.command
@@ -40,9 +42,10 @@ def demo(folder: Path = Path("runs/demo")) -> None:
 @app.command
 def retrieve(*, config: Config = Config()) -> None:
     """Retrieves the candidates by BM25 into runs/<collection>/bm25.run."""
-    from rerank.preparation import prepare
+    from rerank.preparation import keep_for_evaluation, prepare
 
     prepared = prepare(config)
+    keep_for_evaluation(prepared)
     print(prepared.run)
 
 
@@ -92,7 +95,7 @@ def evaluate(
     qrels: Path | None = None,
     folds: Path | None = None,
     fold: str | None = None,
-    measures: tuple[str, ...] = (),
+    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
     markdown: bool = False,
 ) -> None:
     """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
@@ -123,11 +126,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app.config = _config_file(words)
         app(words, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
     except (UserError, cyclopts.CycloptsError) as error:
         print(f"rerank: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at its end
+        if error.errno == errno.ENOSPC:
+            print(f"rerank: standard output: {error.strerror}", file=sys.stderr)
+        sys.exit(2 if error.errno == errno.ENOSPC else 141)  # 141: as a shell says of who writes to a closed pipe
     except KeyboardInterrupt:
-        print("rerank: interrupted; the same command goes on from the last finished epoch", file=sys.stderr)
+        print(
+            "rerank: interrupted; nothing is left half-written, and the same command goes on from here", file=sys.stderr
+        )
         sys.exit(130)
 
 

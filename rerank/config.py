@@ -1,6 +1,8 @@
 """The settings of an experiment: frozen tables whose defaults are the paper's text experiment."""
 
 import json
+import math
+import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +13,11 @@ from rerank.errors import UserError
 from rerank.files import replacing
 
 Count = int | Literal["all"]
+RESERVED = ("index", "tokens")
+"""What else lies beside the experiments of a collection."""
+
+WITHOUT_EFFECT = ("folder", "name", "threads", "tokens_per_forward")
+"""Keys that may change within an experiment: its results do not depend on them."""
 
 
 def _table(name: str, place: int) -> Parameter:
@@ -175,10 +182,23 @@ class Config:
 
 def check(config: Config) -> None:
     """Raises UserError for a value that no setting may have."""
+    for section, values in asdict(config).items():
+        for key, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))
+    name = config.output.name
+    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith(".") or name in RESERVED):
+        raise UserError(
+            f"--name {name}: expected letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}"
+        )
+    if config.first_stage.b > 1:
+        raise UserError(f"--first-stage.b: got {config.first_stage.b}, expected 0 to 1")
     least = {
         "collection.folds": 3,
         "first_stage.depth": 1,
         "first_stage.threads": 0,
+        "first_stage.k1": 0,
+        "first_stage.b": 0,
         "encoder.max_doc_tokens": 1,
         "lists.relevant": 1,
         "lists.non_relevant": 1,
@@ -190,6 +210,7 @@ def check(config: Config) -> None:
         "training.lr": 0,
         "training.head_lr": 0,
         "training.clip": 0,
+        "training.seed": 0,
     }
     for key, smallest in least.items():
         table, name = key.split(".")
@@ -214,18 +235,22 @@ def to_toml(config: Config) -> str:
 def keep(config: Config, path: Path) -> None:
     """Writes the configuration beside an experiment's results, or refuses to mix two in one folder.
 
-    Raises UserError when `path` holds another configuration.
+    Raises UserError when `path` holds another configuration, and a fold was trained with it.
     """
     text = to_toml(config)
-    if path.exists():
-        before, now = path.read_text(encoding="utf-8").splitlines(), text.splitlines()
-        if before != now:
-            old = "; ".join(line for line in before if line not in now) or "nothing"
-            new = "; ".join(line for line in now if line not in before) or "nothing"
-            raise UserError(
-                f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
-                "give this one another --name, or remove the folder"
-            )
-        return
+    begun = [*path.parent.glob("fold*/state"), *path.parent.glob("fold*/test.run")]
+    if path.exists() and begun:
+        before, now = (
+            [line for line in toml.splitlines() if line.partition(" = ")[0] not in WITHOUT_EFFECT]
+            for toml in (path.read_text(encoding="utf-8"), text)
+        )
+        if before == now:
+            return
+        old = "; ".join(line for line in before if line not in now) or "nothing"
+        new = "; ".join(line for line in now if line not in before) or "nothing"
+        raise UserError(
+            f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
+            "give this one another --name, or remove the folder"
+        )
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")

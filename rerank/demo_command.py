@@ -48,7 +48,7 @@ def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
         lists=ListsTable(relevant=2, non_relevant=4),
         loss=LossTable(name=loss),
         training=TrainingTable(
-            epochs=7, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=3, measure="ndcg_cut_10"
+            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
         ),
         output=OutputTable(folder=str(folder)),
     )

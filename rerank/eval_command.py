@@ -70,6 +70,9 @@ def _files_of_runs(paths: list[Path]) -> dict[str, dict[str, Path]]:
     """The name of each run -> number of the fold ("" where the name has none) -> file."""
     if not paths:
         raise UserError("eval: expected at least one run file, got none")
+    for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder, expected a run file, such as {path / 'all.run'}")
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in paths:
         text = path.absolute().as_posix()

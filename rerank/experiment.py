@@ -26,7 +26,7 @@ from rerank.folds import pick
 from rerank.losses import LOSSES
 from rerank.manifest import file_hash, write_manifest
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
-from rerank.preparation import Prepared, prepare
+from rerank.preparation import Prepared, keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.scoring import score
 from rerank.tokens import open_store, tokenise
@@ -62,6 +62,7 @@ def open_experiment(config: Config) -> Experiment:
     accelerator = open_accelerator(config)
     with accelerator.main_process_first():
         prepared = prepare(config)
+        keep_for_evaluation(prepared)
         folder = prepared.folder / (config.output.name or config.loss.name)
         keep(config, folder / "config.toml")
     return Experiment(config, prepared, folder, loss, accelerator)
@@ -100,14 +101,17 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
     experiment.say(_what_was_cut(inputs_of, config.encoder.max_doc_tokens))
     model.to(accelerator.device)
-    valid, latest = experiment.of(fold.valid), Run()
+    valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
+    for part, found in (("validation", valid), ("test", test)):
+        if not any(candidates.query_id in experiment.prepared.qrels for candidates in found):
+            raise UserError(
+                f"fold {fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
+            )
 
     def validate() -> float:
         latest.clear()
         latest.update(score(model, inputs_of, valid, accelerator, table.tokens_per_forward, "validating"))
         qrels = {q: experiment.prepared.qrels[q] for q in fold.valid if q in experiment.prepared.qrels}
-        if not qrels:
-            raise UserError(f"fold {fold.name}: none of its {len(fold.valid)} validation queries is judged")
         (values,) = evaluate(qrels, latest, [table.measure]).values()
         return sum(values.values()) / len(values)
 
@@ -138,7 +142,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     accelerator.free_memory()
     best, _, _ = open_cross_encoder(str(folder / "checkpoint"), config.encoder.pooling, table.seed)
     best.to(accelerator.device)
-    run = score(best, inputs_of, experiment.of(fold.test), accelerator, table.tokens_per_forward, "testing")
+    run = score(best, inputs_of, test, accelerator, table.tokens_per_forward, "testing")
     if accelerator.is_main_process:
         facts = {
             "config": asdict(config),
@@ -163,6 +167,8 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
 
     A checkpoint of ours brings its own pooling and cut. Raises UserError for a model that was never taught to rank.
     """
+    if out.is_dir():
+        raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     accelerator = open_accelerator(config)
     model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
     if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
@@ -181,9 +187,11 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         inputs_of = text_inputs(config, prepared, tokenizer, max_length)
     model.to(accelerator.device)
     found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
+    if strange := read_run(run).keys() - prepared.candidates.keys():
+        say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
     scored = score(model, inputs_of, found, accelerator, config.training.tokens_per_forward)
     if accelerator.is_main_process:
-        write_run(out, scored, out.name.removesuffix(".gz").removesuffix(".run"))
+        write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
     return out
 
 

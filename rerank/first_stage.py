@@ -77,6 +77,8 @@ def build_index(documents: Iterable[tuple[str, str]], folder: Path, threads: int
             indexer.close()
         if not written:
             raise UserError(f"{folder}: there is no document with text to index; expected at least one")
+        if not any(aside.glob("segments_*")) or _count(aside) != written:  # Lucene says nothing when the disk is full
+            raise UserError(f"{folder}: Lucene could not write all {written} documents; is the disk full?")
     if empty:
         say(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
 
@@ -163,6 +165,11 @@ def _pyserini() -> Any:
 
     util.TqdmUpTo = functools.partial(util.TqdmUpTo, delay=1)
     return util
+
+
+def _count(index: Path) -> int:
+    with _searcher(index) as searcher:
+        return int(searcher.get_total_num_docs())
 
 
 def _check_index(index: Path) -> Path:

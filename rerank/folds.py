@@ -17,7 +17,7 @@ def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold
     """
     shuffled = sorted(set(query_ids))
     if not 3 <= k <= len(shuffled):
-        raise UserError(f"folds: expected 3 to {len(shuffled)} of them (the number of queries), got {k}")
+        raise UserError(f"folds: got {k} for {len(shuffled)} judged queries; expected 3 or more, and as many queries")
     random.Random(seed).shuffle(shuffled)
     return prescribed_folds([(str(i + 1), sorted(shuffled[i::k])) for i in range(k)])
 

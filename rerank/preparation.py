@@ -1,5 +1,6 @@
 """Collection -> first stage -> candidates and folds: what all experiments share, kept on disk for `rerank eval`."""
 
+import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -7,8 +8,9 @@ from rerank.candidates import candidates
 from rerank.collection import Collection, open_collection
 from rerank.config import Config, FirstStageTable, check
 from rerank.errors import UserError
+from rerank.files import replacing, short_hash
 from rerank.first_stage import choose_index, retrieve, with_texts_from_index
-from rerank.folds import make_folds, prescribed_folds, write_folds
+from rerank.folds import make_folds, prescribed_folds, read_folds, write_folds
 from rerank.progress import say
 from rerank.trec import read_run, write_qrels, write_run
 from rerank.types import Candidates, Fold, Qrels
@@ -31,7 +33,7 @@ class Prepared:
 
 
 def prepare(config: Config) -> Prepared:
-    """Opens the collection, retrieves the first stage unless it is there, and keeps run, judgments and folds.
+    """Opens the collection, and retrieves the first stage unless it is there.
 
     Raises UserError for what the user can mend.
     """
@@ -42,10 +44,22 @@ def prepare(config: Config) -> Prepared:
     found = candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
     if not collection.has_documents:
         collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
-    folds = _folds(config, collection)
-    write_qrels(folder / "qrels.txt", collection.qrels)
-    write_folds(folder / "folds.json", folds)
-    return Prepared(folder, collection, run_file, found, folds)
+    return Prepared(folder, collection, run_file, found, _folds(config, collection))
+
+
+def keep_for_evaluation(prepared: Prepared) -> None:
+    """Writes the judgments and the folds where `rerank eval` looks for them.
+
+    Raises UserError where experiments with other folds lie in the same folder.
+    """
+    path = prepared.folder / "folds.json"
+    if path.exists() and any(prepared.folder.glob("*/fold*/test.run")) and read_folds(path) != prepared.folds:
+        raise UserError(
+            f"{path}: the experiments here have other folds ({len(read_folds(path))}, now {len(prepared.folds)}); "
+            "keep --collection.folds, or take another --output.folder"
+        )
+    write_qrels(prepared.folder / "qrels.txt", prepared.qrels)
+    write_folds(path, prepared.folds)
 
 
 def first_stage_run(config: Config, collection: Collection, folder: Path) -> Path:
@@ -54,9 +68,19 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
     if table.run:
         return Path(table.run)
     file = folder / f"{_bm25_name(table)}.run"
-    if not file.exists():
+    origin = file.with_suffix(".json")
+    searched = {"documents": collection.fingerprint, "queries": short_hash(*collection.queries.items())}
+    if file.exists():
+        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) != searched:
+            raise UserError(
+                f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
+                "retrieve again, or take another --output.folder"
+            )
+    else:
         index = _index(table, collection, folder)
         run = retrieve(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
+        with replacing(origin) as aside:
+            aside.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
         say(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
     return file

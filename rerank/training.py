@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -129,12 +130,14 @@ def _epoch(
                 )
                 accelerator.backward(values.sum() * (world / len(step)))
         of_step = torch.stack(measured).double().cpu()
-        if not of_step[:, 0].isfinite().all():
-            broken = [step[place] for place, value in zip(mine, of_step[:, 0], strict=True) if not value.isfinite()]
+        broken = [step[place] for place, value in zip(mine, of_step[:, 0], strict=True) if not value.isfinite()]
+        if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:  # so that all processes stop
+            lists = gather_object(broken) if world > 1 else broken
             raise UserError(
                 f"epoch {epoch + 1}, step {number + 1}: the loss is not finite on "
-                + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in broken)
-                + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1"
+                + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in lists)
+                + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
+                "another --name"
             )
         sums += of_step.sum(0)
         seen += len(mine)

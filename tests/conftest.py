@@ -1,6 +1,33 @@
 """What all tests share."""
 
+import shutil
+
+import pytest
 import torch
+
+from rerank.cli import main
+from tests.small_collection import SETTINGS, write_collection, write_encoder
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory):
+    """A folder with a collection, an encoder and the BM25 run in runs/ that every test may start from."""
+    folder = tmp_path_factory.mktemp("home")
+    write_collection(folder / "towns")
+    write_encoder(folder / "encoder")
+    (folder / "towns.toml").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["retrieve", "--collection", "towns"])
+    return folder
+
+
+@pytest.fixture
+def here(home, tmp_path, monkeypatch):
+    """A copy of that folder to work in."""
+    shutil.copytree(home, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"

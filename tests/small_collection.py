@@ -4,8 +4,24 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
+from rerank.cli import main
 from tests.small_world import WORDS
 from tests.tiny_encoders import make_encoder
+
+SETTINGS = """
+[collection]
+source = "towns"
+[encoder]
+name = "encoder"
+[training]
+epochs = 2
+lists_per_epoch = 8
+lists_per_step = 4
+lr = 1e-3
+"""
+"""The settings that the tests train with."""
 
 
 def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: int = 0) -> Path:
@@ -32,3 +48,17 @@ def write_encoder(folder: Path) -> Path:
     """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
     own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]
     return make_encoder("bert", folder, [*WORDS, *own, "good", "bad"], max_positions=24)
+
+
+def command(*words):
+    return ["train", "--config", "towns.toml", *words]
+
+
+def failed(capsys, *words):
+    """The one line that a wrong command prints before it ends with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("rerank: ")
+    return lines[-1]

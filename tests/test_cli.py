@@ -1,7 +1,6 @@
 """The command line as a user types it: retrieve, train, resume, score, eval, on a small collection."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,54 +10,7 @@ import pytest
 from rerank import training
 from rerank.cli import main
 from rerank.trec import read_qrels, read_run
-from tests.small_collection import write_collection, write_encoder
-
-SETTINGS = """
-[collection]
-source = "towns"
-[encoder]
-name = "encoder"
-[training]
-epochs = 2
-lists_per_epoch = 8
-lists_per_step = 4
-lr = 1e-3
-"""
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """A folder with a collection, an encoder and the BM25 run in runs/ that every test may start from."""
-    folder = tmp_path_factory.mktemp("home")
-    write_collection(folder / "towns")
-    write_encoder(folder / "encoder")
-    (folder / "towns.toml").write_text(SETTINGS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(["retrieve", "--collection", "towns"])
-    return folder
-
-
-@pytest.fixture
-def here(home, tmp_path, monkeypatch):
-    """A copy of that folder to work in."""
-    shutil.copytree(home, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
-
-
-def command(*words):
-    return ["train", "--config", "towns.toml", *words]
-
-
-def failed(capsys, *words):
-    """The one line that a wrong command prints before it ends with exit code 2."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    assert ended.value.code == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-1].startswith("rerank: ")
-    return lines[-1]
+from tests.small_collection import command, failed
 
 
 def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):

@@ -29,7 +29,7 @@ def test_folds_depend_on_the_seed_but_not_on_the_order() -> None:
 
 @pytest.mark.parametrize("k", [0, 2, 25])
 def test_too_few_or_too_many_folds(k: int) -> None:
-    with pytest.raises(UserError, match=f"folds: expected 3 to 24 of them .* got {k}"):
+    with pytest.raises(UserError, match=f"folds: got {k} for 24 judged queries"):
         make_folds(QUERIES, k)
 
 

@@ -66,6 +66,7 @@ def test_java_runs_here():
 def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python():
     program = (
         "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background begins without it
         "from rerank.jvm import java_class\n"
         "java_class('io.anserini.search.SimpleSearcher')\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    import time; time.sleep(10)\n"
