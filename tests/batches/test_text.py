@@ -62,3 +62,13 @@ def test_documents_are_cut_at_their_tokens_and_the_cut_is_counted(encoder, tmp_p
     assert told["documents_cut"] == 2
     assert told["documents_empty"] == 1
     assert told["tokens_cut"] >= whole - 30
+
+
+@pytest.mark.parametrize(("kind", "passages"), [("bert", 2), ("modernbert", 1)])
+def test_800_tokens_are_two_passages_for_bert_and_one_for_modernbert(kind, passages, tmp_path):
+    encoder = load_encoder(str(make_encoder(kind, tmp_path / kind, WORDS)))
+    inputs_of = make_inputs(
+        tmp_path / "t", encoder.tokenizer, encoder.max_length, {"q": "amber birch"}, make_texts({"d": 900})
+    )
+    assert len(inputs_of.documents.of("d")) == 800
+    assert len(inputs_of.lengths("q", "d")) == passages
