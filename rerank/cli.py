@@ -76,7 +76,7 @@ def score(checkpoint: str, run: Path, *, out: Path, config: Config = Config()) -
     out
         The TREC run to write.
     """
-    from rerank.experiment import rescore
+    from rerank.rescoring import rescore
 
     print(rescore(config, checkpoint, run, out))
 

@@ -16,6 +16,7 @@ from string import ascii_lowercase, digits
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
+from transformers.utils.logging import disable_progress_bar
 
 from rerank.files import replacing
 
@@ -132,6 +133,7 @@ def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
         vectors = _word_vectors([[vocabulary[word] for word in text] for text in words], len(vocabulary), seed)
         model.embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
         model.embeddings.position_embeddings.weight.zero_()
+    disable_progress_bar()
     with replacing(folder) as aside:
         model.save_pretrained(aside)
         BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(aside)

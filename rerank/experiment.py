@@ -1,35 +1,28 @@
 """The composition: a prepared collection -> folds × (train, score) -> runs/<collection>/<experiment>."""
 
-import inspect
-import os
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
 from rerank.batches.sampling import epoch_lists
-from rerank.batches.template import pair_template
-from rerank.batches.text import TextInputs
 from rerank.candidates import without_relevant
 from rerank.config import Config, keep
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.evaluation import evaluate, measure_names
 from rerank.files import replacing
 from rerank.folds import pick
-from rerank.losses import LOSSES
 from rerank.manifest import file_hash, write_manifest
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
+from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
+from rerank.parts import make_loss, open_accelerator, text_inputs, what_was_cut
 from rerank.preparation import Prepared, keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.scoring import score
-from rerank.tokens import open_store, tokenise
 from rerank.training import Loss, train
 from rerank.trec import read_run, write_run
 from rerank.types import Candidates, Fold, Run
@@ -99,7 +92,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     model, tokenizer, max_length = open_cross_encoder(config.encoder.name, config.encoder.pooling, table.seed)
     with accelerator.main_process_first():
         inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
-    experiment.say(_what_was_cut(inputs_of, config.encoder.max_doc_tokens))
+    experiment.say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
     model.to(accelerator.device)
     valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
     for part, found in (("validation", valid), ("test", test)):
@@ -162,78 +155,6 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     accelerator.wait_for_everyone()
 
 
-def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
-    """Re-ranks the candidates of a run with a trained or a hub model; the collection gives queries and texts.
-
-    A checkpoint of ours brings its own pooling and cut. Raises UserError for a model that was never taught to rank.
-    """
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
-    accelerator = open_accelerator(config)
-    model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
-    if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
-        raise UserError(
-            f"{checkpoint}: an encoder without a layer that scores; train it first, or take a cross-encoder"
-        )
-    taught = getattr(model.encoder.config, "rerank", {})
-    model.pooling = taught.get("pooling", config.encoder.pooling)
-    config = replace(
-        config,
-        encoder=replace(config.encoder, max_doc_tokens=taught.get("max_doc_tokens", config.encoder.max_doc_tokens)),
-        first_stage=replace(config.first_stage, run=str(run)),
-    )
-    with accelerator.main_process_first():
-        prepared = prepare(config)
-        inputs_of = text_inputs(config, prepared, tokenizer, max_length)
-    model.to(accelerator.device)
-    found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
-    if strange := read_run(run).keys() - prepared.candidates.keys():
-        say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
-    scored = score(model, inputs_of, found, accelerator, config.training.tokens_per_forward)
-    if accelerator.is_main_process:
-        write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
-    return out
-
-
-def make_loss(config: Config) -> Loss:
-    """The loss of a configuration; raises UserError for an unknown name or a hyperparameter that it does not have."""
-    table = config.loss
-    if table.name not in LOSSES:
-        raise UserError(f"--loss {table.name}: no such loss; {nearest(table.name, LOSSES)}")
-    function = LOSSES[table.name]
-    taken = [name for name in list(inspect.signature(function).parameters)[3:] if name != "generator"]
-    for key in table.hyperparameters():
-        if key not in taken:
-            raise UserError(
-                f"--loss.{key.replace('_', '-')}: {table.name} has no such hyperparameter; "
-                f"it takes {', '.join(taken) or 'none'}"
-            )
-    loss: Loss = partial(function, **table.hyperparameters())
-    _try(loss, table.name)
-    return loss
-
-
-def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:
-    """Tokenises queries and candidates, the documents once and on disk, and says what the cut took away."""
-    doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
-    store = open_store(
-        prepared.folder / "tokens",
-        doc_ids,
-        prepared.collection.texts,
-        tokenizer,
-        config.encoder.max_doc_tokens,
-        prepared.collection.fingerprint,
-    )
-    queries = dict(
-        zip(
-            prepared.candidates,
-            tokenise([prepared.collection.queries[q] for q in prepared.candidates], tokenizer),
-            strict=True,
-        )
-    )
-    return TextInputs(queries, store, pair_template(tokenizer), max_length)
-
-
 def _trainable(experiment: Experiment, fold: Fold) -> list[Candidates]:
     found = {query_id: experiment.prepared.candidates[query_id] for query_id in fold.train}
     skipped = set(without_relevant(found))
@@ -248,38 +169,5 @@ def _trainable(experiment: Experiment, fold: Fold) -> list[Candidates]:
     return [candidates for query_id, candidates in found.items() if query_id not in skipped]
 
 
-def _what_was_cut(inputs_of: TextInputs, max_doc_tokens: int) -> str:
-    told, queries = inputs_of.documents.statistics(), inputs_of.queries_cut()
-    return (
-        f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
-        f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
-        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.room // 2} tokens"
-    )
-
-
 def _fold_folder(experiment: Experiment, fold: Fold) -> Path:
     return experiment.folder / f"fold{fold.name}"
-
-
-def open_accelerator(config: Config) -> Accelerator:
-    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_precision(config))
-    if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
-        say(
-            "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
-            "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
-        )
-    return accelerator
-
-
-def _precision(config: Config) -> str:
-    if config.training.precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-    return {"float32": "no", "bf16": "bf16"}[config.training.precision]
-
-
-def _try(loss: Loss, name: str) -> None:
-    try:
-        loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]]))
-    except ValueError as error:
-        raise UserError(f"--loss {name}: {error}") from error

@@ -9,9 +9,9 @@ from torch import nn
 
 from rerank.batches.batch import make_batch
 from rerank.config import Config, LossTable
-from rerank.experiment import make_loss
 from rerank.losses import LOSSES, exact
 from rerank.models.cross_encoder import open_cross_encoder
+from rerank.parts import make_loss
 from rerank.training import train
 from tests.small_world import WORDS, make_inputs, make_lists
 from tests.tiny_encoders import make_encoder

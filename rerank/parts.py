@@ -1,0 +1,92 @@
+"""From the configuration to the parts that training and re-ranking work with: the loss, the device, the inputs."""
+
+import inspect
+import os
+from functools import partial
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.template import pair_template
+from rerank.batches.text import TextInputs
+from rerank.config import Config
+from rerank.errors import UserError, nearest
+from rerank.losses import LOSSES
+from rerank.preparation import Prepared
+from rerank.progress import say
+from rerank.tokens import open_store, tokenise
+from rerank.training import Loss
+
+
+def make_loss(config: Config) -> Loss:
+    """The loss of a configuration; raises UserError for an unknown name or a hyperparameter that it does not have."""
+    table = config.loss
+    if table.name not in LOSSES:
+        raise UserError(f"--loss {table.name}: no such loss; {nearest(table.name, LOSSES)}")
+    function = LOSSES[table.name]
+    taken = [name for name in list(inspect.signature(function).parameters)[3:] if name != "generator"]
+    for key in table.hyperparameters():
+        if key not in taken:
+            raise UserError(
+                f"--loss.{key.replace('_', '-')}: {table.name} has no such hyperparameter; "
+                f"it takes {', '.join(taken) or 'none'}"
+            )
+    loss: Loss = partial(function, **table.hyperparameters())
+    _try(loss, table.name)
+    return loss
+
+
+def _try(loss: Loss, name: str) -> None:
+    try:
+        loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]]))
+    except ValueError as error:
+        raise UserError(f"--loss {name}: {error}") from error
+
+
+def open_accelerator(config: Config) -> Accelerator:
+    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_precision(config))
+    if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
+        say(
+            "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
+            "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
+        )
+    return accelerator
+
+
+def _precision(config: Config) -> str:
+    if config.training.precision == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return {"float32": "no", "bf16": "bf16"}[config.training.precision]
+
+
+def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:
+    """Tokenises queries and candidates, the documents once and on disk, and says what the cut took away."""
+    doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
+    store = open_store(
+        prepared.folder / "tokens",
+        doc_ids,
+        prepared.collection.texts,
+        tokenizer,
+        config.encoder.max_doc_tokens,
+        prepared.collection.fingerprint,
+    )
+    queries = dict(
+        zip(
+            prepared.candidates,
+            tokenise([prepared.collection.queries[q] for q in prepared.candidates], tokenizer),
+            strict=True,
+        )
+    )
+    return TextInputs(queries, store, pair_template(tokenizer), max_length)
+
+
+def what_was_cut(inputs_of: TextInputs, max_doc_tokens: int) -> str:
+    """A line for people: how many documents and queries are longer than what the model sees of them."""
+    told, queries = inputs_of.documents.statistics(), inputs_of.queries_cut()
+    return (
+        f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
+        f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
+        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.room // 2} tokens"
+    )

@@ -1,0 +1,46 @@
+"""`rerank score`: any run re-ranked by a trained or a hub model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rerank.config import Config
+from rerank.errors import UserError
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder
+from rerank.parts import open_accelerator, text_inputs
+from rerank.preparation import prepare
+from rerank.progress import say
+from rerank.scoring import score
+from rerank.trec import read_run, write_run
+
+
+def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
+    """Re-ranks the candidates of a run with a trained or a hub model; the collection gives queries and texts.
+
+    A checkpoint of ours brings its own pooling and cut. Raises UserError for a model that was never taught to rank.
+    """
+    if out.is_dir():
+        raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
+    accelerator = open_accelerator(config)
+    model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
+    if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
+        raise UserError(
+            f"{checkpoint}: an encoder without a layer that scores; train it first, or take a cross-encoder"
+        )
+    taught = getattr(model.encoder.config, "rerank", {})
+    model.pooling = taught.get("pooling", config.encoder.pooling)
+    config = replace(
+        config,
+        encoder=replace(config.encoder, max_doc_tokens=taught.get("max_doc_tokens", config.encoder.max_doc_tokens)),
+        first_stage=replace(config.first_stage, run=str(run)),
+    )
+    with accelerator.main_process_first():
+        prepared = prepare(config)
+        inputs_of = text_inputs(config, prepared, tokenizer, max_length)
+    model.to(accelerator.device)
+    found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
+    if strange := read_run(run).keys() - prepared.candidates.keys():
+        say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
+    scored = score(model, inputs_of, found, accelerator, config.training.tokens_per_forward)
+    if accelerator.is_main_process:
+        write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
+    return out
