@@ -62,7 +62,7 @@ def _precision(config: Config) -> str:
 
 
 def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:
-    """Tokenises queries and candidates, the documents once and on disk, and says what the cut took away."""
+    """Tokenises queries and candidates; the documents once, on disk."""
     doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
     store = open_store(
         prepared.folder / "tokens",
