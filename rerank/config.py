@@ -16,7 +16,7 @@ Count = int | Literal["all"]
 RESERVED = ("index", "tokens")
 """What else lies beside the experiments of a collection."""
 
-WITHOUT_EFFECT = ("folder", "name", "threads", "tokens_per_forward")
+WITHOUT_EFFECT = ("folder", "name", "threads", "tokens_per_forward", "gradient_checkpointing")
 """Keys that may change within an experiment: its results do not depend on them."""
 
 
@@ -149,8 +149,10 @@ class TrainingTable:
     """The trec_eval measure that validation maximises."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto takes bf16 where a GPU has it."""
-    tokens_per_forward: int = 8192
-    """Tokens that are scored at a time."""
+    tokens_per_forward: int | Literal["auto"] = "auto"
+    """Tokens that go through the encoder at a time, which sets the memory; auto tries, and halves where it runs out."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again instead of kept: less memory a token, a third more work."""
     seed: Annotated[int, Parameter(alias="--seed")] = 0
     """Seed of everything random."""
 
@@ -215,7 +217,7 @@ def check(config: Config) -> None:
     for key, smallest in least.items():
         table, name = key.split(".")
         value = getattr(getattr(config, table), name)
-        if value != "all" and not value >= smallest:
+        if value not in ("all", "auto") and not value >= smallest:
             raise UserError(f"--{key.replace('_', '-')}: got {value}, expected {smallest} or more")
 
 

@@ -11,19 +11,21 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
 from rerank.batches.sampling import epoch_lists
+from rerank.budget import open_budget
 from rerank.candidates import without_relevant
 from rerank.config import Config, keep
 from rerank.errors import UserError
 from rerank.evaluation import evaluate, measure_names
 from rerank.files import replacing
 from rerank.folds import pick
+from rerank.gradients import Loss
 from rerank.manifest import file_hash, write_manifest
 from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
 from rerank.parts import make_loss, open_accelerator, text_inputs, what_was_cut
 from rerank.preparation import Prepared, keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.scoring import score
-from rerank.training import Loss, train
+from rerank.training import train
 from rerank.trec import read_run, write_run
 from rerank.types import Candidates, Fold, Run
 
@@ -94,6 +96,12 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
     experiment.say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
     model.to(accelerator.device)
+    if table.gradient_checkpointing:
+        model.checkpoint_activations()
+    if model.pads:
+        experiment.say(f"{config.encoder.name}: {model.why_padded}, so its passages are padded, like lengths together")
+    experiment.say(f"attention dropout: {model.attention_dropout()}")
+    budget = open_budget(table.tokens_per_forward, accelerator.device)
     valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
     for part, found in (("validation", valid), ("test", test)):
         if not any(candidates.query_id in experiment.prepared.qrels for candidates in found):
@@ -103,7 +111,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
 
     def validate() -> float:
         latest.clear()
-        latest.update(score(model, inputs_of, valid, accelerator, table.tokens_per_forward, "validating"))
+        latest.update(score(model, inputs_of, valid, accelerator, budget, "validating"))
         qrels = {q: experiment.prepared.qrels[q] for q in fold.valid if q in experiment.prepared.qrels}
         (values,) = evaluate(qrels, latest, [table.measure]).values()
         return sum(values.values()) / len(values)
@@ -125,6 +133,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         validate,
         keep_best,
         accelerator,
+        budget,
         folder,
         epochs=table.epochs,
         lists_per_step=table.lists_per_step,
@@ -135,7 +144,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     accelerator.free_memory()
     best, _, _ = open_cross_encoder(str(folder / "checkpoint"), config.encoder.pooling, table.seed)
     best.to(accelerator.device)
-    run = score(best, inputs_of, test, accelerator, table.tokens_per_forward, "testing")
+    run = score(best, inputs_of, test, accelerator, budget, "testing")
     if accelerator.is_main_process:
         facts = {
             "config": asdict(config),
@@ -146,6 +155,9 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "first_stage": {"run": str(experiment.prepared.run), "sha256": file_hash(experiment.prepared.run)},
             "device": str(accelerator.device),
             "precision": accelerator.mixed_precision,
+            "tokens_per_forward": budget.tokens,
+            "passages": f"padded: {model.why_padded}" if model.why_padded else "packed",
+            "attention_dropout": model.attention_dropout(),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - begun, 1),
         }

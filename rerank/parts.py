@@ -12,11 +12,11 @@ from rerank.batches.template import pair_template
 from rerank.batches.text import TextInputs
 from rerank.config import Config
 from rerank.errors import UserError, nearest
+from rerank.gradients import Loss
 from rerank.losses import LOSSES
 from rerank.preparation import Prepared
 from rerank.progress import say
 from rerank.tokens import open_store, tokenise
-from rerank.training import Loss
 
 
 def make_loss(config: Config) -> Loss:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder
@@ -40,7 +41,8 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
     if strange := read_run(run).keys() - prepared.candidates.keys():
         say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
-    scored = score(model, inputs_of, found, accelerator, config.training.tokens_per_forward)
+    budget = open_budget(config.training.tokens_per_forward, accelerator.device)
+    scored = score(model, inputs_of, found, accelerator, budget)
     if accelerator.is_main_process:
         write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
     return out

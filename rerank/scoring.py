@@ -1,41 +1,44 @@
 """Model + candidates -> Run."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import nn
 
-from rerank.batches.batch import Pairs
+from rerank.batches.ahead import built_ahead
+from rerank.batches.batch import Packed, Pairs
+from rerank.batches.micro import micro_batches
 from rerank.batches.text import TextInputs
+from rerank.budget import Budget
 from rerank.errors import UserError
+from rerank.models.cross_encoder import in_order
 from rerank.progress import progress
 from rerank.types import Candidates, Run
 
 
 def score(
-    model: nn.Module,
+    model: Any,
     inputs_of: TextInputs,
     candidates: Sequence[Candidates],
     accelerator: Accelerator,
-    tokens_per_forward: int,
+    budget: Budget,
     what: str = "scoring",
 ) -> Run:
     """Scores every candidate once, the processes sharing the work, and gives every process the whole run.
 
-    Documents are taken longest first across queries, so that those of one forward pass are of like length.
-    Raises UserError for a score that is not finite.
+    Documents are taken longest first across queries, so that memory peaks at the start and little is padded where
+    anything is. Raises UserError for a score that is not finite.
     """
     pairs = [(c.query_id, doc_id) for c in candidates for doc_id in c.doc_ids]
-    chunks = by_length(pairs, inputs_of, tokens_per_forward)
+    chunks = by_length(pairs, inputs_of, budget.tokens)
     mine = chunks[accelerator.process_index :: accelerator.num_processes]
-    plain = accelerator.unwrap_model(model)
-    plain.eval()
+    model.eval()
     found: list[tuple[str, str, float]] = []
-    with torch.inference_mode(), accelerator.autocast():
-        for chunk in progress(mine, len(mine), what, show=accelerator.is_main_process):
-            scores = plain(inputs_of(chunk).to(accelerator.device)).float().cpu().tolist()
+    with torch.inference_mode():
+        for chunk, inputs in progress(built_ahead(mine, inputs_of), len(mine), what, show=accelerator.is_main_process):
+            scores = document_scores(model, inputs, accelerator, budget).tolist()
             found += [(query_id, doc_id, value) for (query_id, doc_id), value in zip(chunk, scores, strict=True)]
     if accelerator.num_processes > 1:
         found = gather_object(found)
@@ -49,21 +52,33 @@ def score(
     return run
 
 
-def by_length(pairs: Pairs, inputs_of: TextInputs, tokens_per_forward: int) -> list[Pairs]:
-    """The pairs in chunks, longest passages first; a chunk's padded passages are within the number of tokens.
+def document_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: Budget) -> torch.Tensor:
+    """(documents,) float32 scores on the CPU, of as many passages at a time as the budget allows."""
+    lengths = inputs.lengths()
 
-    A document whose passages exceed it alone is a chunk of its own.
-    """
-    sizes = {
-        pair: (int(lengths.max()), len(lengths)) for pair in pairs if (lengths := inputs_of.lengths(*pair)) is not None
-    }
+    def passage_scores(tokens: int) -> torch.Tensor:
+        groups = micro_batches(lengths, tokens, model.pads)
+        with accelerator.autocast():
+            scores = [model(inputs.take(group).to(accelerator.device)) for group in groups]
+        return in_order(torch.cat(scores), groups)
+
+    scores = budget.run(passage_scores, max(lengths)).float().cpu()
+    pooled: torch.Tensor = model.pool(scores, inputs.documents)
+    return pooled
+
+
+def by_length(pairs: Pairs, inputs_of: TextInputs, tokens: int) -> list[Pairs]:
+    """The pairs in chunks of at most so many tokens, longest passages first; a longer document is alone."""
+    sizes = {}
+    for pair in pairs:
+        lengths = inputs_of.lengths(*pair)
+        sizes[pair] = int(lengths.max()), int(lengths.sum())
     chunks: list[list[tuple[str, str]]] = []
-    longest = passages = 0
+    filled = 0
     for pair in sorted(pairs, key=lambda pair: sizes[pair], reverse=True):
-        length, count = sizes[pair]
-        if not chunks or longest * (passages + count) > tokens_per_forward:
+        filled += sizes[pair][1]
+        if not chunks or filled > tokens:
             chunks.append([])
-            longest, passages = length, 0
+            filled = sizes[pair][1]
         chunks[-1].append(pair)
-        passages += count
     return list(chunks)

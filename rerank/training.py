@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -13,16 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rerank.batches.ahead import built_ahead
 from rerank.batches.batch import Batch
+from rerank.budget import Budget
 from rerank.errors import UserError
 from rerank.files import replacing
-from rerank.losses import smoothi
-from rerank.losses.metrics import exact
+from rerank.gradients import Loss, step_gradient, try_budget
 from rerank.progress import progress, say
 from rerank.types import Candidates
-
-Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(scores, labels, mask) -> (lists,)."""
 
 
 def train(
@@ -34,6 +31,7 @@ def train(
     validate: Callable[[], float],
     keep_best: Callable[[], None],
     accelerator: Accelerator,
+    budget: Budget,
     folder: Path,
     *,
     epochs: int,
@@ -52,12 +50,18 @@ def train(
     """
     optimizer = torch.optim.Adam(parameter_groups, fused=True)
     history = _restore(folder / "state", model, optimizer)
-    prepared, optimizer = accelerator.prepare(model, optimizer)
     while len(history) < epochs and not _exhausted(history, patience):
         epoch = len(history)
-        record = _epoch(
-            prepared, optimizer, epoch_lists(epoch), batch_of, loss, accelerator, epoch, lists_per_step, clip, seed
-        )
+        steps = _shared_out(epoch_lists(epoch), lists_per_step, accelerator)
+
+        def build(step: Step, epoch: int = epoch) -> Batch[Any]:
+            batch = batch_of(step.lists)
+            return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.places, epoch, seed)))
+
+        model.train()
+        if not budget.tried:
+            try_budget(model, build(steps[0]), accelerator, budget)
+        record = _epoch(model, optimizer, steps, build, loss, accelerator, budget, f"epoch {epoch + 1}", clip)
         value = validate()
         best = value > max((past["valid"] for past in history), default=-float("inf"))
         history.append({"epoch": epoch + 1, **record, "valid": value})
@@ -80,27 +84,41 @@ def _exhausted(history: list[dict[str, float]], patience: int) -> bool:
     return len(values) - 1 - values.index(max(values)) >= patience
 
 
+class Step(NamedTuple):
+    """The lists of a step that this process takes, their places in the epoch, and how many the step has in all."""
+
+    lists: list[Candidates]
+    places: list[int]
+    of: int
+
+
+def _shared_out(lists: Sequence[Candidates], lists_per_step: int, accelerator: Accelerator) -> list[Step]:
+    """Each process takes every n-th list of a step."""
+    world, rank = accelerator.num_processes, accelerator.process_index
+    steps = []
+    for first in range(0, len(lists), lists_per_step):
+        step = lists[first : first + lists_per_step]
+        if len(step) < world:
+            raise UserError(
+                f"{world} processes share the lists of a step, but a step has only {len(step)}: "
+                f"use at most that many processes, or change --training.lists-per-step"
+            )
+        steps.append(Step(list(step[rank::world]), list(range(first + rank, first + len(step), world)), len(step)))
+    return steps
+
+
 def _epoch(
-    model: nn.Module,
-    optimizer: Any,
-    lists: Sequence[Candidates],
-    batch_of: Callable[[Sequence[Candidates]], Batch],
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    steps: Sequence[Step],
+    build: Callable[[Step], Batch[Any]],
     loss: Loss,
     accelerator: Accelerator,
-    epoch: int,
-    lists_per_step: int,
+    budget: Budget,
+    what: str,
     clip: float,
-    seed: int,
 ) -> dict[str, float]:
-    """One pass over `lists`: a step's gradient is that of the mean loss of its `lists_per_step` lists."""
-    model.train()
-    world, rank = accelerator.num_processes, accelerator.process_index
-    steps = [lists[i : i + lists_per_step] for i in range(0, len(lists), lists_per_step)]
-    if min(map(len, steps)) < world:
-        raise UserError(
-            f"{world} processes share the lists of a step, but a step has only {min(map(len, steps))}: "
-            f"use at most that many processes, or change --training.lists-per-step"
-        )
+    """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists."""
     sums = torch.zeros(3, dtype=torch.float64)
     seen = 0
 
@@ -108,45 +126,46 @@ def _epoch(
         mean = (sums / max(seen, 1)).tolist()
         return f"loss {mean[0]:.4f} ndcg {mean[1]:.3f} smooth {mean[2]:.3f}"
 
-    what = f"epoch {epoch + 1}"
-    for number, step in enumerate(progress(steps, len(steps), what, figures, accelerator.is_main_process)):
-        mine = range(rank, len(step), world)
-        measured: list[Tensor] = []
-        for place in mine:
-            torch.manual_seed(
-                hash((seed, epoch, number * lists_per_step + place)) % 2**63
-            )  # dropout, whoever computes it
-            batch = batch_of([step[place]])
-            last = place == mine[-1]
-            with nullcontext() if last else accelerator.no_sync(model):
-                with accelerator.autocast():
-                    flat = model(batch.inputs.to(accelerator.device))
-                scores = batch.grid(flat.float())
-                labels, mask = batch.labels.to(scores.device), batch.mask.to(scores.device)
-                values = loss(scores, labels, mask)
-                free = scores.detach()
-                measured.append(
-                    torch.stack([values.detach(), exact(free, labels, mask), 1 - smoothi(free, labels, mask)]).mean(1)
-                )
-                accelerator.backward(values.sum() * (world / len(step)))
-        of_step = torch.stack(measured).double().cpu()
-        broken = [step[place] for place, value in zip(mine, of_step[:, 0], strict=True) if not value.isfinite()]
-        if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:  # so that all processes stop
-            lists = gather_object(broken) if world > 1 else broken
-            raise UserError(
-                f"epoch {epoch + 1}, step {number + 1}: the loss is not finite on "
-                + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in lists)
-                + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
-                "another --name"
-            )
+    bar = progress(built_ahead(steps, build), len(steps), what, figures, accelerator.is_main_process)
+    for number, (step, batch) in enumerate(bar):
+        of_step = step_gradient(model, batch, loss, 1 / step.of, accelerator, budget)
+        _check(of_step[:, 0], step, f"{what}, step {number + 1}", accelerator)
         sums += of_step.sum(0)
-        seen += len(mine)
+        seen += len(of_step)
+        _sum_over_processes(model, accelerator)
         if clip:
-            accelerator.clip_grad_norm_(model.parameters(), clip)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+    model.zero_grad(set_to_none=True)
     total = accelerator.reduce(torch.cat([sums, torch.tensor([float(seen)])]).float().to(accelerator.device)).tolist()
     return dict(zip(("loss", "ndcg", "smooth"), (value / total[3] for value in total[:3]), strict=True))
+
+
+def _seeds(mask: Tensor, places: Sequence[int], epoch: int, seed: int) -> Tensor:
+    """What the dropout of each document follows from, whoever computes it: (documents,) int64."""
+    of_list = torch.tensor([hash((seed, epoch, place)) % 2**62 for place in places])
+    return (of_list[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
+
+
+def _check(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> None:
+    """Raises UserError on every process where a loss of any is not finite."""
+    broken = [c for c, value in zip(step.lists, losses, strict=True) if not value.isfinite()]
+    if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:
+        lists = gather_object(broken) if accelerator.num_processes > 1 else broken
+        raise UserError(
+            f"{where}: the loss is not finite on "
+            + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in lists)
+            + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
+            "another --name"
+        )
+
+
+def _sum_over_processes(model: nn.Module, accelerator: Accelerator) -> None:
+    """The gradients of all processes' lists, summed into each: once a step, after the last list."""
+    if accelerator.num_processes > 1:
+        with_gradient = [parameter for parameter in model.parameters() if parameter.grad is not None]
+        for parameter in with_gradient:
+            parameter.grad = accelerator.reduce(parameter.grad)
 
 
 def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str, float]]) -> None:

@@ -4,6 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from rerank.batches.batch import Packed
 from rerank.batches.template import pair_template
 from rerank.batches.text import TextInputs
 from rerank.tokens import open_store, tokenise
@@ -33,6 +36,11 @@ def make_inputs(
     store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, max_doc_tokens, "test")
     tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
     return TextInputs(tokens, store, pair_template(tokenizer), max_length)
+
+
+def scores_of(model: Any, inputs: Packed) -> Tensor:
+    """(documents,) scores in one forward pass."""
+    return model.pool(model(inputs), inputs.documents)
 
 
 def make_lists(

@@ -1,6 +1,7 @@
 """A batch: packed inputs of real documents only, and the (lists, documents) grid that a loss works on."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -15,19 +16,45 @@ class Packed(NamedTuple):
     """Passages of text, one after the other without padding.
 
     input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders that have none;
-    offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]];
-    documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage.
+    offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
+    documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
+    seeds: (passages,) int64, what dropout follows from; None in evaluation.
     """
 
     input_ids: Tensor
     token_types: Tensor | None
     offsets: Tensor
     documents: Tensor
+    seeds: Tensor | None = None
+
+    def lengths(self) -> list[int]:
+        """Tokens of each passage."""
+        lengths: list[int] = self.offsets.diff().tolist()
+        return lengths
+
+    def take(self, passages: Sequence[int]) -> "Packed":
+        """Those passages, in that order; their documents keep their numbers."""
+        chosen = torch.tensor(passages)
+        ends = self.offsets[1:][chosen].tolist()
+        slices = [slice(begin, end) for begin, end in zip(self.offsets[chosen].tolist(), ends, strict=True)]
+        return Packed(
+            torch.cat([self.input_ids[s] for s in slices]),
+            None if self.token_types is None else torch.cat([self.token_types[s] for s in slices]),
+            torch.tensor([0, *accumulate(s.stop - s.start for s in slices)]),
+            self.documents[chosen],
+            None if self.seeds is None else self.seeds[chosen],
+        )
+
+    def seeded(self, document_seeds: Tensor) -> "Packed":
+        """With a seed for each passage, from one for each document, (documents,) int64, and its number there."""
+        first = torch.searchsorted(self.documents, self.documents)
+        number = torch.arange(len(self.documents)) - first
+        return self._replace(seeds=document_seeds[self.documents] * 1_000_003 + number)
 
     def to(self, device: torch.device) -> "Packed":
         """The same on another device."""
-        types = None if self.token_types is None else self.token_types.to(device)
-        return Packed(self.input_ids.to(device), types, self.offsets.to(device), self.documents.to(device))
+        types, seeds = (None if x is None else x.to(device) for x in (self.token_types, self.seeds))
+        return Packed(self.input_ids.to(device), types, self.offsets, self.documents.to(device), seeds)
 
 
 class Batch(NamedTuple, Generic[Inputs]):

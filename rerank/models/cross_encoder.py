@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.errors import UserError
-from rerank.models.loading import load_encoder
+from rerank.models.dropout import seed_dropout, token_keys
+from rerank.models.loading import Loaded, load_encoder
+from rerank.models.packing import Passages, pack
+from rerank.models.padding import of_like_length, padded
 
 HEAD_FILE = "head.safetensors"
 POOLINGS = ("mean", "first", "max", "sum")
@@ -27,42 +30,74 @@ class CrossEncoder(nn.Module):
     """Any Hugging Face encoder with a dense layer on its [CLS] vector, or a cross-encoder with its own head.
 
     The paper averages a document's [CLS] vectors and puts the dense layer on the mean. That layer is linear, so the
-    score is the mean of the passages' scores; every pooling is one of passage scores here.
+    score is the mean of the passages' scores; every pooling is one of passage scores here. `why_padded` is "" where the
+    encoder takes packed passages, and else says why it does not.
     """
 
-    def __init__(self, encoder: Any, head: Float32Linear | None, pooling: str, pad_id: int) -> None:
+    def __init__(self, loaded: Loaded, head: Float32Linear | None, pooling: str) -> None:
         super().__init__()
-        self.encoder: Any = encoder
+        self.encoder: Any = loaded.model
         self.head = head
         self.pooling = pooling
-        self.pad_id = pad_id
+        self.pad_id = loaded.tokenizer.pad_token_id
+        self.first_position = loaded.first_position
+        self.dropout_keys = seed_dropout(self)
+        self.why_padded = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length)
+
+    @property
+    def pads(self) -> bool:
+        """Whether passages of a forward pass are padded to the longest of like length."""
+        return bool(self.why_padded)
 
     def forward(self, inputs: Packed) -> Tensor:
-        """(documents,) float32 scores."""
-        return pool(self.passage_scores(inputs), inputs.documents, self.pooling)
+        """(passages,) float32 scores, in one pass through the encoder. In training the inputs have seeds."""
+        if not self.pads:
+            return self._packed_scores(inputs)
+        groups = of_like_length(inputs.lengths())
+        scores = torch.cat([self._padded_scores(inputs.take(group)) for group in groups])
+        return in_order(scores, groups)
 
-    def passage_scores(self, inputs: Packed) -> Tensor:
-        """(passages,) float32 scores; passages of like length go through the encoder together, so little is padded."""
-        lengths = inputs.offsets.diff().tolist()
-        groups = of_like_length(lengths)
-        scores = torch.cat([self._group_scores(inputs, group, max(lengths[p] for p in group)) for group in groups])
-        places = torch.tensor([place for group in groups for place in group], device=scores.device)
-        return scores[places.argsort()]
-
-    def _group_scores(self, inputs: Packed, group: list[int], longest: int) -> Tensor:
-        chosen = torch.tensor(group, device=inputs.offsets.device)
-        places = inputs.offsets[chosen][:, None] + torch.arange(longest, device=chosen.device)
-        mask = places < inputs.offsets[chosen + 1][:, None]
-        places = places.where(mask, 0)
-        padded = {"input_ids": inputs.input_ids[places].where(mask, self.pad_id), "attention_mask": mask.long()}
+    def _packed_scores(self, inputs: Packed) -> Tensor:
+        ids = inputs.input_ids[None]
+        lengths = inputs.lengths()
+        offsets = inputs.offsets.to(ids.device, torch.int32)
+        starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(inputs.input_ids))
+        positions = (torch.arange(len(starts), device=ids.device) - starts)[None]
+        arguments = {"input_ids": ids, "position_ids": positions + self.first_position}
         if inputs.token_types is not None:
-            padded["token_type_ids"] = inputs.token_types[places].where(mask, 0)
-        out = self.encoder(**padded)
-        if self.head is None:
-            scores: Tensor = out.logits[:, 0].float()
-        else:
-            scores = self.head(out.last_hidden_state[:, 0])[:, 0]
-        return scores
+            arguments["token_type_ids"] = inputs.token_types[None]
+        if inputs.seeds is not None:
+            seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=len(starts))
+            self.dropout_keys.tokens = token_keys(seeds[None], positions)
+            self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
+        return self._scores(**arguments, passages=Passages(lengths, offsets))
+
+    def _padded_scores(self, inputs: Packed) -> Tensor:
+        arguments, positions = padded(inputs, self.pad_id)
+        if inputs.seeds is not None:
+            self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(positions), positions)
+            self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
+            torch.manual_seed(int(inputs.seeds[0]))  # for attention that drops by a function, not a module
+        return self._scores(**arguments)
+
+    def _scores(self, **arguments: Any) -> Tensor:
+        out = self.encoder(**arguments)
+        scores: Tensor = out.logits.float() if self.head is None else self.head(out.last_hidden_state[:, 0])
+        return scores[:, 0]
+
+    def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
+        """(passages,) scores and the number of each one's document, ascending -> (documents,) scores."""
+        return pool(passage_scores, documents, self.pooling)
+
+    def checkpoint_activations(self) -> None:
+        """From here on a layer's activations are computed again in the backward pass instead of kept."""
+        self.encoder.activation_checkpointing_enable()
+
+    def attention_dropout(self) -> str:
+        """Which attention weights are dropped in training, for the manifest: packed attention drops none."""
+        config = self.encoder.config
+        rate = getattr(config, "attention_probs_dropout_prob", getattr(config, "attention_dropout", 0.0))
+        return f"{rate}" if self.pads or not rate else f"0, not the encoder's {rate}: packed attention drops no weights"
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The parameters for an optimizer: the encoder's with `lr`, those of the layers on top with `head_lr`."""
@@ -74,18 +109,10 @@ class CrossEncoder(nn.Module):
         ]
 
 
-def of_like_length(lengths: list[int]) -> list[list[int]]:
-    """The places of these lengths in groups, longest first; none is below three quarters of its group's longest.
-
-    >>> of_like_length([100, 30, 400, 90])
-    [[2], [0, 3], [1]]
-    """
-    groups: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if not groups or lengths[place] < 0.75 * lengths[groups[-1][0]]:
-            groups.append([])
-        groups[-1].append(place)
-    return groups
+def in_order(scores: Tensor, groups: list[list[int]]) -> Tensor:
+    """Scores that were computed in groups of places, in the order of the places: (passages,)."""
+    places = torch.tensor([place for group in groups for place in group], device=scores.device)
+    return scores[places.argsort()]
 
 
 def pool(passage_scores: Tensor, documents: Tensor, pooling: str) -> Tensor:
@@ -121,7 +148,7 @@ def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder
         for module in loaded.model.modules():
             if type(module) is nn.Linear and module.out_features == 1:
                 module.__class__ = Float32Linear
-    return CrossEncoder(loaded.model, head, pooling, loaded.tokenizer.pad_token_id), loaded.tokenizer, loaded.max_length
+    return CrossEncoder(loaded, head, pooling), loaded.tokenizer, loaded.max_length
 
 
 def _load_head(head: nn.Linear, file: Path) -> None:

@@ -19,13 +19,15 @@ class Loaded:
     """An encoder, its weights in float32.
 
     `model` is the body (it gives `last_hidden_state`), or the whole cross-encoder (it gives `logits`, one value a pair)
-    where `own_head` is true. `max_length` is the longest input in tokens, special tokens included.
+    where `own_head` is true. `max_length` is the longest input in tokens, special tokens included; `first_position` is
+    the position id of an input's first token.
     """
 
     tokenizer: Any
     model: Any
     own_head: bool
     max_length: int
+    first_position: int
     hidden_size: int
 
 
@@ -49,8 +51,8 @@ def load_encoder(name_or_folder: str) -> Loaded:
     if "token_type_ids" not in inspect.signature(model.forward).parameters or getattr(config, "type_vocab_size", 2) < 2:
         # Tokenizers are shared between architectures: BERT's gives types that DistilBERT does not take.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
-    max_length = min(_positions(model), tokenizer.model_max_length)
-    return Loaded(tokenizer, model, own_head, max_length, config.hidden_size)
+    positions, first = _positions(model)
+    return Loaded(tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size)
 
 
 def _opened(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
@@ -115,8 +117,8 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
         )
 
 
-def _positions(model: Any) -> int:
-    """Usable positions. RoBERTa and its kin count from behind the padding's position: the first two are lost."""
+def _positions(model: Any) -> tuple[int, int]:
+    """Usable positions, and the first. RoBERTa and its kin count from behind the padding's position: two are lost."""
     stated = getattr(model.config, "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
     tables = [
         module
@@ -124,4 +126,5 @@ def _positions(model: Any) -> int:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding)
     ]
     lost = [0 if table.padding_idx is None else table.padding_idx + 1 for table in tables]
-    return min([stated, *(table.num_embeddings - first for table, first in zip(tables, lost, strict=True))])
+    usable = min([stated, *(table.num_embeddings - first for table, first in zip(tables, lost, strict=True))])
+    return usable, max(lost, default=0)

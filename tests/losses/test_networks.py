@@ -8,6 +8,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from rerank.batches.batch import make_batch
+from rerank.budget import Budget
 from rerank.config import Config, LossTable
 from rerank.losses import LOSSES, exact
 from rerank.models.cross_encoder import open_cross_encoder
@@ -61,7 +62,7 @@ def test_two_steps_move_all_of_a_cross_encoder(name: str, encoder, tmp_path) -> 
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
     history = train(
         model, model.parameter_groups(1e-3, 1e-2), lambda epoch: lists, partial(make_batch, inputs_of=inputs_of),
-        make_loss(Config(loss=LossTable(name=name))), lambda: 0.0, lambda: None, Accelerator(cpu=True),
+        make_loss(Config(loss=LossTable(name=name))), lambda: 0.0, lambda: None, Accelerator(cpu=True), Budget(4096),
         tmp_path / "run", epochs=1, lists_per_step=2, clip=0.0, patience=9, seed=0,
     )  # fmt: skip
     assert len(history) == 1

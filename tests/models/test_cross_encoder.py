@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pool, save_cross_encoder
-from tests.small_world import WORDS, make_inputs, make_texts
+from tests.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
 
 QUERIES = {"p": "amber birch", "q": "cedar"}
@@ -22,9 +22,9 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, pooling, tmp_pat
     model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path, pooling)
     pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
     with torch.no_grad():
-        together = model(inputs_of(pairs))
-        backwards = model(inputs_of(pairs[::-1])).flip(0)
-        alone = torch.cat([model(inputs_of([pair])) for pair in pairs])
+        together = scores_of(model, inputs_of(pairs))
+        backwards = scores_of(model, inputs_of(pairs[::-1])).flip(0)
+        alone = torch.cat([scores_of(model, inputs_of([pair])) for pair in pairs])
     assert together.dtype == torch.float32
     assert together.shape == (len(pairs),)
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
@@ -40,7 +40,7 @@ def test_a_hub_cross_encoder_keeps_its_own_head(kind, tmp_path):
     model, inputs_of, tokenizer = opened(folder, tmp_path)
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():
-        ours = model(inputs_of([("p", "one"), ("p", "short")]))
+        ours = scores_of(model, inputs_of([("p", "one"), ("p", "short")]))
         logits = [
             theirs(**tokenizer(QUERIES["p"], TEXTS[d], return_tensors="pt")).logits[0, 0] for d in ("one", "short")
         ]
@@ -59,7 +59,9 @@ def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
             for begin, end in zip(packed.offsets[:-1], packed.offsets[1:], strict=True)
         ]
         assert len(vectors) > 3
-        torch.testing.assert_close(model(packed)[0], model.head(torch.stack(vectors).mean(0))[0], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            scores_of(model, packed)[0], model.head(torch.stack(vectors).mean(0))[0], atol=1e-6, rtol=0
+        )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,9 @@ def test_a_checkpoint_is_a_hugging_face_folder_that_gives_the_same_scores(kind, 
     again, _, _ = opened(tmp_path / "saved", tmp_path, "max", seed=6)
     pairs = [("q", doc_id) for doc_id in TEXTS]
     with torch.no_grad():
-        torch.testing.assert_close(again(inputs_of(pairs)), model(inputs_of(pairs)), atol=0, rtol=0)
+        torch.testing.assert_close(
+            scores_of(again, inputs_of(pairs)), scores_of(model, inputs_of(pairs)), atol=0, rtol=0
+        )
     assert again.encoder.config.rerank == {"pooling": "max", "max_doc_tokens": 800}
     assert {path.suffix for path in (tmp_path / "saved").iterdir()} <= {
         ".json",
@@ -100,7 +104,7 @@ def test_a_checkpoint_of_a_cross_encoder_keeps_its_head(kind, tmp_path):
     assert not (tmp_path / "saved" / HEAD_FILE).exists()
     again, _, _ = opened(tmp_path / "saved", tmp_path)
     with torch.no_grad():
-        assert again(inputs_of([("q", "many")])) == model(inputs_of([("q", "many")]))
+        assert scores_of(again, inputs_of([("q", "many")])) == scores_of(model, inputs_of([("q", "many")]))
 
 
 @pytest.mark.parametrize("own_head", [False, True])
@@ -135,6 +139,6 @@ def test_scores_are_float32_under_bf16_autocast(tmp_path):
             texts,
         )
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            scores = model(inputs_of([("p", doc_id) for doc_id in texts]))
+            scores = scores_of(model, inputs_of([("p", doc_id) for doc_id in texts]))
         assert scores.dtype == torch.float32
         assert len(set(scores.tolist())) > 140

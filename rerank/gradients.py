@@ -1,0 +1,128 @@
+"""The gradient of one training step, exact whatever fits into memory at a time: the loss sees whole lists."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from rerank.batches.batch import Batch
+from rerank.batches.micro import micro_batches
+from rerank.budget import Budget
+from rerank.errors import UserError
+from rerank.losses import smoothi
+from rerank.losses.metrics import exact
+from rerank.models.cross_encoder import in_order
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(scores, labels, mask) -> (lists,)."""
+
+
+def step_gradient(
+    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: Budget
+) -> Tensor:
+    """Sets the parameters' gradients to that of the sum of the lists' losses times `weight`.
+
+    Lists that fit into the budget together go through the model once. A longer list is scored without a graph, the loss
+    gives the gradient in its scores, and its passages then go through the model again with a graph, so many at a time
+    (gradient caching, Gao et al. 2021). Dropout follows from `batch.inputs.seeds`, so that both ways give the same
+    gradient. Where memory runs out, the budget is halved and the step begins again.
+
+    Returns:
+        (lists, 3) on the CPU: each list's loss, its NDCG, and its smooth NDCG (SmoothI's).
+
+    Raises:
+        UserError: a passage does not fit into memory alone, or a list's scores do not.
+    """
+    lengths = batch.inputs.lengths()
+    rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # each passage's list
+
+    def gradient(tokens: int) -> Tensor:
+        model.zero_grad(set_to_none=True)
+        measured = torch.zeros(len(batch.labels), 3, dtype=torch.float64)
+        for lists in _fitting_together(lengths, rows, tokens, model.pads):
+            measured[lists] = _of_lists(model, batch, lists, rows, loss, weight, accelerator, tokens)
+        return measured
+
+    return budget.run(gradient, max(lengths))
+
+
+def try_budget(model: Any, batch: Batch[Any], accelerator: Accelerator, budget: Budget) -> None:
+    """Fills the budget with copies of the batch's longest passage, there and back, and halves it until they fit."""
+    lengths = batch.inputs.lengths()
+    longest = lengths.index(max(lengths))
+
+    def there_and_back(tokens: int) -> None:
+        inputs = batch.inputs.take([longest] * max(1, tokens // lengths[longest])).to(accelerator.device)
+        with accelerator.autocast():
+            scores = model(inputs)
+        scores.sum().backward()
+
+    budget.run(there_and_back, lengths[longest])
+    model.zero_grad(set_to_none=True)
+
+
+def _fitting_together(lengths: list[int], rows: list[int], tokens: int, pads: bool) -> list[list[int]]:
+    """The lists in groups that one forward pass takes, longest list first; a longer list is alone."""
+    of_row: dict[int, list[int]] = {}
+    for length, row in zip(lengths, rows, strict=True):
+        of_row.setdefault(row, []).append(length)
+    groups: list[list[int]] = []
+    inside: list[int] = []
+    for row in sorted(of_row, key=lambda row: -sum(of_row[row])):
+        if not groups or len(micro_batches(inside + of_row[row], tokens, pads)) > 1:
+            groups.append([])
+            inside = []
+        groups[-1].append(row)
+        inside += of_row[row]
+    return groups
+
+
+def _of_lists(
+    model: Any,
+    batch: Batch[Any],
+    lists: list[int],
+    rows: list[int],
+    loss: Loss,
+    weight: float,
+    accelerator: Accelerator,
+    tokens: int,
+) -> Tensor:
+    lists.sort()
+    inside = set(lists)
+    inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in inside])
+    documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
+    groups = micro_batches(inputs.lengths(), tokens, model.pads)
+
+    def scores_of(group: list[int]) -> Tensor:
+        with accelerator.autocast():  # of its own, as autocast keeps casts of weights made without a graph
+            scores: Tensor = model(inputs.take(group).to(accelerator.device))
+        return scores.float()
+
+    with torch.no_grad():
+        cached = [scores_of(group) for group in groups[:-1]]
+    last = scores_of(groups[-1])  # its graph is kept: no need to compute it twice
+    leaves = [scores.requires_grad_() for scores in [*cached, last.detach()]] if cached else [last]
+    flat = model.pool(in_order(torch.cat(leaves), groups), documents.to(last.device))
+    labels, mask = batch.labels[lists].to(last.device), batch.mask[lists].to(last.device)
+    grid = flat.new_zeros(mask.shape).masked_scatter(mask, flat)
+    values = _loss(loss, grid, labels, mask, batch, lists)
+    (values.sum() * weight).backward()
+    if cached:
+        last.backward(leaves[-1].grad)
+        for group, leaf in zip(groups[:-1], leaves[:-1], strict=True):
+            scores_of(group).backward(leaf.grad)
+    free = grid.detach()
+    measured = torch.stack([values.detach(), exact(free, labels, mask), 1 - smoothi(free, labels, mask)], dim=1)
+    return measured.double().cpu()
+
+
+def _loss(loss: Loss, grid: Tensor, labels: Tensor, mask: Tensor, batch: Batch[Any], lists: Sequence[int]) -> Tensor:
+    try:
+        return loss(grid, labels, mask)
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"query {batch.query_ids[lists[0]]}: out of memory in the loss of {grid.shape[0]} lists of "
+            f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
+        ) from None
