@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.tokens import tokenise
 
 CUT = 800
 MEDIAN = 500.0
@@ -29,24 +30,22 @@ def document_lengths(count: int, rng: np.random.Generator, longest: int | None =
 
 
 def one_piece_words(tokenizer: Any) -> list[str]:
-    """Up to 2,000 lower-case words of a tokenizer's vocabulary, each one token inside a text.
+    """Some 2,000 lower-case words of a tokenizer's vocabulary, or all it has, each one token inside a text.
 
     Raises UserError where it has fewer than ten.
     """
     pieces = (token.lstrip("Ġ▁") for token in sorted(tokenizer.get_vocab()))
     words = [word for word in dict.fromkeys(pieces) if len(word) > 2 and word.isascii() and word.isalpha()]
     words = [word for word in words if word == word.lower()]
-    before, whole = (
-        tokenizer([f"{words[0]}{f' {word}' * twice}" for word in words], add_special_tokens=False)["input_ids"]
-        for twice in (1, 2)
-    )
-    found = [word for word, once, two in zip(words, before, whole, strict=True) if len(two) == len(once) + 1]
+    words = words[:: max(1, len(words) // WORDS)]
+    once, twice = (tokenise([" ".join([word] * count) for word in ["the", *words]], tokenizer) for count in (2, 3))
+    found = [word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1]
     if len(found) < 10:
         raise UserError(
             f"tokenizer {tokenizer.name_or_path}: {len(found)} English words that are one token, expected 10 or more "
             "to make documents of; use another encoder"
         )
-    return found[:: max(1, len(found) // WORDS)][:WORDS]
+    return found
 
 
 def make_texts(lengths: Sequence[int] | np.ndarray, words: list[str], rng: np.random.Generator) -> list[str]:

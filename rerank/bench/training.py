@@ -74,7 +74,7 @@ def paper_hours(training: float, scoring: float) -> float:
     """Hours for the experiment of PAPER, from documents a second.
 
     >>> round(paper_hours(1000.0, 5000.0), 2)
-    7.01
+    0.7
     """
     return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
 

@@ -27,6 +27,8 @@ SHAPES = {
 """BERTs that are made here, with random weights: of a speed, the weights say nothing."""
 
 VOCABULARY = 30_522
+FIRST_WORD = 4
+"""Tokens that a text's first word may take beyond one: byte-level tokenizers know it with a space before it only."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def make_world(folder: Path, lists: int, documents: int, one_passage: bool = Fal
     queries = {f"q{number}": text for number, text in enumerate(make_queries(lists, words, rng))}
     tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
     special = len(template.prefix) + len(template.middle) + len(template.suffix)
-    longest = min(CUT, max_length - special - max(map(len, tokens.values())) - 1)  # 1: of a first word, spelled in two
+    longest = min(CUT, max_length - special - max(map(len, tokens.values())) - FIRST_WORD)
     lengths = document_lengths(lists * documents, rng, longest if one_passage else None)
     texts = {f"d{number}": text for number, text in enumerate(make_texts(lengths, words, rng))}
     with TemporaryDirectory() as cache:  # the store stays readable without its file's name
