@@ -1,10 +1,10 @@
 """Peak memory, measured in a process of its own, so that one measurement does not hide another's peak."""
 
 import multiprocessing
-import resource
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -13,7 +13,6 @@ import torch
 from rerank.errors import UserError
 
 Result = TypeVar("Result")
-STATUS = Path("/proc/self/status")
 
 
 class Peak(NamedTuple):
@@ -37,9 +36,9 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
         return Peak(before, torch.cuda.max_memory_allocated(device))
     try:
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
-        before = _kibibytes(STATUS, "VmRSS") * 1024
+        before = _status("VmRSS")
         work()
-        return Peak(before, _kibibytes(STATUS, "VmHWM") * 1024)
+        return Peak(before, _status("VmHWM"))
     except OSError as error:
         raise UserError(
             f"{error.filename}: {error.strerror}; peak memory on a CPU is measured on Linux only"
@@ -49,11 +48,11 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result | None:
     """What `function` (of a module, not a local one) gives in a new process; None where memory did not suffice.
 
-    The process may use nine tenths of the memory that is free, so that it fails before the machine does.
+    Where the machine itself runs out, Linux ends that process before any other.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(_limited, function, torch.get_num_threads(), *arguments).result()
+            return pool.submit(_first_to_go, function, torch.get_num_threads(), *arguments).result()
         except (MemoryError, torch.OutOfMemoryError, BrokenProcessPool):
             return None
         except RuntimeError as error:
@@ -62,15 +61,15 @@ def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Res
             raise
 
 
-def _limited(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
+def _first_to_go(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
     torch.set_num_threads(threads)
-    if not torch.cuda.is_available():  # CUDA reserves address space without end
-        free = _kibibytes(Path("/proc/meminfo"), "MemAvailable") * 1024
-        now = _kibibytes(STATUS, "VmSize") * 1024
-        resource.setrlimit(resource.RLIMIT_AS, (now + free * 9 // 10,) * 2)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text("1000")
     return function(*arguments)
 
 
-def _kibibytes(file: Path, key: str) -> int:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(
+        1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:")
+    )  # it says kB, and means KiB

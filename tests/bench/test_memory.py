@@ -1,5 +1,8 @@
 """Peaks of memory, and processes that may run out of it."""
 
+import os
+import signal
+
 import pytest
 import torch
 
@@ -21,6 +24,10 @@ def too_much():
     hold(10_000_000)
 
 
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does where memory is out
+
+
 def broken():
     raise RuntimeError("something else")
 
@@ -33,5 +40,6 @@ def test_a_peak_is_that_of_its_work_alone():
 
 def test_memory_that_does_not_suffice_is_none_and_another_mistake_is_raised():
     assert in_fresh_process(too_much) is None
+    assert in_fresh_process(killed) is None
     with pytest.raises(RuntimeError, match="something else"):
         in_fresh_process(broken)
