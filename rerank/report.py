@@ -35,7 +35,7 @@ def table(
         names = list(columns)[start : start + COLUMNS]
         head = ["run", *map(measure_label, names)]
         body = [[run, *(columns[name][i] for name in names)] for i, run in enumerate(rows)]
-        parts.append((_markdown if markdown else _text)([head, *body]))
+        parts.append((_markdown if markdown else aligned)([head, *body]))
     legend = []
     if len(rows) > 1:
         mark = "bold" if markdown else "*"
@@ -82,7 +82,8 @@ def _markdown(rows: list[list[str]]) -> str:
     return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
 
 
-def _text(rows: list[list[str]]) -> str:
+def aligned(rows: list[list[str]]) -> str:
+    """Rows of cells, the first the head, as lines of text whose columns stand below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

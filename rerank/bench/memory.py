@@ -1,0 +1,75 @@
+"""Peak memory, measured in a process of its own, so that one measurement does not hide another's peak."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from rerank.errors import UserError
+
+Result = TypeVar("Result")
+
+
+class Peak(NamedTuple):
+    """Bytes that were in use before some work, and at most during it."""
+
+    before: int
+    most: int
+
+
+def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
+    """The memory of `work`: on a GPU what its tensors took there, else that of the whole process (Linux only).
+
+    Raises UserError on a CPU whose system does not say.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return Peak(before, torch.cuda.max_memory_allocated(device))
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        before = _status("VmRSS")
+        work()
+        return Peak(before, _status("VmHWM"))
+    except OSError as error:
+        raise UserError(
+            f"{error.filename}: {error.strerror}; peak memory on a CPU is measured on Linux only"
+        ) from error
+
+
+def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result | None:
+    """What `function` (of a module, not a local one) gives in a new process; None where memory did not suffice.
+
+    Where the machine itself runs out, Linux ends that process before any other.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(_first_to_go, function, torch.get_num_threads(), *arguments).result()
+        except (MemoryError, torch.OutOfMemoryError, BrokenProcessPool):
+            return None
+        except RuntimeError as error:
+            if "allocate memory" in str(error):  # what torch raises on a CPU
+                return None
+            raise
+
+
+def _first_to_go(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
+    torch.set_num_threads(threads)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    return function(*arguments)
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(
+        1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:")
+    )  # it says kB, and means KiB

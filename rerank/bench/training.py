@@ -1,0 +1,165 @@
+"""`rerank bench training`: documents trained on a second, ours and a plain CEDR-style loop, and hours for the paper."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.batch import make_batch
+from rerank.bench.flops import FORWARDS_OF_A_STEP
+from rerank.bench.memory import Peak, in_fresh_process, peak_memory
+from rerank.bench.outcome import check, publish
+from rerank.bench.peers import Cedr, cedr_step
+from rerank.bench.scoring import COLUMNS as RATES
+from rerank.bench.scoring import OURS_FASTER, our_scores, product_type, rate_row
+from rerank.bench.timing import Work, interleaved, layer_products, ratio, square_product
+from rerank.bench.world import World, encoder, make_world
+from rerank.config import Config
+from rerank.errors import UserError
+from rerank.losses import hinge
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.parts import open_accelerator
+from rerank.progress import say
+from rerank.types import Candidates
+
+LIST = 4
+LISTS_PER_STEP = 8
+OURS, PEER, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
+COLUMNS = {**RATES, "peak MB": ",.0f"}
+NOTES = (
+    "useful GFLOP/s: the operations of real tokens, none for padding; training counts as three forward passes. of the "
+    "product: over the rate of the large square product, the best of its rounds. × faster: median over rounds.",
+    "peak MB: of a process that takes one step and nothing else, on a GPU of its tensors; weights, gradient and Adam's "
+    "state included.",
+)
+
+
+def bench_training(name: str, rounds: int, lists: int | None = None, out: Path | None = None) -> str:
+    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and gives the table.
+
+    `lists` of two relevant and two other documents are trained on a round, 8 a step; by default 16 on a CPU and 128 on
+    a GPU. Raises UserError where the encoder cannot be had, a number is too small or `out` cannot be written.
+    """
+    check(rounds, out)
+    accelerator = open_accelerator(Config())
+    device = accelerator.device
+    gpu = device.type == "cuda"
+    name = name or ("bert-base" if gpu else "minilm")
+    lists = lists or (128 if gpu else 16)
+    if lists < 1:
+        raise UserError(f"--lists: got {lists}, expected 1 or more")
+    with encoder(name) as folder:
+        world = make_world(folder, lists, LIST)
+        rows = _measured(world, accelerator, rounds)
+        for row in rows:
+            if row["what"] in (OURS, PEER):
+                peak = in_fresh_process(step_memory, row["what"], folder)
+                row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
+                say(f"{row['what']}: peak {row['peak MB']} MB")
+    rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
+    hours = paper_hours(rates[OURS], rates[SCORING])
+    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", *NOTES]
+    settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": accelerator.mixed_precision}
+    settings["paper_hours"] = hours
+    return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
+
+
+PAPER = "2 losses × 5 folds × 100 epochs of 256 lists of 4 documents, 50 × 150 documents scored after each"
+
+
+def paper_hours(training: float, scoring: float) -> float:
+    """Hours for the experiment of PAPER, from documents a second.
+
+    >>> round(paper_hours(1000.0, 5000.0), 2)
+    0.7
+    """
+    return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
+
+
+def _measured(world: World, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
+    device, dtype = accelerator.device, product_type(accelerator)
+    products = [square_product(device, dtype), layer_products(world.model.encoder, device, dtype)]
+    works: dict[str, Work] = {product: work for product, work, _ in products}
+    steps = {OURS: our_steps(world, accelerator), PEER: cedr_steps(world, device)}
+    for step in steps.values():
+        step(world.candidates[:1])  # warm, and Adam's state is there
+    works |= {what: partial(step, world.candidates) for what, step in steps.items()}
+    works[SCORING] = lambda: our_scores(world.model, world, accelerator)
+    seconds = interleaved(works, rounds, device)
+    best = {product: flops / min(seconds[product]) for product, _, flops in products}
+    rate = best[products[0][0]]
+    rows: list[dict[str, Any]] = [
+        {"what": product, "useful GFLOP/s": value / 1e9, "of the product": value / rate}
+        for product, value in best.items()
+    ]
+    rows += [rate_row(what, world, seconds[what], rate, FORWARDS_OF_A_STEP) for what in steps]
+    rows[-1][OURS_FASTER] = ratio(seconds[PEER], seconds[OURS])
+    return [*rows, rate_row(SCORING, world, seconds[SCORING], rate)]
+
+
+Steps = Callable[[Sequence[Candidates]], None]
+
+
+def our_steps(world: World, accelerator: Accelerator) -> Steps:
+    """A function that trains the world's model on lists, 8 a step."""
+    model: CrossEncoder = world.model.to(accelerator.device)
+    optimizer = torch.optim.Adam(model.parameter_groups(2e-5, 1e-3), fused=True)
+    batch_of = partial(make_batch, inputs_of=world.inputs_of)
+
+    def steps(lists: Sequence[Candidates]) -> None:
+        model.train()
+        for begin in range(0, len(lists), LISTS_PER_STEP):
+            our_step(model, optimizer, batch_of, lists[begin : begin + LISTS_PER_STEP], accelerator)
+
+    return steps
+
+
+def our_step(
+    model: CrossEncoder,
+    optimizer: Any,
+    batch_of: Callable[..., Any],
+    lists: Sequence[Candidates],
+    accelerator: Accelerator,
+) -> None:
+    """One step as `rerank.training` takes it: exact accumulation over the lists, then the optimizer."""
+    for candidates in lists:
+        batch = batch_of([candidates])
+        with accelerator.autocast():
+            flat = model(batch.inputs.to(accelerator.device))
+        scores = batch.grid(flat.float())
+        values = hinge(scores, batch.labels.to(scores.device), batch.mask.to(scores.device))
+        accelerator.backward(values.sum() / len(lists))
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def cedr_steps(world: World, device: torch.device) -> Steps:
+    """A function that trains the peer on lists, 8 a step: the same encoder, documents, loss and learning rates."""
+    from transformers import AutoModel
+
+    encoder, inputs_of = AutoModel.from_pretrained(world.folder, dtype=torch.float32), world.inputs_of
+    model = Cedr(encoder, inputs_of.template, inputs_of.max_length, world.tokenizer.pad_token_id).to(device)
+    groups = [{"params": model.encoder.parameters(), "lr": 2e-5}, {"params": model.head.parameters(), "lr": 1e-3}]
+    optimizer = torch.optim.Adam(groups)
+    model.train()
+
+    def steps(lists: Sequence[Candidates]) -> None:
+        tokens = [
+            (inputs_of.query(c.query_id), [inputs_of.documents.of(d).tolist() for d in c.doc_ids], c.labels)
+            for c in lists
+        ]
+        for begin in range(0, len(tokens), LISTS_PER_STEP):
+            cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge)
+
+    return steps
+
+
+def step_memory(what: str, folder: Path) -> Peak:
+    """The memory of one step over 8 lists, of OURS or PEER, in this process."""
+    accelerator = open_accelerator(Config())
+    world = make_world(folder, LISTS_PER_STEP, LIST)
+    steps = our_steps(world, accelerator) if what == OURS else cedr_steps(world, accelerator.device)
+    return peak_memory(lambda: steps(world.candidates), accelerator.device)
