@@ -100,7 +100,8 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         model.checkpoint_activations()
     if model.pads:
         experiment.say(f"{config.encoder.name}: {model.why_padded}, so its passages are padded, like lengths together")
-    experiment.say(f"attention dropout: {model.attention_dropout()}")
+    elif model.attention_dropout() != "0.0":
+        experiment.say(f"attention dropout: {model.attention_dropout()}")
     budget = open_budget(table.tokens_per_forward, accelerator.device)
     valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
     for part, found in (("validation", valid), ("test", test)):

@@ -14,6 +14,7 @@ from rerank.bench.outcome import check, publish
 from rerank.bench.peers import NO_CROSS_ENCODER, open_sentence_cross_encoder
 from rerank.bench.timing import Work, interleaved, layer_products, ratio, square_product
 from rerank.bench.world import World, encoder, make_world
+from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.parts import open_accelerator
@@ -105,9 +106,7 @@ def _measured(
 
 def our_scores(model: nn.Module, world: World, accelerator: Accelerator) -> Run:
     """The scores of all candidates, as `rerank score` and validation compute them."""
-    return score(
-        model, world.inputs_of, world.candidates, accelerator, Config().training.tokens_per_forward, "scoring"
-    )  # fmt: skip
+    return score(model, world.inputs_of, world.candidates, accelerator, open_budget("auto", accelerator.device))
 
 
 def _predict(peer: Any, world: World, batch: int, accelerator: Accelerator, first: int | None = None) -> Work:
@@ -137,7 +136,8 @@ def rate_row(what: str, world: World, seconds: list[float], product_rate: float,
     `forwards` is how many forward passes the work is worth; `product_rate` is in operations a second.
     """
     lengths, middle = world.passage_lengths(), median(seconds)
-    useful = forwards * forward_flops(world.model.encoder, lengths) / middle
+    packed = what.startswith(OURS) and not world.model.pads
+    useful = forwards * forward_flops(world.model.encoder, lengths, packed) / middle
     return {
         "what": what,
         "documents/s": sum(len(c.doc_ids) for c in world.candidates) / middle,

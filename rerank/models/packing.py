@@ -118,27 +118,39 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int) -> str:
         return f"the attention of {type(model).__name__} is its own"
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return f"{type(model).__name__} takes no position ids"
-    stacks = [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.ModuleList) and len(module) == model.config.num_hidden_layers
-    ]
-    if not stacks:
+    last = _last_layer(model)
+    if last is None:
         return f"{type(model).__name__} has no list of its layers"
     before = model.config._attn_implementation
     AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, _mask)
     model.set_attn_implementation(IMPLEMENTATION)
-    last: Any = stacks[0][-1]
-    # Behind the attention of BERT's kind of layer each token is on its own, so the rest of it needs the first only.
-    alone = all(hasattr(last, name) for name in ("attention", "intermediate", "output"))
-    hook = (last.attention if alone else last).register_forward_hook(_first_tokens, with_kwargs=True)
+    hook = (last.attention if _of_bert_s_kind(last) else last).register_forward_hook(_first_tokens, with_kwargs=True)
     error = _difference(model, first_position, pad_id, [min(max_length, LONGEST_TRIED), 7])
     if error > TOLERANCE:
         hook.remove()
         model.set_attn_implementation(before)
         return f"{type(model).__name__} gives packed passages other vectors, by {error:.1g}"
     return ""
+
+
+def _last_layer(model: Any) -> Any:
+    count = model.config.num_hidden_layers
+    stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
+    return next((stack[-1] for stack in stacks), None)
+
+
+def _of_bert_s_kind(layer: Any) -> bool:
+    """Behind the attention of such a layer each token is on its own: the rest of the last layer needs the first one."""
+    return all(hasattr(layer, name) for name in ("attention", "intermediate", "output"))
+
+
+def weights_of_first_tokens(model: Any) -> list[Tensor]:
+    """The weights of the linear layers that only the first token of each packed passage goes through."""
+    last = _last_layer(model)
+    if not _of_bert_s_kind(last):
+        return []
+    return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
 
 
 @torch.no_grad()

@@ -10,7 +10,8 @@ from transformers import AutoModel
 from rerank.bench.flops import FORWARDS_OF_A_STEP, forward_flops, token_layers
 from rerank.bench.timing import layer_products
 from rerank.errors import UserError
-from tests.small_world import WORDS
+from rerank.models.cross_encoder import open_cross_encoder
+from tests.small_world import WORDS, make_inputs
 from tests.tiny_encoders import make_encoder
 
 LENGTHS = np.array([5, 48, 17])
@@ -33,6 +34,27 @@ def test_a_forward_and_a_backward_pass_are_what_torch_counts(kind, tmp_path):
         for length in LENGTHS:
             encoder(input_ids=torch.ones(1, int(length), dtype=torch.long)).last_hidden_state.sum().backward()
     assert both.get_total_flops() == pytest.approx(FORWARDS_OF_A_STEP * expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert"])
+def test_what_packed_passages_save_in_the_last_layer_is_not_counted(kind, tmp_path):
+    folder = make_encoder(kind, tmp_path / kind, WORDS)
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    texts = {"d": "amber birch", "e": " ".join(WORDS)}
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "cedar"}, texts)
+    inputs = inputs_of([("q", "d"), ("q", "e")])
+    lengths = np.array(inputs.lengths())
+    layers = {id(layer) for layer in token_layers(model.encoder)}
+    names = {f"CrossEncoder.{name}" for name, module in model.named_modules() if id(module) in layers}
+    with FlopCounterMode(display=False) as counted, torch.no_grad():
+        model.eval()(inputs)
+    done = sum(sum(counted.get_flop_counts()[name].values()) for name in names)
+    attention = (
+        forward_flops(model.encoder, lengths)
+        - 2 * sum(layer.weight.numel() for layer in token_layers(model.encoder)) * lengths.sum()
+    )
+    assert done + attention == forward_flops(model.encoder, lengths, packed=True)
+    assert (done + attention < forward_flops(model.encoder, lengths)) == (kind == "bert")
 
 
 def test_padding_is_not_useful(tmp_path):

@@ -10,6 +10,7 @@ from rerank.bench.peers import Cedr, cedr_step, open_sentence_cross_encoder, smo
 from rerank.bench.scoring import our_scores, predictions, text_pairs
 from rerank.bench.world import make_world
 from rerank.losses import hinge, smoothi
+from tests.small_world import scores_of
 
 CPU = torch.device("cpu")
 
@@ -46,7 +47,7 @@ def test_cedr_scores_documents_of_equal_length_as_rerank_does(world, cedr, lengt
     world.model.eval()
     cedr.eval()
     with torch.no_grad():
-        ours = world.model(inputs_of([("q0", doc_id) for doc_id in doc_ids]))
+        ours = scores_of(world.model, inputs_of([("q0", doc_id) for doc_id in doc_ids]))
         theirs = cedr([inputs_of.query("q0")] * 4, tokens.tolist())
     assert ours.std() > 1e-3
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
