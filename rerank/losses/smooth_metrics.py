@@ -5,6 +5,7 @@ from torch import Tensor
 
 from rerank.losses import indicators, metrics, positions
 from rerank.losses.lists import prepared
+from rerank.losses.smoothi_pass import metric_of_ranks
 
 
 def smoothi(
@@ -37,8 +38,11 @@ def smoothi(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
+    indicators.check_recursion(alpha, delta)
+    if stop_gradient:
+        return (1 - metric_of_ranks(scores, labels, mask, wanted, alpha, delta)).masked_fill(idle, 0)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient)
+    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient=False)
     return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
 
 
