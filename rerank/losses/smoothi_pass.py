@@ -54,50 +54,57 @@ def _one_pass(
     """The metric, (lists,); its gradient is written into `gradient`, which comes filled with 0."""
     relevant = (labels >= 1).to(scores.dtype)
     y = labels if metric.name == "ndcg" else relevant
+    count = mask.sum(dim=1, keepdim=True)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
     ranks = ranks_like(scores, scores.shape[1])[: metric.cutoff]
-    live = (ranks <= mask.sum(dim=1, keepdim=True)).to(scores.dtype)
     steps = min(len(ranks), _steps(scaled, delta))
+    live = (ranks <= count).to(scores.dtype)
+    weights = live * _weights(ranks, metric)
     expected = torch.zeros_like(live)
+    seen, shares = torch.zeros_like(lowest), torch.zeros_like(lowest)
     later = torch.zeros_like(scores) if gradient is not None and metric.name == "ap" else None
 
     # Padding has the logit -inf p, with p above 0, and so the indicator 0.
     scaled.masked_fill_(~mask, -torch.inf)
     p, row, term = torch.ones_like(scores), torch.empty_like(scores), torch.empty_like(scores)
-    one = scores.new_ones(1)
-    for r in range(steps):
+    # Tensors, as a Python number in an operation costs as much as the operation itself on short lists.
+    one, less = scores.new_tensor(1), scores.new_tensor(delta)
+    columns = zip(*(grid[:, :steps].split(1, dim=1) for grid in (expected, weights, live)), strict=True)
+    for e, weight, here in columns:
         torch.mul(scaled, p, out=term)
         torch.softmax(term, dim=1, out=row)
         torch.mul(row, y, out=term)
-        e, here = expected[:, r : r + 1], live[:, r : r + 1]
         torch.sum(term, dim=1, keepdim=True, out=e)
         if gradient is not None:
             term.addcmul_(row, e, value=-1).mul_(p)
-            e.mul_(here)
-            gradient.addcmul_(term, _slopes(expected, ranks, r, r + 1, metric) * here)
             if later is not None:
                 later.addcmul_(term, here)
-        p.mul_(torch.sub(one, row, out=row).sub_(delta))
-    expected.mul_(live)
+                seen.addcmul_(e, here)
+            gradient.addcmul_(term, _slopes(e, weight, here, seen, shares, metric))
+            shares.addcmul_(e, weight)
+        # In the order of the operations that `rank_indicators` has: sharp settings magnify their rounding.
+        p.mul_(torch.sub(one, row, out=row).sub_(less))
 
     if steps < len(ranks):
-        count = mask.sum(dim=1, keepdim=True)
         mean = y.sum(dim=1, keepdim=True) / count
         logits = scaled.masked_fill_(~mask, 0).mul_(p)
         covariance = ((logits - logits.sum(dim=1, keepdim=True) / count) * y).sum(dim=1, keepdim=True) / count
-        shrunk = (1 - delta - 1 / count) ** (ranks[steps:] - ranks[steps]) * live[:, steps:]
-        expected[:, steps:] = mean * live[:, steps:] + shrunk * covariance
+        shrunk = (1 - delta - 1 / count) ** (ranks[steps:] - ranks[steps])
+        expected[:, steps:] = mean + shrunk * covariance
         if gradient is not None:
-            term = p.mul_(y - mean).div_(count)
-            slopes = _slopes(expected, ranks, steps, len(ranks), metric)
-            gradient.addcmul_(term, (slopes * shrunk).sum(dim=1, keepdim=True))
+            shrunk, here, weight = shrunk * live[:, steps:], live[:, steps:], weights[:, steps:]
+            before = (expected * weights).cumsum(dim=1)[:, steps - 1 : -1]
+            slopes = _slopes(expected[:, steps:], weight, here, expected.cumsum(dim=1)[:, steps:], before, metric)
+            p.mul_(y - mean).div_(count)
+            gradient.addcmul_(p, (slopes * shrunk).sum(dim=1, keepdim=True))
             if later is not None:
-                later.addcmul_(term, shrunk.sum(dim=1, keepdim=True))
+                later.addcmul_(p, shrunk.sum(dim=1, keepdim=True))
+    expected.mul_(live)
 
     if gradient is not None:
         if later is not None:
-            gradient.addcmul_(later, (expected / ranks).sum(dim=1, keepdim=True))
+            gradient.addcmul_(later, (expected * weights).sum(dim=1, keepdim=True))
         gradient.mul_(alpha / _denominator(labels, relevant, metric)).masked_fill_(~mask, 0)
         # The shift is a function of the lowest scores, which share its gradient. Float64, as it is a sum of all others.
         tied = (scores == lowest) & mask
@@ -116,16 +123,27 @@ def _steps(scaled: Tensor, delta: float) -> int:
     return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
 
 
-def _slopes(expected: Tensor, ranks: Tensor, start: int, stop: int, metric: Metric) -> Tensor:
-    """c_r times the metric's denominator at the ranks start + 1, ..., stop; for AP without the total of e_m / m."""
-    e, at = expected[:, start:stop], ranks[start:stop]
+def _weights(ranks: Tensor, metric: Metric) -> Tensor:
+    """The factor of each rank in the metric's derivative: (ranks,)."""
     if metric.name == "ndcg":
-        return torch.exp2(e) * (math.log(2) * discount(at))
-    if metric.name == "p":
-        return torch.ones_like(e)
-    seen = expected[:, :start].sum(dim=1, keepdim=True) + e.cumsum(dim=1)
-    shares = (expected[:, :stop] / ranks[:stop]).cumsum(dim=1)[:, start:]
-    return seen / at - shares + e / at
+        return math.log(2) * discount(ranks)
+    return torch.ones_like(ranks) if metric.name == "p" else 1 / ranks
+
+
+def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
+    """c_r times the metric's denominator, for AP without the total of e_m / m.
+
+    Args:
+        e: (lists, ranks), the expected label at some consecutive ranks.
+        weights: (lists, ranks), `_weights`; 0 beyond the documents.
+        live: (lists, ranks), 1 where the list has so many documents, else 0.
+        seen: (lists, ranks), the sum of e down to each rank.
+        shares: (lists, ranks), the sum of e_m / m above each rank.
+        metric: what to derive.
+    """
+    if metric.name == "ndcg":
+        return torch.exp2(e) * weights
+    return weights if metric.name == "p" else seen * weights - shares * live
 
 
 def _denominator(labels: Tensor, relevant: Tensor, metric: Metric) -> Tensor:
