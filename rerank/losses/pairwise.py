@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rerank.losses.analytic import wants_gradient, with_gradient
 from rerank.losses.lists import prepared
+from rerank.losses.pair_counts import hinge_sums
 
 
 def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:
@@ -21,7 +23,12 @@ def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: fl
     Returns:
         (lists,); 0 where a list has no relevant document or no pair.
     """
-    return _mean_over_pairs(lambda gaps: torch.relu(margin - gaps), scores, labels, mask)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    with torch.no_grad():
+        sums, slopes, pairs = hinge_sums(scores, labels, mask, margin)
+        pairs = pairs.clamp_min(1)
+        values, gradient = (sums / pairs).to(scores.dtype), (slopes / pairs[:, None]).to(scores.dtype)
+    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
 
 
 def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
