@@ -1,4 +1,4 @@
-"""Sums over pairs of documents, with their gradient, block by block: memory for one block, however long the lists are."""
+"""Sums over pairs of documents, with their gradient, in blocks: memory for one block, however long the lists are."""
 
 from collections.abc import Callable
 

@@ -36,7 +36,7 @@ def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> t
     offset = ranked[:, ranked.shape[1] // 2, None].nan_to_num(0, 0, 0)
     # An infinite score that costs nothing adds 0, not NaN; a NaN still adds NaN.
     costs = torch.where((slopes == 0) & ~ranked.isnan(), 0, (ranked - offset) * slopes)
-    values = costs.masked_fill_(~real, 0).sum(dim=1) + margin * lower.masked_fill_(~real, 0).sum(dim=1)
+    values = costs.masked_fill_(~real, 0).sum(dim=1) + margin * lower.masked_fill_(~real, 0).sum(dim=1).double()
     return values, torch.zeros_like(ranked).scatter_(1, order, slopes.double()), pairs
 
 
@@ -58,9 +58,7 @@ def _counts(classes: Tensor, suffixes: Tensor, prefixes: Tensor) -> tuple[Tensor
     """
     lists, documents = classes.shape
     places = torch.arange(documents, device=classes.device)
-    bounds = torch.stack(
-        [suffixes, torch.full_like(classes, documents), torch.zeros_like(classes), prefixes], dim=1
-    )
+    bounds = torch.stack([suffixes, torch.full_like(classes, documents), torch.zeros_like(classes), prefixes], dim=1)
     lower, higher = torch.zeros_like(classes), torch.zeros_like(classes)
     zeros = classes.new_zeros(lists, documents + 1)
     sequence = classes

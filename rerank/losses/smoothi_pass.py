@@ -5,8 +5,8 @@ the metric, where e_r = sum_j I_j^r y_j and c_r is the metric's derivative in e_
 r. For AP it also has the sum of e_m / m over the ranks from r on, which is known at the end: the total less what comes
 before r, so that two sums are kept and the total multiplies the second one.
 
-|p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to its square, and
-p shrinks by 1 - delta - 1 / n at every rank: what the remaining ranks add is closed.
+|p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to its square,
+and p shrinks by 1 - delta - 1 / n at every rank: what the remaining ranks add is closed.
 """
 
 import math
@@ -21,9 +21,7 @@ BLOCK = 2**18
 """How many scores are worked on at once, in whole lists, so that the grids of a rank stay in the cache."""
 
 
-def metric_of_ranks(
-    scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float
-) -> Tensor:
+def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
     """The metric of `rank_indicators` of the scores less their minimum; value and gradient differ by rounding only.
 
     Args:
