@@ -24,7 +24,7 @@ def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> t
         The sum (lists,), its derivative in the scores (lists, documents), and how many pairs there are (lists,).
     """
     classes, pairs = _classes(labels, mask)
-    ranked, order = scores.masked_fill(~mask, torch.inf).sort(dim=1)
+    ranked, order = scores.masked_fill(~mask, torch.inf).contiguous().sort(dim=1)
     ranked, real = ranked.double(), mask.gather(1, order)
     below = ranked - margin
     suffixes = torch.searchsorted(ranked, below, right=True)
@@ -33,7 +33,7 @@ def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> t
     slopes = (higher - lower).masked_fill_(~real, 0)
 
     # The slopes of a list sum to 0, so that any offset may be taken from the scores: it only spares digits.
-    offset = ranked[:, ranked.shape[1] // 2, None].nan_to_num(0, 0, 0)
+    offset = ranked.gather(1, mask.sum(dim=1, keepdim=True) // 2).nan_to_num(0, 0, 0)
     # An infinite score that costs nothing adds 0, not NaN; a NaN still adds NaN.
     costs = torch.where((slopes == 0) & ~ranked.isnan(), 0, (ranked - offset) * slopes)
     values = costs.masked_fill_(~real, 0).sum(dim=1) + margin * lower.masked_fill_(~real, 0).sum(dim=1).double()

@@ -56,7 +56,7 @@ def _mean_over_pairs(
     scores, labels, mask, idle = prepared(scores, labels, mask)
     with torch.no_grad():
         # By descending label, padding last, the j of an i are the documents that follow those with its label.
-        better, order = labels.masked_fill(~mask, -torch.inf).sort(dim=1, descending=True)
+        better, order = labels.masked_fill(~mask, -torch.inf).contiguous().sort(dim=1, descending=True)
         ranked, worse = scores.gather(1, order), better.masked_fill(better < 0, torch.inf)
         firsts = labels.shape[1] - torch.searchsorted(better.flip(1), better)
         pairs = (mask.sum(dim=1, keepdim=True) - firsts).clamp_min(0).sum(dim=1)

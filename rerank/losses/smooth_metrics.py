@@ -19,7 +19,8 @@ def smoothi(
 ) -> Tensor:
     """1 - the metric of SmoothI's rank indicators (Thonet et al. 2021, eq:p@k-a, eq:ap-a, eq:ndcg@k-a).
 
-    The list's smallest score is subtracted first, as the theory needs positive scores.
+    The list's smallest score is subtracted first, as the theory needs positive scores. With the stop-gradient the
+    gradient comes with the value, in one pass over the ranks (`smoothi_pass`), and can be taken once.
 
     Args:
         scores: (lists, documents).

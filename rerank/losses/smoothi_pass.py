@@ -36,6 +36,7 @@ def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric
         (lists,).
     """
     wanted = wants_gradient(scores)
+    scores = scores.contiguous()
     values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores) if wanted else None
     size = max(1, BLOCK // scores.shape[1])
     with torch.no_grad():
@@ -76,14 +77,15 @@ def _one_pass(
         torch.sum(term, dim=1, keepdim=True, out=e)
         if gradient is not None:
             term.addcmul_(row, e, value=-1).mul_(p)
+            gradient.addcmul_(term, _slopes(e, weight, here, seen, shares, metric))
             if later is not None:
                 later.addcmul_(term, here)
-                seen.addcmul_(e, here)
-            gradient.addcmul_(term, _slopes(e, weight, here, seen, shares, metric))
-            shares.addcmul_(e, weight)
+                seen.add_(e)
+                shares.addcmul_(e, weight)
         # In the order of the operations that `rank_indicators` has: sharp settings magnify their rounding.
         p.mul_(torch.sub(one, row, out=row).sub_(less))
 
+    # The ranks that remain, closed.
     if steps < len(ranks):
         mean = y.sum(dim=1, keepdim=True) / count
         logits = scaled.masked_fill_(~mask, 0).mul_(p)
@@ -91,9 +93,10 @@ def _one_pass(
         shrunk = (1 - delta - 1 / count) ** (ranks[steps:] - ranks[steps])
         expected[:, steps:] = mean + shrunk * covariance
         if gradient is not None:
-            shrunk, here, weight = shrunk * live[:, steps:], live[:, steps:], weights[:, steps:]
-            before = (expected * weights).cumsum(dim=1)[:, steps - 1 : -1]
-            slopes = _slopes(expected[:, steps:], weight, here, expected.cumsum(dim=1)[:, steps:], before, metric)
+            e, weight, here = expected[:, steps:], weights[:, steps:], live[:, steps:]
+            seen, shares = (terms.cumsum(dim=1)[:, steps - 1 : -1] for terms in (expected, expected * weights))
+            slopes = _slopes(e, weight, here, seen, shares, metric)
+            shrunk = shrunk * here
             p.mul_(y - mean).div_(count)
             gradient.addcmul_(p, (slopes * shrunk).sum(dim=1, keepdim=True))
             if later is not None:
@@ -135,13 +138,13 @@ def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tens
         e: (lists, ranks), the expected label at some consecutive ranks.
         weights: (lists, ranks), `_weights`; 0 beyond the documents.
         live: (lists, ranks), 1 where the list has so many documents, else 0.
-        seen: (lists, ranks), the sum of e down to each rank.
-        shares: (lists, ranks), the sum of e_m / m above each rank.
+        seen: (lists, ranks), the sum of e over the ranks above each.
+        shares: (lists, ranks), the sum of e_m / m over the ranks above each.
         metric: what to derive.
     """
     if metric.name == "ndcg":
         return torch.exp2(e) * weights
-    return weights if metric.name == "p" else seen * weights - shares * live
+    return weights if metric.name == "p" else (seen + e) * weights - shares * live
 
 
 def _denominator(labels: Tensor, relevant: Tensor, metric: Metric) -> Tensor:

@@ -62,3 +62,13 @@ def test_the_size_of_the_blocks_changes_nothing(
         monkeypatch.setattr(pair_blocks, "BLOCK", block)
         got = value_and_gradient(name, settings, scores, labels, mask)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["ranknet", "pairwise_softmax", "lambda_loss", "hinge", "smoothi"])
+def test_transposed_scores_are_taken_as_they_are(name: str) -> None:
+    scores, labels, mask = mixed_lists(40, 5)
+    expected = value_and_gradient(name, {}, scores, labels, mask)
+    turned = scores.detach().T.contiguous().requires_grad_()
+    values = LOSSES[name](turned.T, labels.T.contiguous().T, mask.T.contiguous().T)
+    (gradient,) = torch.autograd.grad(values.sum(), turned)
+    torch.testing.assert_close((values.detach(), gradient.T), expected, rtol=1e-12, atol=1e-13)
