@@ -5,6 +5,7 @@ from torch import Tensor
 
 from rerank.losses import indicators, metrics, positions
 from rerank.losses.lists import prepared
+from rerank.losses.smoothi_pass import metric_of_ranks
 
 
 def smoothi(
@@ -18,7 +19,8 @@ def smoothi(
 ) -> Tensor:
     """1 - the metric of SmoothI's rank indicators (Thonet et al. 2021, eq:p@k-a, eq:ap-a, eq:ndcg@k-a).
 
-    The list's smallest score is subtracted first, as the theory needs positive scores.
+    The list's smallest score is subtracted first, as the theory needs positive scores. With the stop-gradient the
+    gradient comes with the value, in one pass over the ranks (`smoothi_pass`), and can be taken once.
 
     Args:
         scores: (lists, documents).
@@ -37,8 +39,11 @@ def smoothi(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
+    indicators.check_recursion(alpha, delta)
+    if stop_gradient:
+        return (1 - metric_of_ranks(scores, labels, mask, wanted, alpha, delta)).masked_fill(idle, 0)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient)
+    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient=False)
     return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
 
 
