@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from rerank.losses import indicators, metrics, positions
-from rerank.losses.lists import prepared
+from rerank.losses.blocks import in_blocks
+from rerank.losses.lists import check_positive, prepared
+from rerank.losses.tiled_positions import ROWS, tiled_metric, tiled_positions
 
 
 def smoothi(
@@ -97,8 +99,14 @@ def approx(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    places = positions.approx_positions(scores, mask, alpha)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    check_positive("alpha", alpha)
+    check_positive("beta", beta)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        places = tiled_positions(scores, mask, alpha)
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents * min(documents, ROWS))
 
 
 def fastsort(
