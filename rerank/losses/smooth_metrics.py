@@ -6,6 +6,7 @@ from torch import Tensor
 from rerank.losses import indicators, metrics, positions
 from rerank.losses.blocks import in_blocks
 from rerank.losses.lists import check_positive, prepared
+from rerank.losses.softsort_scan import softsort_ranked
 from rerank.losses.tiled_positions import ROWS, tiled_metric, tiled_positions
 
 
@@ -71,8 +72,17 @@ def softsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    rows = indicators.softsort(scores, mask, temperature, power, wanted.cutoff)
-    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+    check_positive("temperature", temperature)
+    check_positive("power", power)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        if power != 1:
+            return 1 - metrics.of_indicators(indicators.softsort(scores, mask, temperature, power, wanted.cutoff), labels, wanted)
+        target = metrics.target(labels, wanted)
+        ranked = softsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
+        return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
+
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: 8 * documents if power == 1 else documents**2)
 
 
 def approx(
