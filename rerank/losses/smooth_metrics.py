@@ -6,6 +6,8 @@ from torch import Tensor
 from rerank.losses import indicators, metrics, positions
 from rerank.losses.blocks import in_blocks
 from rerank.losses.lists import check_positive, prepared
+from rerank.losses.neuralsort_bands import ROWS as BAND_ROWS
+from rerank.losses.neuralsort_bands import neuralsort_ranked
 from rerank.losses.softsort_scan import softsort_ranked
 from rerank.losses.tiled_positions import ROWS, tiled_metric, tiled_positions
 
@@ -54,8 +56,14 @@ def neuralsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    rows = indicators.neuralsort(scores, mask, temperature, wanted.cutoff)
-    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+    check_positive("temperature", temperature)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        target = metrics.target(labels, wanted)
+        ranked = neuralsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
+        return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
+
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents * min(documents, BAND_ROWS))
 
 
 def softsort(

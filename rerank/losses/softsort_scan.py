@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.losses.lists import by_score
+from rerank.losses.lists import by_score, ends_of_ties
 
 
 def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
@@ -58,7 +58,7 @@ class _Ranked(torch.autograd.Function):
         # |S_r - S_j| and moves both, but neither where the two are equal.
         x = torch.stack([share, share * expected])
         upper, lower = _sides(x, decay)
-        first, last = _ends_of_ties(ranked)
+        first, last = ends_of_ties(ranked)
         signed = torch.cat([lower, below]).gather(2, last.expand(4, -1, -1))
         signed -= torch.cat([upper, above]).gather(2, first.expand(4, -1, -1))
         slope = y[0] * signed[0] - signed[1] + share * (signed[2] - expected * signed[3])
@@ -79,13 +79,3 @@ def _before(x: Tensor, decay: Tensor) -> Tensor:
         factor[:, step:] = factor[:, step:] * factor[:, :-step]
         step *= 2
     return F.pad(sums[:, :, :-1] * decay, (1, 0))
-
-
-def _ends_of_ties(ranked: Tensor) -> tuple[Tensor, Tensor]:
-    """The indices of the first and of the last document with the same score: each (lists, documents)."""
-    index = torch.arange(ranked.shape[1], device=ranked.device).expand(ranked.shape)
-    new = F.pad(ranked[:, 1:] != ranked[:, :-1], (1, 0), value=True)
-    ends = F.pad(ranked[:, 1:] != ranked[:, :-1], (0, 1), value=True)
-    first = index.masked_fill(~new, 0).cummax(dim=1).values
-    last = index.masked_fill(~ends, ranked.shape[1]).flip(1).cummin(dim=1).values.flip(1)
-    return first, last
