@@ -110,9 +110,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
         ValueError: epsilon is out of range.
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
-    check_positive("epsilon", epsilon)
-    if epsilon < LEAST_EPSILON:
-        raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
+    check_epsilon(epsilon)
     scores, mask = operand(scores, mask)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
@@ -123,6 +121,13 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     # Costs are at most 1, so that an entropy of 0.1 is easy from any start.
     warm_starts = max(0, math.ceil(math.log(0.1 / epsilon, COOLING)))
     return transport_plan(-cost.double() / epsilon, mask, warm_starts).to(scores.dtype)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raises ValueError where the weight of the entropy is not one that a plan can be found for."""
+    check_positive("epsilon", epsilon)
+    if epsilon < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
 
 
 def _rank_count(scores: Tensor, k: int | None) -> int:

@@ -37,6 +37,11 @@ def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature:
     return ranked
 
 
+def band_entries(documents: int) -> int:
+    """How many numbers a tile of one list is at most, for `blocks.in_blocks`."""
+    return documents * min(documents, ROWS)
+
+
 class _Ranked(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -6,10 +6,9 @@ from torch import Tensor
 from rerank.losses import indicators, metrics, positions
 from rerank.losses.blocks import in_blocks
 from rerank.losses.lists import check_positive, prepared
-from rerank.losses.neuralsort_bands import ROWS as BAND_ROWS
-from rerank.losses.neuralsort_bands import neuralsort_ranked
-from rerank.losses.softsort_scan import softsort_ranked
-from rerank.losses.tiled_positions import ROWS, tiled_metric, tiled_positions
+from rerank.losses.neuralsort_bands import band_entries, neuralsort_ranked
+from rerank.losses.softsort_scan import scan_entries, softsort_ranked
+from rerank.losses.tiled_positions import tile_entries, tiled_metric, tiled_positions
 
 
 def smoothi(
@@ -63,7 +62,7 @@ def neuralsort(
         ranked = neuralsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
         return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
 
-    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents * min(documents, BAND_ROWS))
+    return in_blocks(loss, scores, labels, mask, idle, band_entries)
 
 
 def softsort(
@@ -84,13 +83,17 @@ def softsort(
     check_positive("power", power)
 
     def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        if power != 1:
-            return 1 - metrics.of_indicators(indicators.softsort(scores, mask, temperature, power, wanted.cutoff), labels, wanted)
         target = metrics.target(labels, wanted)
         ranked = softsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
         return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
 
-    return in_blocks(loss, scores, labels, mask, idle, lambda documents: 8 * documents if power == 1 else documents**2)
+    def powered(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        rows = indicators.softsort(scores, mask, temperature, power, wanted.cutoff)
+        return 1 - metrics.of_indicators(rows, labels, wanted)
+
+    if power != 1:
+        return in_blocks(powered, scores, labels, mask, idle, lambda documents: documents**2)
+    return in_blocks(loss, scores, labels, mask, idle, scan_entries)
 
 
 def approx(
@@ -124,7 +127,7 @@ def approx(
         places = tiled_positions(scores, mask, alpha)
         return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
 
-    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents * min(documents, ROWS))
+    return in_blocks(loss, scores, labels, mask, idle, tile_entries)
 
 
 def fastsort(
@@ -143,8 +146,15 @@ def fastsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
+    check_positive("beta", beta)
+
+    def loss(places: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
     places = positions.fast_positions(scores, mask, regularization, strength)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    if wanted.name != "ap":
+        return loss(places, labels, mask).masked_fill(idle, 0)
+    return in_blocks(loss, places, labels, mask, idle, tile_entries)
 
 
 def ot(
@@ -162,6 +172,12 @@ def ot(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    plan = indicators.soft_permutation(scores, mask, epsilon)
-    places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    indicators.check_epsilon(epsilon)
+    check_positive("beta", beta)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        plan = indicators.soft_permutation(scores, mask, epsilon)
+        places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents**2)

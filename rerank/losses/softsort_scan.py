@@ -31,6 +31,11 @@ def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: f
     return ranked
 
 
+def scan_entries(documents: int) -> int:
+    """How many numbers the sums of one list are, for `blocks.in_blocks`."""
+    return 2 * documents
+
+
 class _Ranked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:

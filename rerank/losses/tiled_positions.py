@@ -43,6 +43,11 @@ def tiled_metric(
     return (seen / positions.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
 
 
+def tile_entries(documents: int) -> int:
+    """How many numbers the largest tile of one list is, for `blocks.in_blocks`."""
+    return documents * min(documents, ROWS)
+
+
 class _Positions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, wanted: bool) -> Tensor:
@@ -81,4 +86,9 @@ class _Positions(torch.autograd.Function):
             sums[:, :, stop:] += weights[:, :, start:stop] @ slope[:, :, stop - start :]
             start = stop
         ranked = (ctx.alpha * (sums[:, 0] - grad * sums[:, 1])).masked_fill_(~ctx.real, 0)
-        return torch.zeros(ctx.shape, dtype=grad.dtype, device=grad.device).scatter_(1, ctx.order, ranked), None, None, None
+        return (
+            torch.zeros(ctx.shape, dtype=grad.dtype, device=grad.device).scatter_(1, ctx.order, ranked),
+            None,
+            None,
+            None,
+        )
