@@ -1,7 +1,8 @@
 """What NeuralSort puts at each rank, in tiles of the band in which the permutation is not 0, with analytic gradients.
 
-By descending score the logits of a rank rise to the document at that rank and fall behind it: the gaps of neighbours,
-times 2 |rank - document| + 1, add up. The largest logit is therefore known, and so is the band where exp is not nothing.
+By descending score the logits of a rank rise to the document at that rank and fall behind it, by the gap between two
+neighbours times 1, 3, 5, ... as they are further away. So the largest logit is known, and so is the band where its
+distance to the others is not so large that exp is nothing.
 """
 
 from typing import Any
@@ -66,7 +67,7 @@ class _Ranked(torch.autograd.Function):
             weight, peak = weights[:, start : start + ROWS], peaks[:, start : start + ROWS]
             middle = weight.shape[1] // 2
             weight, centre = weight - weight[:, middle, None], weight[:, middle, None]
-            # With w the weight of the tile's middle row: (w_r - w) S_j + (w S_j - spread_j) - the same at the peak of r.
+            # With w the weight of the tile's middle row: (w_r - w) S_j + (w S_j - spread_j), less the same at r's peak.
             base = centre * ranked - spread
             base = (base - base.gather(1, peak[:, middle, None])) / temperature
             place = (ranked - ranked.gather(1, peak[:, middle, None])) / temperature
@@ -115,7 +116,7 @@ class _Ranked(torch.autograd.Function):
 
 
 def _spread(ranked: Tensor, real: Tensor) -> Tensor:
-    """sum over k of |S_j - S_k| for scores in descending order, 0 on padding: (lists, documents)."""
+    """The sum over k of |S_j - S_k| for scores in descending order, 0 on padding: (lists, documents)."""
     above = ranked.cumsum(dim=1)
     index = torch.arange(ranked.shape[1], device=ranked.device)
     balance = real.sum(dim=1, keepdim=True) - 2 * (index + 1)

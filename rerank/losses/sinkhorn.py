@@ -21,7 +21,7 @@ COOLING = 4.0
 """The factor from one warm start's entropy to the next."""
 
 STEPS = 40
-"""Conjugate gradients per Newton step before elimination takes over: 13 are enough at an epsilon of 0.01, 31 at 0.001."""
+"""Conjugate gradients before elimination takes over: 13 are enough at an epsilon of 0.01, 31 at 0.001."""
 
 ACCURACY = 1e-14
 """The residual of conjugate gradients over that of the start."""

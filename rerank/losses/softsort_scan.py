@@ -1,4 +1,4 @@
-"""What SoftSort puts at each rank, in O(documents log documents): its kernel exp(-|S_r - S_j| / temperature) is a decay.
+"""What SoftSort puts at each rank, in O(documents log documents): exp(-|S_r - S_j| / temperature) is a decay.
 
 By descending score, the sum over the documents above is a recursion F_k = x_k + exp(-(S_(k-1) - S_k) / temperature)
 F_(k-1), whose factors are at most 1; a scan computes all of it in log2(documents) steps.
