@@ -106,12 +106,14 @@ def _conjugate_gradients(plan: Tensor, mask: Tensor, right: Tensor) -> tuple[Ten
     Q smooths, so that all but a few eigenvalues of Q'Q are about 0, unless the plan is nearly a permutation.
     """
     diagonal = torch.where(mask, plan.sum(dim=1) + RIDGE, 1.0)
-    solution, residual = torch.zeros_like(right), right
+    # What rounding leaves of the mean has no solution, and would never go away.
+    mean = right.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp_min(1)
+    solution, residual = torch.zeros_like(right), (right - mean).masked_fill(~mask, 0)
     scaled = residual / diagonal
     direction, size = scaled, (residual * scaled).sum(dim=1, keepdim=True)
     enough = ACCURACY**2 * size
     for _ in range(STEPS):
-        image = diagonal * direction - (plan.mT @ (plan @ direction[:, :, None])).squeeze(2)
+        image = diagonal * direction - (direction[:, None, :] @ plan.mT @ plan).squeeze(1)
         # A list that is solved stays as it is.
         going = size > enough
         rate = torch.where(going, size / (direction * image).sum(dim=1, keepdim=True), 0)
