@@ -180,4 +180,5 @@ def ot(
         places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
         return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
 
-    return in_blocks(loss, scores, labels, mask, idle, lambda documents: documents**2)
+    # A plan is in float64: twice the numbers.
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: 2 * documents**2)

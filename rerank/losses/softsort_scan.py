@@ -47,7 +47,7 @@ class _Ranked(torch.autograd.Function):
         above, below = _sides(y, decay)
         total, weight = above + y + below
         weight = weight.masked_fill(~real, 1)
-        expected = total / weight
+        expected: Tensor = total / weight
         ctx.save_for_backward(order, ranked, decay, y, above, below, expected, weight)
         ctx.temperature = temperature
         return expected[:, :count].to(scores.dtype)
