@@ -45,6 +45,9 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     assert manifest["config"]["loss"]["name"] == "hinge"
     assert manifest["fold"] == folds[0]
     assert manifest["texts"]["documents"] == 90
+    assert manifest["tokens_per_forward"] == 4096
+    assert manifest["passages"] == "packed"
+    assert manifest["attention_dropout"] == "0, not the encoder's 0.1: packed attention drops no weights"
     capsys.readouterr()
     main(["eval", *(f"runs/towns/{name}" for name in ("bm25.run", "hinge/all.run", "smoothi/all.run"))])
     table = capsys.readouterr().out
@@ -92,7 +95,8 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, mo
 )
 def test_several_processes_train_the_same_model_and_score_every_document_once(here, launcher, processes):
     main(command("--fold", "1", "--name", "one"))
-    launch = [sys.executable, "-m", *launcher, "-m", "rerank", *command("--fold", "1", "--name", "two")]
+    words = command("--fold", "1", "--name", "two", "--training.tokens-per-forward", "100")  # less than a list has
+    launch = [sys.executable, "-m", *launcher, "-m", "rerank", *words]
     done = subprocess.run(launch, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert ("for two on this machine: torchrun" in done.stderr) == (processes == 1)
@@ -103,6 +107,7 @@ def test_several_processes_train_the_same_model_and_score_every_document_once(he
     assert done.stderr.count("epoch 2: loss") == 1
     manifest = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())
     assert manifest["processes"] == processes
+    assert manifest["tokens_per_forward"] == 100
 
 
 def test_any_run_stands_in_for_bm25(here):
