@@ -39,8 +39,8 @@ def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature:
 
 
 def band_entries(documents: int) -> int:
-    """How many numbers a tile of one list is at most, for `blocks.in_blocks`."""
-    return documents * min(documents, ROWS)
+    """How many numbers one list stands for in `blocks.in_blocks`: two tiles, as all tiles are kept for the gradient."""
+    return documents * min(documents, 2 * ROWS)
 
 
 class _Ranked(torch.autograd.Function):
