@@ -17,7 +17,7 @@ from rerank.errors import UserError
 app = App(
     name="rerank",
     help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.\n\n"
-    "retrieve, train, score and doctor also take --config F, a TOML file with the same keys; flags win over it.",
+    "retrieve, warmup, train, score and doctor also take --config F, a TOML file with the same keys; flags win.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
@@ -61,6 +61,20 @@ def train(*, fold: str = "all", config: Config = Config()) -> None:
     from rerank.experiment import train_folds
 
     print(train_folds(config, fold))
+
+
+@app.command
+def warmup(*, out: Path, config: Config = Config()) -> None:
+    """Teaches an encoder to rank from the collection's documents alone: no query, no judgment.
+
+    Parameters
+    ----------
+    out
+        The folder to write: an ordinary --encoder, and a checkpoint that `rerank score` takes as it is.
+    """
+    from rerank.warmup.warm import warm_up_into
+
+    print(warm_up_into(config, out))
 
 
 @app.command

@@ -217,7 +217,8 @@ def test_a_mistake_in_a_new_process_prints_nothing_else():
 
 
 def test_robust04_toml_is_the_defaults_and_the_papers_setting():
-    from rerank.config import Config, to_toml
+    from rerank.config import Config
+    from rerank.settings import to_toml
 
     text = (Path(__file__).parents[1] / "configs" / "robust04.toml").read_text()
     given = [line for line in text.splitlines() if line and not line.startswith("#")]
