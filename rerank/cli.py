@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _config_file(words: list[str]) -> list[cyclopts.config.Toml]:
+def _config_file(words: list[str]) -> list[cyclopts.config.Dict]:
     """Takes `--config F` out of the words, wherever it stands."""
     for place, word in enumerate(words):
         if word == "--config" or word.startswith("--config="):
@@ -236,9 +236,10 @@ def _config_file(words: list[str]) -> list[cyclopts.config.Toml]:
             if not Path(path).is_file():
                 raise UserError(f"--config {path}: no such file; expected a TOML file such as configs/robust04.toml")
             try:
-                tomllib.loads(Path(path).read_text(encoding="utf-8"))
+                tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise UserError(f"--config {path}: not TOML: {error}") from error
             del words[place : place + (1 if "=" in word else 2)]
-            return [cyclopts.config.Toml(path, use_commands_as_keys=False)]
+            # Below the name of every command, or else cyclopts drops [warmup], which is named like a command.
+            return [cyclopts.config.Dict(dict.fromkeys(app, tables), source=str(Path(path).absolute()))]
     return []

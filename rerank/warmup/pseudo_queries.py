@@ -21,7 +21,8 @@ TERMS = 6  # the most distinctive ones of a document, of which its keywords are 
 WITHOUT = " without "  # no doc_id holds white space
 
 # Not behind a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
-END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)\s?[.!?]+[\"')\]]*\s+")
+END = r"\s?[.!?]+[\"')\]]*\s+"
+END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
 
 
 class Document(NamedTuple):
@@ -88,14 +89,15 @@ def text_of(document: Document, without: str) -> str:
     if without == "title":
         return _without_title(document)
     sentence = sentences(document.body)[int(without.split()[1])]
-    return " ".join(f"{document.title} {document.body.replace(sentence, ' ')}".split())
+    rest = re.sub(f"{re.escape(sentence)}(?:{END})?", " ", f"{document.body} ")  # no stop is left to tell its place
+    return " ".join(f"{document.title} {rest}".split())
 
 
 def _without_title(document: Document) -> str:
     title = words(document.title)
     if not title:
         return document.body.strip()
-    repeated = r"(?<!\w)" + r"[\W_]+".join(map(re.escape, title)) + r"(?!\w)\s*[.;:]?"
+    repeated = r"(?<!\w)" + r"[\W_]+".join(map(re.escape, title)) + r"(?!\w)[\s.;:)\]]*"
     place = "" if len(title) >= SENTENCE_WORDS[0] else r"^\W*"
     return re.sub(place + repeated, " ", document.body, flags=re.IGNORECASE).strip()
 
