@@ -1,5 +1,6 @@
 """Peak memory, measured in a process of its own, so that one measurement does not hide another's peak."""
 
+import ctypes
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +14,9 @@ import torch
 from rerank.errors import UserError
 
 Result = TypeVar("Result")
+
+MMAP_THRESHOLD = -3
+"""glibc's M_MMAP_THRESHOLD (malloc.h)."""
 
 
 class Peak(NamedTuple):
@@ -63,6 +67,9 @@ def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Res
 
 def _first_to_go(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
     torch.set_num_threads(threads)
+    with suppress(OSError, AttributeError):  # not glibc
+        # What is freed goes back at once, so that the peak is of what is in use, not of what the allocator keeps.
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 2**20)
     with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text("1000")
     return function(*arguments)

@@ -36,8 +36,8 @@ COLUMNS = {
     OURS_FASTER: ".3f",
 }
 NOTES = (
-    "useful GFLOP/s: the operations of real tokens, none for padding. of the product: over the rate of the large "
-    "square product, the best of its rounds. × faster: median over rounds.",
+    "useful GFLOP/s: the operations that real tokens need, none for padding. of the product: over the rate of the "
+    "large square product in the same round. × faster: likewise. All medians over rounds.",
     "CrossEncoder.predict sorts by length and tokenises in every call; rerank reads its store of tokenised documents.",
 )
 
@@ -93,13 +93,9 @@ def _measured(
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
     seconds = interleaved(works | peers, rounds, device)
-    rates = {product: flops / min(seconds[product]) for product, _, flops in products}
-    rows: list[dict[str, Any]] = [
-        {"what": product, "useful GFLOP/s": rate / 1e9, "of the product": rate / rates[products[0][0]]}
-        for product, rate in rates.items()
-    ]
+    rows, rates = product_rows(products, seconds)
     for what in [OURS, *peers, OURS_LONG]:
-        row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates[products[0][0]])
+        row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)
         rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in peers else {}))
     return rows, notes
 
@@ -130,19 +126,39 @@ def product_type(accelerator: Accelerator) -> torch.dtype:
     return torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
 
 
-def rate_row(what: str, world: World, seconds: list[float], product_rate: float, forwards: int = 1) -> dict[str, Any]:
+def product_rows(
+    products: Sequence[tuple[str, Work, float]], seconds: dict[str, list[float]]
+) -> tuple[list[dict[str, Any]], list[float]]:
+    """A row for each product, and the operations a second of the first in each round."""
+    rates = {name: [flops / took for took in seconds[name]] for name, _, flops in products}
+    first = rates[products[0][0]]
+    rows = [
+        {
+            "what": name,
+            "useful GFLOP/s": median(rate) / 1e9,
+            "of the product": ratio(rate, first),
+            "seconds": seconds[name],
+        }
+        for name, rate in rates.items()
+    ]
+    return rows, first
+
+
+def rate_row(
+    what: str, world: World, seconds: list[float], product_rates: list[float], forwards: int = 1
+) -> dict[str, Any]:
     """What was reached on all candidates of a world: rates of the median round, and all seconds.
 
-    `forwards` is how many forward passes the work is worth; `product_rate` is in operations a second.
+    `forwards` is how many forward passes the work is worth; `product_rates` are operations a second, one a round.
     """
     lengths, middle = world.passage_lengths(), median(seconds)
     packed = what.startswith(OURS) and not world.model.pads
-    useful = forwards * forward_flops(world.model.encoder, lengths, packed) / middle
+    flops = forwards * forward_flops(world.model.encoder, lengths, packed)
     return {
         "what": what,
         "documents/s": sum(len(c.doc_ids) for c in world.candidates) / middle,
         "tokens/s": int(lengths.sum()) / middle,
-        "useful GFLOP/s": useful / 1e9,
-        "of the product": useful / product_rate,
+        "useful GFLOP/s": flops / middle / 1e9,
+        "of the product": ratio([flops / took for took in seconds], product_rates),
         "seconds": seconds,
     }

@@ -14,6 +14,9 @@ Work = Callable[[], object]
 TOKENS = 4096
 """Rows of the products in the shapes of an encoder's layers."""
 
+REPEATS = 16
+"""Square products that are measured at a time: a second's worth on two cores."""
+
 
 def interleaved(
     contestants: dict[str, Work], rounds: int, device: torch.device, least: float = 0.0
@@ -57,7 +60,12 @@ def square_product(device: torch.device, dtype: torch.dtype) -> tuple[str, Work,
     """A name, a large square matrix product, and its operations: what the machine can do at most."""
     side = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
-    return f"matrix product, {side} × {side}", lambda: left @ right, 2.0 * side**3
+
+    def multiply() -> None:
+        for _ in range(REPEATS):
+            left @ right
+
+    return f"matrix product, {side} × {side}", multiply, REPEATS * 2.0 * side**3
 
 
 def layer_products(encoder: Any, device: torch.device, dtype: torch.dtype) -> tuple[str, Work, float]:

@@ -15,14 +15,14 @@ from rerank.bench.memory import Peak, in_fresh_process, peak_memory
 from rerank.bench.outcome import check, publish
 from rerank.bench.peers import Cedr, cedr_step
 from rerank.bench.scoring import COLUMNS as RATES
-from rerank.bench.scoring import OURS_FASTER, our_scores, product_type, rate_row
+from rerank.bench.scoring import OURS_FASTER, our_scores, product_rows, product_type, rate_row
 from rerank.bench.timing import Work, interleaved, layer_products, ratio, square_product
 from rerank.bench.world import World, encoder, make_world
 from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.gradients import step_gradient
-from rerank.losses import hinge
+from rerank.gradients import step_gradient, try_budget
+from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.parts import open_accelerator
 from rerank.progress import say
@@ -33,8 +33,8 @@ LISTS_PER_STEP = 8
 OURS, PEER, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
 COLUMNS = {**RATES, "peak MB": ",.0f"}
 NOTES = (
-    "useful GFLOP/s: the operations of real tokens, none for padding; training counts as three forward passes. of the "
-    "product: over the rate of the large square product, the best of its rounds. × faster: median over rounds.",
+    "useful GFLOP/s: the operations that real tokens need, none for padding; training counts as three forward passes. "
+    "of the product: over the rate of the large square product in the same round. × faster: likewise. All medians.",
     "peak MB: of a process that takes one step and nothing else, on a GPU of its tensors; weights, gradient and Adam's "
     "state included.",
 )
@@ -62,11 +62,16 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
                 peak = in_fresh_process(step_memory, row["what"], folder)
                 row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
                 say(f"{row['what']}: peak {row['peak MB']} MB")
+        beyond = {what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()}
+    told = "Gradients take, beyond the weights: " + ", ".join(
+        f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
+        for what, peak in beyond.items()
+    )
     rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
     hours = paper_hours(rates[OURS], rates[SCORING])
-    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", *NOTES]
+    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", told, *NOTES]
     settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": accelerator.mixed_precision}
-    settings["paper_hours"] = hours
+    settings |= {"paper_hours": hours, "gradients": beyond}
     return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
 
 
@@ -92,15 +97,10 @@ def _measured(world: World, accelerator: Accelerator, rounds: int) -> list[dict[
     works |= {what: partial(step, world.candidates) for what, step in steps.items()}
     works[SCORING] = lambda: our_scores(world.model, world, accelerator)
     seconds = interleaved(works, rounds, device)
-    best = {product: flops / min(seconds[product]) for product, _, flops in products}
-    rate = best[products[0][0]]
-    rows: list[dict[str, Any]] = [
-        {"what": product, "useful GFLOP/s": value / 1e9, "of the product": value / rate}
-        for product, value in best.items()
-    ]
-    rows += [rate_row(what, world, seconds[what], rate, FORWARDS_OF_A_STEP) for what in steps]
+    rows, product_rates = product_rows(products, seconds)
+    rows += [rate_row(what, world, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in steps]
     rows[-1][OURS_FASTER] = ratio(seconds[PEER], seconds[OURS])
-    return [*rows, rate_row(SCORING, world, seconds[SCORING], rate)]
+    return [*rows, rate_row(SCORING, world, seconds[SCORING], product_rates)]
 
 
 Steps = Callable[[Sequence[Candidates]], None]
@@ -146,6 +146,22 @@ def cedr_steps(world: World, device: torch.device) -> Steps:
             cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge)
 
     return steps
+
+
+GRADIENTS = {"one micro-batch": 0, "a list of 150 documents": 150}
+"""Documents of one list; 0 is the budget filled once."""
+
+
+def gradient_memory(documents: int, folder: Path) -> Peak:
+    """The memory of the gradient of one list of so many documents, or of one full micro-batch where there are none."""
+    accelerator = open_accelerator(Config())
+    world = make_world(folder, 1, documents or LIST)
+    batch = make_batch(world.candidates, world.inputs_of)
+    batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
+    model, budget = world.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
+    if documents:
+        return peak_memory(lambda: step_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device)
+    return peak_memory(lambda: try_budget(model, batch, accelerator, budget), accelerator.device)
 
 
 def step_memory(what: str, folder: Path) -> Peak:

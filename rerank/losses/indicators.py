@@ -43,9 +43,7 @@ def rank_indicators(
     Raises:
         ValueError: alpha, delta or k is out of range.
     """
-    check_positive("alpha", alpha)
-    if not 0 < delta < 0.5:
-        raise ValueError(f"delta must lie between 0 and 0.5, both excluded, got {delta}")
+    check_recursion(alpha, delta)
     scores, mask = operand(scores, mask)
     scaled = alpha * scores
     remaining = torch.ones_like(scores)
@@ -110,9 +108,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
         ValueError: epsilon is out of range.
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
-    check_positive("epsilon", epsilon)
-    if epsilon < LEAST_EPSILON:
-        raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
+    check_epsilon(epsilon)
     scores, mask = operand(scores, mask)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
@@ -123,6 +119,20 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     # Costs are at most 1, so that an entropy of 0.1 is easy from any start.
     warm_starts = max(0, math.ceil(math.log(0.1 / epsilon, COOLING)))
     return transport_plan(-cost.double() / epsilon, mask, warm_starts).to(scores.dtype)
+
+
+def check_recursion(alpha: float, delta: float) -> None:
+    """Raises ValueError where a hyperparameter of `rank_indicators` is out of range."""
+    check_positive("alpha", alpha)
+    if not 0 < delta < 0.5:
+        raise ValueError(f"delta must lie between 0 and 0.5, both excluded, got {delta}")
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raises ValueError where the weight of the entropy is not one that a plan can be found for."""
+    check_positive("epsilon", epsilon)
+    if epsilon < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
 
 
 def _rank_count(scores: Tensor, k: int | None) -> int:

@@ -1,11 +1,14 @@
 """LambdaLoss: the logistic pairwise loss, each pair weighted by what swapping it would do to a metric."""
 
+from collections.abc import Callable
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from rerank.losses.analytic import with_gradient
 from rerank.losses.lists import by_score, prepared
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
+from rerank.losses.pair_blocks import pair_sums
 
 
 def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
@@ -31,40 +34,77 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     """
     wanted = parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    order = by_score(scores, mask)
-    scores, labels, mask = scores.gather(1, order), labels.gather(1, order), mask.gather(1, order)
-    pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
-    cost = -F.logsigmoid(scores[:, :, None] - scores[:, None, :])
-    return (_weights(labels, mask, wanted) * cost).masked_fill(~pairs, 0).sum(dim=(1, 2)).masked_fill(idle, 0)
+    with torch.no_grad():
+        order = by_score(scores, mask)
+        real = mask.gather(1, order)
+        # No gap to a document of the padding is above 0, so that no exponential overflows before the weight is 0.
+        ranked = scores.gather(1, order)
+        ranked = torch.where(real, ranked, ranked.masked_fill(~real, torch.inf).amin(dim=1, keepdim=True))
+        weights, present = _weights(labels.gather(1, order), real, wanted), real.to(scores.dtype)
+
+        def block(lists: slice, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+            gaps = ranked[lists, None, columns] - ranked[lists, rows, None]
+            weight = weights(lists, rows, columns).mul_(present[lists, None, columns])
+            if columns.start < rows.stop:
+                square = slice(0, rows.stop - columns.start)
+                gaps[:, :, square].triu_(rows.start - columns.start + 1)
+                weight[:, :, square].triu_(rows.start - columns.start + 1)
+            # ln(1 + e^x) where the row is the better one, ln(1 + e^-x) = ln(1 + e^x) - x where the column is.
+            negative, weight = weight.clamp(max=0), weight.abs_()
+            costs = gaps.exp().log1p_().mul_(weight).addcmul_(negative, gaps)
+            return costs, gaps.sigmoid_().mul_(weight).add_(negative)
+
+        places = torch.arange(scores.shape[1], device=scores.device)
+        firsts = (places + 1 if wanted.name != "p" else torch.full_like(places, wanted.cutoff or 0))[: wanted.cutoff]
+        values, slopes = pair_sums(ranked, firsts.expand(len(scores), -1), block)
+        gradient = torch.zeros_like(scores).scatter_(1, order, slopes)
+    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
 
 
-def _weights(labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-    """The weight w of each pair of positions (lists, documents, documents), from the labels by descending score."""
-    ranks = ranks_like(labels, labels.shape[1])
-    relevant = labels >= 1
-    within = ranks <= (metric.cutoff or len(ranks))
+def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, slice, slice], Tensor]:
+    """The weights w of a block of positions, above 0 where the upper position has the higher label, else below.
+
+    Args:
+        labels: (lists, documents) by descending score.
+        real: (lists, documents), True on real documents.
+        metric: which weights; the cut-off is the caller's.
+
+    Returns:
+        A function of the slices of lists, upper positions and lower positions to a new tensor of that shape.
+    """
+    relevant, ranks = (labels >= 1).to(labels.dtype), ranks_like(labels, labels.shape[1])
     if metric.name == "p":
-        return ((relevant[:, :, None] ^ relevant[:, None, :]) & (within[:, None] ^ within)).to(labels.dtype)
+        return lambda lists, upper, lower: relevant[lists, upper, None] - relevant[lists, None, lower]
     if metric.name == "ndcg":
-        gains = gain(labels) / ideal_dcg(labels, metric.cutoff)[:, None]
-        apart = (ranks[:, None] - ranks).abs().clamp_min(1)
-        steps = (discount(apart) - discount(apart + 1)) * (within[:, None] | within)
-        return mask.sum(dim=1)[:, None, None] * (gains[:, :, None] - gains[:, None, :]).abs() * steps
-    return _ap_changes(relevant.to(labels.dtype), ranks)
+        gains = gain(labels) * (real.sum(dim=1) / ideal_dcg(labels, metric.cutoff))[:, None]
+        drops = discount(ranks) - discount(ranks + 1)
+        # A view: row k holds what is k + 1 - documents, k + 2 - documents, ... apart, so that row documents - r is r's.
+        apart = torch.cat([torch.zeros_like(drops), drops[:-1]]).unfold(0, len(ranks), 1)
+        row_of = len(ranks) - ranks.long()
+
+        def of_gains(lists: slice, upper: slice, lower: slice) -> Tensor:
+            return (gains[lists, upper, None] - gains[lists, None, lower]).mul_(apart[row_of[upper], lower])
+
+        return of_gains
+
+    at_upper, at_lower = _ap_changes(relevant, ranks)
+
+    def of_precisions(lists: slice, upper: slice, lower: slice) -> Tensor:
+        change = at_upper[lists, upper, None] + at_lower[lists, None, lower]
+        return change.mul_(relevant[lists, upper, None] - relevant[lists, None, lower])
+
+    return of_precisions
 
 
-def _ap_changes(relevant: Tensor, ranks: Tensor) -> Tensor:
-    """|change of AP| when the documents at two positions swap, one of them relevant: (lists, ranks, ranks).
+def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """Two summands, one of each position, of |change of AP| when the documents at two positions swap.
 
-    With a < b the positions, c_r the relevant documents down to r and h_r = sum over k <= r of b_k / k, the document
-    that moves to or from a changes the precision there, the one at b likewise, and every relevant document between
-    them loses or gains 1 / k: (c_a - b_a + 1) / a - c_b / b + h_(b-1) - h_a.
+    With a < b the positions, one of them relevant, c_r the relevant documents down to r and h_r = sum over k <= r of
+    b_k / k, the document that moves to or from a changes the precision there, the one at b likewise, and every relevant
+    document between them loses or gains 1 / k: (c_a - b_a + 1) / a - c_b / b + h_(b-1) - h_a.
     """
     found = relevant.cumsum(dim=1)
     inverse = (relevant / ranks).cumsum(dim=1)
     at_upper = (found - relevant + 1) / ranks - inverse
     at_lower = -found / ranks + inverse - relevant / ranks
-    upper_first = at_upper[:, :, None] + at_lower[:, None, :]
-    changes = torch.where(ranks[:, None] < ranks, upper_first, upper_first.mT)
-    one_relevant = relevant[:, :, None] != relevant[:, None, :]
-    return changes * one_relevant / found[:, -1:, None]
+    return at_upper / found[:, -1:], at_lower / found[:, -1:]

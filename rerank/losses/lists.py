@@ -74,6 +74,16 @@ def by_score(scores: Tensor, mask: Tensor) -> Tensor:
     return order.gather(1, mask.gather(1, order).to(torch.uint8).argsort(dim=1, descending=True, stable=True))
 
 
+def ends_of_ties(ranked: Tensor) -> tuple[Tensor, Tensor]:
+    """For scores in order, where the first and the last document of equal score stand: each (lists, documents)."""
+    index = torch.arange(ranked.shape[1], device=ranked.device).expand(ranked.shape)
+    new = F.pad(ranked[:, 1:] != ranked[:, :-1], (1, 0), value=True)
+    ends = F.pad(ranked[:, 1:] != ranked[:, :-1], (0, 1), value=True)
+    first = index.masked_fill(~new, 0).cummax(dim=1).values
+    last = index.masked_fill(~ends, ranked.shape[1]).flip(1).cummin(dim=1).values.flip(1)
+    return first, last
+
+
 def check_positive(name: str, value: float) -> None:
     """Raises ValueError where a hyperparameter is not above 0 and finite."""
     if not 0 < value < math.inf:

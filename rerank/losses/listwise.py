@@ -93,11 +93,18 @@ def listap(
     scores, labels, mask, idle = prepared(scores, labels, mask)
     step = (high - low) / (bins - 1)
     centres = high - step * torch.arange(bins, dtype=scores.dtype, device=scores.device)
-    inside = torch.relu(1 - (scores.clamp(low, high)[:, :, None] - centres).abs() / step)
-    inside = inside.masked_fill(~mask[:, :, None], 0)
-    relevant = (labels >= 1)[:, :, None]
-    found = (inside * relevant).sum(dim=1)
-    seen = inside.sum(dim=1).cumsum(dim=1)
+    scores = scores.clamp(low, high)
+    # A score has a share in the bin whose centre is nearest and in one of its neighbours, and nowhere else.
+    nearest = ((high - scores.detach()) / step).round().long()[:, :, None]
+    around = nearest + torch.arange(-1, 2, device=scores.device)
+    exists = (around >= 0) & (around < bins) & mask[:, :, None]
+    around = around.clamp(0, bins - 1)
+    inside = torch.relu(1 - (scores[:, :, None] - centres[around]).abs() / step).masked_fill(~exists, 0)
+    relevant = labels >= 1
+    empty = scores.new_zeros(len(scores), bins)
+    around = around.flatten(1)
+    found = empty.scatter_add(1, around, (inside * relevant[:, :, None]).flatten(1))
+    seen = empty.scatter_add(1, around, inside.flatten(1)).cumsum(dim=1)
     # Bins before the first document have no precision; they find nothing either.
     precision = found.cumsum(dim=1) / seen.masked_fill(seen == 0, 1)
-    return (1 - (found * precision).sum(dim=1) / (relevant & mask[:, :, None]).sum(dim=(1, 2))).masked_fill(idle, 0)
+    return (1 - (found * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(idle, 0)

@@ -80,6 +80,11 @@ def of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, me
     return (ranked_relevance * precision).sum(dim=1) / (labels >= 1).sum(dim=1).clamp_min(1)
 
 
+def target(labels: Tensor, metric: Metric) -> Tensor:
+    """What the metric sums at each rank: the labels for NDCG, [label >= 1] for P@K and AP."""
+    return labels if metric.name == "ndcg" else (labels >= 1).to(labels.dtype)
+
+
 def of_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
     """The metric of rank indicators (lists, ranks, documents) and labels (lists, documents): `of_ranks`."""
     # Sums of products, not matrix products, which autocast would round to bf16.

@@ -6,7 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rerank.losses.analytic import with_gradient
 from rerank.losses.lists import prepared
+from rerank.losses.pair_blocks import pair_sums
+from rerank.losses.pair_counts import hinge_sums
 
 
 def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:
@@ -21,12 +24,16 @@ def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: fl
     Returns:
         (lists,); 0 where a list has no relevant document or no pair.
     """
-    return _mean_over_pairs(lambda gaps: torch.relu(margin - gaps), scores, labels, mask)
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    with torch.no_grad():
+        sums, slopes, pairs = hinge_sums(scores, labels, mask, margin)
+        values, gradient = _means(sums, slopes, pairs, scores.dtype)
+    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
 
 
 def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The mean over pairs of ln(1 + exp(S_j - S_i)) (Burges et al. 2005). Arguments and result as `hinge`."""
-    return _mean_over_pairs(lambda gaps: -F.logsigmoid(gaps), scores, labels, mask)
+    return _mean_over_pairs(lambda gaps: (-F.logsigmoid(-gaps), torch.sigmoid(gaps)), scores, labels, mask)
 
 
 def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -34,11 +41,36 @@ def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None)
 
     Arguments and result as `hinge`.
     """
-    return _mean_over_pairs(lambda gaps: torch.sigmoid(-gaps), scores, labels, mask)
+
+    def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
+        lost = torch.sigmoid(gaps)
+        return lost, lost * (1 - lost)
+
+    return _mean_over_pairs(cost, scores, labels, mask)
 
 
-def _mean_over_pairs(cost: Callable[[Tensor], Tensor], scores: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
+def _mean_over_pairs(
+    cost: Callable[[Tensor], tuple[Tensor, Tensor]], scores: Tensor, labels: Tensor, mask: Tensor | None
+) -> Tensor:
+    """The mean of a function of S_j - S_i that is given with its derivative, both 0 at -inf."""
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
-    costs = cost(scores[:, :, None] - scores[:, None, :]).masked_fill(~pairs, 0)
-    return (costs.sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp_min(1)).masked_fill(idle, 0)
+    with torch.no_grad():
+        # By descending label, padding last, the j of an i are the documents that follow those with its label.
+        better, order = labels.masked_fill(~mask, -torch.inf).contiguous().sort(dim=1, descending=True)
+        ranked, worse = scores.gather(1, order), better.masked_fill(better < 0, torch.inf)
+        firsts = labels.shape[1] - torch.searchsorted(better.flip(1), better)
+        pairs = (mask.sum(dim=1, keepdim=True) - firsts).clamp_min(0).sum(dim=1)
+
+        def block(lists: slice, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+            gaps = ranked[lists, None, columns] - ranked[lists, rows, None]
+            no_pair = better[lists, rows, None] <= worse[lists, None, columns]
+            return cost(gaps.masked_fill_(no_pair, -torch.inf))
+
+        sums, slopes = pair_sums(ranked, firsts, block)
+        values, gradient = _means(sums, torch.zeros_like(slopes).scatter_(1, order, slopes), pairs, scores.dtype)
+    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+
+
+def _means(sums: Tensor, slopes: Tensor, pairs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    pairs = pairs.clamp_min(1)
+    return (sums / pairs).to(dtype), (slopes / pairs[:, None]).to(dtype)

@@ -4,7 +4,12 @@ import torch
 from torch import Tensor
 
 from rerank.losses import indicators, metrics, positions
-from rerank.losses.lists import prepared
+from rerank.losses.blocks import in_blocks
+from rerank.losses.lists import check_positive, prepared
+from rerank.losses.neuralsort_bands import band_entries, neuralsort_ranked
+from rerank.losses.smoothi_pass import metric_of_ranks
+from rerank.losses.softsort_scan import scan_entries, softsort_ranked
+from rerank.losses.tiled_positions import tile_entries, tiled_metric, tiled_positions
 
 
 def smoothi(
@@ -18,7 +23,8 @@ def smoothi(
 ) -> Tensor:
     """1 - the metric of SmoothI's rank indicators (Thonet et al. 2021, eq:p@k-a, eq:ap-a, eq:ndcg@k-a).
 
-    The list's smallest score is subtracted first, as the theory needs positive scores.
+    The list's smallest score is subtracted first, as the theory needs positive scores. With the stop-gradient the
+    gradient comes with the value, in one pass over the ranks (`smoothi_pass`), and can be taken once.
 
     Args:
         scores: (lists, documents).
@@ -37,8 +43,11 @@ def smoothi(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
+    indicators.check_recursion(alpha, delta)
+    if stop_gradient:
+        return (1 - metric_of_ranks(scores, labels, mask, wanted, alpha, delta)).masked_fill(idle, 0)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient)
+    rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta, stop_gradient=False)
     return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
 
 
@@ -51,8 +60,14 @@ def neuralsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    rows = indicators.neuralsort(scores, mask, temperature, wanted.cutoff)
-    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+    check_positive("temperature", temperature)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        target = metrics.target(labels, wanted)
+        ranked = neuralsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
+        return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
+
+    return in_blocks(loss, scores, labels, mask, idle, band_entries)
 
 
 def softsort(
@@ -69,8 +84,21 @@ def softsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    rows = indicators.softsort(scores, mask, temperature, power, wanted.cutoff)
-    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+    check_positive("temperature", temperature)
+    check_positive("power", power)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        target = metrics.target(labels, wanted)
+        ranked = softsort_ranked(scores, target, mask, temperature, wanted.cutoff or scores.shape[1])
+        return 1 - metrics.of_ranks(ranked, ranked, labels, wanted)
+
+    def powered(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        rows = indicators.softsort(scores, mask, temperature, power, wanted.cutoff)
+        return 1 - metrics.of_indicators(rows, labels, wanted)
+
+    if power != 1:
+        return in_blocks(powered, scores, labels, mask, idle, lambda documents: documents**2)
+    return in_blocks(loss, scores, labels, mask, idle, scan_entries)
 
 
 def approx(
@@ -97,8 +125,14 @@ def approx(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    places = positions.approx_positions(scores, mask, alpha)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    check_positive("alpha", alpha)
+    check_positive("beta", beta)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        places = tiled_positions(scores, mask, alpha)
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
+    return in_blocks(loss, scores, labels, mask, idle, tile_entries)
 
 
 def fastsort(
@@ -117,8 +151,15 @@ def fastsort(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
+    check_positive("beta", beta)
+
+    def loss(places: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
     places = positions.fast_positions(scores, mask, regularization, strength)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    if wanted.name != "ap":
+        return loss(places, labels, mask).masked_fill(idle, 0)
+    return in_blocks(loss, places, labels, mask, idle, tile_entries)
 
 
 def ot(
@@ -136,6 +177,13 @@ def ot(
     """
     wanted = metrics.parse(metric)
     scores, labels, mask, idle = prepared(scores, labels, mask)
-    plan = indicators.soft_permutation(scores, mask, epsilon)
-    places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
-    return (1 - metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)).masked_fill(idle, 0)
+    indicators.check_epsilon(epsilon)
+    check_positive("beta", beta)
+
+    def loss(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        plan = indicators.soft_permutation(scores, mask, epsilon)
+        places = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
+        return 1 - tiled_metric(places, labels, mask, wanted, beta, cutoff_offset)
+
+    # A plan is in float64: twice the numbers.
+    return in_blocks(loss, scores, labels, mask, idle, lambda documents: 2 * documents**2)

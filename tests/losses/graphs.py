@@ -1,0 +1,41 @@
+"""The losses that are computed in blocks, as one graph of the public operators: what the blocks must reproduce."""
+
+import torch
+from torch import Tensor
+
+from rerank.losses import indicators, metrics, positions
+from rerank.losses.lists import prepared
+
+
+def metric_of(
+    name: str, scores: Tensor, labels: Tensor, mask: Tensor, wanted: metrics.Metric, settings: dict
+) -> Tensor:
+    if name in ("neuralsort", "softsort"):
+        rows = getattr(indicators, name)(scores, mask, k=wanted.cutoff, **settings)
+        return metrics.of_indicators(rows, labels, wanted)
+    beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
+    if name == "ot":
+        plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
+        places = (plan * torch.arange(1, plan.shape[1] + 1)[:, None]).sum(dim=1)
+    else:
+        operator = {"approx": positions.approx_positions, "fastsort": positions.fast_positions}[name]
+        places = operator(scores, mask, **settings)
+    return metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)
+
+
+def loss_of(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str = "ndcg", **settings) -> Tensor:
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    return (1 - metric_of(name, scores, labels, mask, metrics.parse(metric), settings)).masked_fill(idle, 0)
+
+
+def ragged_lists(documents: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+    """Seven lists of all lengths, NaN padding anywhere, ties in the second, nothing to learn in the third and last."""
+    generator = torch.Generator().manual_seed(documents)
+    scores = torch.randn(7, documents, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 4, (7, documents), generator=generator)
+    share = torch.tensor([1.0, 0.9, 0.8, 0.5, 0.3, 0.1, 0.0])
+    mask = torch.rand(7, documents, generator=generator) < share[:, None]
+    mask[1:5, documents // 2 :][:, :2] = True
+    labels[1:5, documents // 2], labels[2] = 1, 0
+    scores[1] = scores[1].round()
+    return scores.to(dtype).masked_fill(~mask, torch.nan).requires_grad_(), labels, mask
