@@ -16,9 +16,9 @@ from rerank.types import Qrels
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 
 
-def check_layout(folder: Path) -> None:
-    """Raises UserError, with the layout that is expected, where the folder lacks one of its three files."""
-    missing = [name for name in (CORPUS, QUERIES, QRELS) if not (folder / name).is_file()]
+def check_layout(folder: Path, needed: Sequence[str] = (CORPUS, QUERIES, QRELS)) -> None:
+    """Raises UserError, with the layout that is expected, where the folder lacks one of the files needed."""
+    missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
         raise UserError(
             f"{folder}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with _id, title, "
@@ -99,6 +99,15 @@ def count_documents(folder: Path) -> int:
 
 def read_texts(folder: Path, doc_ids: Sequence[str]) -> Iterator[str]:
     """The texts of the documents, in the order asked. Raises UserError for an id that corpus.jsonl lacks."""
+    return (_text(record) for record in _records_of(folder, doc_ids))
+
+
+def read_titled(folder: Path, doc_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Title ("" where there is none) and body of the documents, as `read_texts`."""
+    return ((record["title"], record["text"]) for record in _records_of(folder, doc_ids))
+
+
+def _records_of(folder: Path, doc_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     path = folder / CORPUS
     offsets = _offsets(path, stamp(folder))
     for doc_id in doc_ids:
@@ -107,7 +116,7 @@ def read_texts(folder: Path, doc_ids: Sequence[str]) -> Iterator[str]:
     with path.open("rb") as corpus:
         for doc_id in doc_ids:
             corpus.seek(offsets[doc_id])
-            yield _text(_record(corpus.readline(), f"{path}, document {doc_id}"))
+            yield _record(corpus.readline(), f"{path}, document {doc_id}")
 
 
 def stamp(folder: Path) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from rerank.errors import UserError
 app = App(
     name="rerank",
     help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.\n\n"
-    "retrieve, train, score and doctor also take --config F, a TOML file with the same keys; flags win over it.",
+    "retrieve, warmup, train, score and doctor also take --config F, a TOML file with the same keys; flags win.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
@@ -61,6 +61,20 @@ def train(*, fold: str = "all", config: Config = Config()) -> None:
     from rerank.experiment import train_folds
 
     print(train_folds(config, fold))
+
+
+@app.command
+def warmup(*, out: Path, config: Config = Config()) -> None:
+    """Teaches an encoder to rank from the collection's documents alone: no query, no judgment.
+
+    Parameters
+    ----------
+    out
+        The folder to write: an ordinary --encoder, and a checkpoint that `rerank score` takes as it is.
+    """
+    from rerank.warmup.warm import warm_up_into
+
+    print(warm_up_into(config, out))
 
 
 @app.command
@@ -214,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _config_file(words: list[str]) -> list[cyclopts.config.Toml]:
+def _config_file(words: list[str]) -> list[cyclopts.config.Dict]:
     """Takes `--config F` out of the words, wherever it stands."""
     for place, word in enumerate(words):
         if word == "--config" or word.startswith("--config="):
@@ -222,9 +236,10 @@ def _config_file(words: list[str]) -> list[cyclopts.config.Toml]:
             if not Path(path).is_file():
                 raise UserError(f"--config {path}: no such file; expected a TOML file such as configs/robust04.toml")
             try:
-                tomllib.loads(Path(path).read_text(encoding="utf-8"))
+                tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise UserError(f"--config {path}: not TOML: {error}") from error
             del words[place : place + (1 if "=" in word else 2)]
-            return [cyclopts.config.Toml(path, use_commands_as_keys=False)]
+            # Below the name of every command, or else cyclopts drops [warmup], which is named like a command.
+            return [cyclopts.config.Dict(dict.fromkeys(app, tables), source=str(Path(path).absolute()))]
     return []

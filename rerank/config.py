@@ -1,23 +1,11 @@
 """The settings of an experiment: frozen tables whose defaults are the paper's text experiment."""
 
-import json
-import math
-import re
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, default_name_transform
 
-from rerank.errors import UserError
-from rerank.files import replacing
-
 Count = int | Literal["all"]
-RESERVED = ("index", "tokens")
-"""What else lies beside the experiments of a collection."""
-
-WITHOUT_EFFECT = ("folder", "name", "threads", "tokens_per_forward", "gradient_checkpointing")
-"""Keys that may change within an experiment: its results do not depend on them."""
 
 
 def _table(name: str, place: int) -> Parameter:
@@ -157,7 +145,48 @@ class TrainingTable:
     """Seed of everything random."""
 
 
-@_table("output", 7)
+@_table("warmup", 7)
+@dataclass(frozen=True)
+class WarmupTable:
+    """Training on the documents alone, before any query or judgment is seen; once for all folds and losses."""
+
+    steps: int = 0
+    """Steps at most; 0 is no warm-up."""
+    lists_per_step: int = 8
+    """Lists of a pseudo-query and its documents whose gradients are averaged into one step."""
+    titles: float = 2.0
+    """Share of titles among the pseudo-queries, relative to the two below; documents without a title do without."""
+    sentences: float = 1.0
+    """Share of sentences (inverse cloze)."""
+    keywords: float = 1.0
+    """Share of keyword queries."""
+    keep_sentence: float = 0.1
+    """How often a sentence stays in its document."""
+    neighbours: int = 3
+    """Negatives of a list that BM25 finds for the pseudo-query."""
+    depth: int = 50
+    """BM25's best documents that they are drawn from."""
+    random: int = 1
+    """Negatives of a list that are drawn from all documents."""
+    loss: str = "softmax"
+    """A name of rerank.losses.LOSSES."""
+    lr: float = 5e-5
+    """Adam's learning rate for the encoder."""
+    head_lr: float = 1e-3
+    """Adam's learning rate for the dense layer on top."""
+    held_out: int = 100
+    """Documents, at most a fifth of all, whose pseudo-queries are held out and measured by MRR."""
+    validate_every: int = 50
+    """Steps between two measurements."""
+    patience: int = 3
+    """Measurements without a better MRR before the warm-up stops."""
+
+    def weights(self) -> dict[str, float]:
+        """The kind of a pseudo-query -> its share."""
+        return {"title": self.titles, "sentence": self.sentences, "keywords": self.keywords}
+
+
+@_table("output", 8)
 @dataclass(frozen=True)
 class OutputTable:
     """Where results go: FOLDER/<collection>/<name>/fold<i>."""
@@ -179,80 +208,5 @@ class Config:
     lists: ListsTable = field(default_factory=ListsTable)
     loss: LossTable = field(default_factory=LossTable)
     training: TrainingTable = field(default_factory=TrainingTable)
+    warmup: WarmupTable = field(default_factory=WarmupTable)
     output: OutputTable = field(default_factory=OutputTable)
-
-
-def check(config: Config) -> None:
-    """Raises UserError for a value that no setting may have."""
-    for section, values in asdict(config).items():
-        for key, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))
-    name = config.output.name
-    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith(".") or name in RESERVED):
-        raise UserError(
-            f"--name {name}: expected letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}"
-        )
-    if config.first_stage.b > 1:
-        raise UserError(f"--first-stage.b: got {config.first_stage.b}, expected 0 to 1")
-    least = {
-        "collection.folds": 3,
-        "first_stage.depth": 1,
-        "first_stage.threads": 0,
-        "first_stage.k1": 0,
-        "first_stage.b": 0,
-        "encoder.max_doc_tokens": 1,
-        "lists.relevant": 1,
-        "lists.non_relevant": 1,
-        "training.epochs": 1,
-        "training.lists_per_epoch": 1,
-        "training.lists_per_step": 1,
-        "training.patience": 1,
-        "training.tokens_per_forward": 1,
-        "training.lr": 0,
-        "training.head_lr": 0,
-        "training.clip": 0,
-        "training.seed": 0,
-    }
-    for key, smallest in least.items():
-        table, name = key.split(".")
-        value = getattr(getattr(config, table), name)
-        if value not in ("all", "auto") and not value >= smallest:
-            raise UserError(f"--{key.replace('_', '-')}: got {value}, expected {smallest} or more")
-
-
-def to_toml(config: Config) -> str:
-    """The configuration as TOML that `--config` reads back; what is None is left out."""
-    lines = []
-    for table in fields(config):
-        lines.append(f"[{table.name}]")
-        values = asdict(getattr(config, table.name))
-        lines += [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None
-        ]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def keep(config: Config, path: Path) -> None:
-    """Writes the configuration beside an experiment's results, or refuses to mix two in one folder.
-
-    Raises UserError when `path` holds another configuration, and a fold was trained with it.
-    """
-    text = to_toml(config)
-    begun = [*path.parent.glob("fold*/state"), *path.parent.glob("fold*/test.run")]
-    if path.exists() and begun:
-        before, now = (
-            [line for line in toml.splitlines() if line.partition(" = ")[0] not in WITHOUT_EFFECT]
-            for toml in (path.read_text(encoding="utf-8"), text)
-        )
-        if before == now:
-            return
-        old = "; ".join(line for line in before if line not in now) or "nothing"
-        new = "; ".join(line for line in now if line not in before) or "nothing"
-        raise UserError(
-            f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
-            "give this one another --name, or remove the folder"
-        )
-    with replacing(path) as aside:
-        aside.write_text(text, encoding="utf-8")

@@ -1,7 +1,9 @@
 """`rerank eval`: run files -> the table, with the folds and the judgments that their names and folders tell."""
 
+import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.errors import UserError
@@ -63,6 +65,7 @@ def evaluate_files(
         notes.append(
             f"Judged topics in no fold, which are left out ({len(outside)} of {len(judged)}): {examples(outside)}."
         )
+    notes += _warmed_up(files)
     return table(rows, groups, f"topics of fold {fold}" if fold else "topics", notes, markdown)
 
 
@@ -163,6 +166,35 @@ def _topics(judged: Qrels, fold_of: dict[str, str], fold: str | None) -> tuple[Q
     if len(groups) < 2:
         return judged, []
     return {query_id: judged[query_id] for group in groups for query_id in group}, groups
+
+
+def _warmed_up(files: dict[str, dict[str, Path]]) -> list[str]:
+    """Which runs began with a warm-up without labels, and which, from the manifests beside them."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for name, of_run in files.items():
+        for warmup in dict.fromkeys(_warmup(path) for path in _manifests(of_run.values())):
+            runs[warmup].append(name)
+    runs.pop("", None)
+    return [f"Warmed up on the documents alone: {', '.join(names)} ({warmup})." for warmup, names in runs.items()]
+
+
+def _manifests(paths: Iterable[Path]) -> list[Path]:
+    """Beside the run of a fold, in the folds of an experiment beside its all.run, or with the run's name."""
+    near = [
+        [path.with_name("manifest.json"), path.with_name(f"{path.name}.json"), *path.parent.glob("fold*/manifest.json")]
+        for path in paths
+    ]
+    return sorted(path for candidates in near for path in candidates if path.is_file())
+
+
+def _warmup(manifest: Path) -> str:
+    try:
+        facts = json.loads(manifest.read_text(encoding="utf-8")).get("warmup")
+    except (ValueError, AttributeError):  # another program's file of this name
+        return ""
+    if not facts:
+        return ""
+    return f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"
 
 
 def _notes(name: str, run: Run, chosen: Qrels, fold_of: dict[str, str]) -> list[str]:

@@ -13,30 +13,33 @@ from rerank.batches.batch import make_batch
 from rerank.batches.sampling import epoch_lists
 from rerank.budget import open_budget
 from rerank.candidates import without_relevant
-from rerank.config import Config, keep
+from rerank.config import Config
 from rerank.errors import UserError
 from rerank.evaluation import evaluate, measure_names
 from rerank.files import replacing
 from rerank.folds import pick
 from rerank.gradients import Loss
 from rerank.manifest import file_hash, write_manifest
-from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
-from rerank.parts import make_loss, open_accelerator, text_inputs, what_was_cut
+from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, warmup_of
+from rerank.parts import make_loss, open_accelerator, open_model, text_inputs, what_was_cut
 from rerank.preparation import Prepared, keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.scoring import score
+from rerank.settings import keep
 from rerank.training import train
 from rerank.trec import read_run, write_run
 from rerank.types import Candidates, Fold, Run
+from rerank.warmup.warm import warm_up
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What every fold works with; `folder` is runs/<collection>/<name>."""
+    """What every fold works with; `folder` is runs/<collection>/<name>, `encoder` the name or folder to start from."""
 
     config: Config
     prepared: Prepared
     folder: Path
+    encoder: str
     loss: Loss
     accelerator: Accelerator
 
@@ -60,7 +63,8 @@ def open_experiment(config: Config) -> Experiment:
         keep_for_evaluation(prepared)
         folder = prepared.folder / (config.output.name or config.loss.name)
         keep(config, folder / "config.toml")
-    return Experiment(config, prepared, folder, loss, accelerator)
+    encoder = str(warm_up(config, accelerator)) if config.warmup.steps else config.encoder.name
+    return Experiment(config, prepared, folder, encoder, loss, accelerator)
 
 
 def train_folds(config: Config, fold_name: str) -> Path:
@@ -90,18 +94,11 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     begun = time.time()
     config, accelerator = experiment.config, experiment.accelerator
     table, folder, tag = config.training, _fold_folder(experiment, fold), experiment.folder.name
-    experiment.say(f"fold {fold.name}: {tag} with {config.encoder.name} on {accelerator.device}")
-    model, tokenizer, max_length = open_cross_encoder(config.encoder.name, config.encoder.pooling, table.seed)
+    experiment.say(f"fold {fold.name}: {tag} with {experiment.encoder} on {accelerator.device}")
+    model, tokenizer, max_length = open_model(config, experiment.encoder, accelerator)
     with accelerator.main_process_first():
         inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
     experiment.say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
-    model.to(accelerator.device)
-    if table.gradient_checkpointing:
-        model.checkpoint_activations()
-    if model.pads:
-        experiment.say(f"{config.encoder.name}: {model.why_padded}, so its passages are padded, like lengths together")
-    elif model.attention_dropout() != "0.0":
-        experiment.say(f"attention dropout: {model.attention_dropout()}")
     budget = open_budget(table.tokens_per_forward, accelerator.device)
     valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
     for part, found in (("validation", valid), ("test", test)):
@@ -151,6 +148,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "config": asdict(config),
             "fold": asdict(fold),
             "epochs": len(history),
+            "warmup": warmup_of(model),
             "best_epoch": max(history, key=lambda record: record["valid"])["epoch"],
             "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.queries_cut()},
             "first_stage": {"run": str(experiment.prepared.run), "sha256": file_hash(experiment.prepared.run)},

@@ -142,6 +142,17 @@ def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:
             yield raw
 
 
+def _all_raw_documents(index: Path) -> Iterator[tuple[str, str]]:
+    """Every document id with the document as the index stores it, in the index's order."""
+    with _searcher(index) as searcher:
+        for number in range(int(searcher.get_total_num_docs())):
+            document = searcher.doc(number)
+            raw = document.get("raw")
+            if raw is None:
+                raise UserError(f"index {index}: does not store the texts of its documents; take another index")
+            yield str(document.get("id")), str(raw)
+
+
 def with_texts_from_index(collection: Collection, index: Path) -> Collection:
     """The same collection with the document texts that the index stores, for users without a copy of the documents.
 
@@ -149,12 +160,27 @@ def with_texts_from_index(collection: Collection, index: Path) -> Collection:
     """
     _check_index(index)
 
+    def documents() -> Iterator[tuple[str, str]]:
+        for doc_id, raw in _all_raw_documents(index):
+            yield doc_id, collection.read_raw(doc_id, raw)
+
     def texts(doc_ids: Sequence[str]) -> Iterator[str]:
         for doc_id, raw in zip(doc_ids, raw_documents(index, doc_ids), strict=True):
             yield collection.read_raw(doc_id, raw)
 
+    def titled(doc_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for doc_id, raw in zip(doc_ids, raw_documents(index, doc_ids), strict=True):
+            yield collection.split_raw(doc_id, raw)
+
     commits = sorted(path.read_bytes() for path in index.glob("segments_*"))  # Lucene writes a random id into each
-    return dataclasses.replace(collection, texts=texts, fingerprint=short_hash("lucene", *commits))
+    return dataclasses.replace(
+        collection,
+        count=lambda: _count(index),
+        documents=documents,
+        texts=texts,
+        titled=titled,
+        fingerprint=short_hash("lucene", *commits),
+    )
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import functools
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from glob import glob  # unlike Path.glob, it follows links to folders
 from pathlib import Path
@@ -31,8 +32,11 @@ def _library() -> Any:
     return ir_datasets
 
 
-def check_id(source: str) -> None:
-    """Raises UserError where ir_datasets has no such id, or the id comes without documents, queries or qrels."""
+def check_id(source: str, documents_only: bool = False) -> None:
+    """Raises UserError where ir_datasets has no such id, or the id comes without documents, queries or qrels.
+
+    With `documents_only` queries and qrels may lack.
+    """
     registry = _library().registry
     try:
         dataset = registry[source]
@@ -41,7 +45,9 @@ def check_id(source: str) -> None:
         raise UserError(
             f"collection {source}: there is no such folder, and ir_datasets has no such id; {nearest(source, near)}"
         ) from None
-    parts = {"documents": dataset.has_docs(), "queries": dataset.has_queries(), "qrels": dataset.has_qrels()}
+    parts = {"documents": dataset.has_docs()}
+    if not documents_only:
+        parts |= {"queries": dataset.has_queries(), "qrels": dataset.has_qrels()}
     if missing := [part for part, there in parts.items() if not there]:
         whole = [name for name in registry if name.startswith(f"{source}/") and _is_whole(registry[name])]
         hint = f"below it, these have all three: {', '.join(whole[:5])}" if whole else "choose an id that has all three"
@@ -109,6 +115,15 @@ def read_texts(source: str, doc_ids: Sequence[str]) -> Iterator[str]:
 
     Raises UserError where the documents cannot be had and for an id that the collection lacks.
     """
+    return (doc.default_text() for doc in _docs(source, doc_ids))
+
+
+def read_titled(source: str, doc_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Title ("" where there is none) and body of the documents, as `read_texts`."""
+    return (_split(doc) for doc in _docs(source, doc_ids))
+
+
+def _docs(source: str, doc_ids: Sequence[str]) -> Iterator[Any]:
     _check_documents(source)
     handler = _library().load(source).docs_handler()
     with _one_line(source, "documents", getattr(handler, "_docs_dlc", None)):
@@ -121,7 +136,18 @@ def read_texts(source: str, doc_ids: Sequence[str]) -> Iterator[str]:
                     raise UserError(
                         f"{source}: has no document {doc_id}; the run or the qrels come from another collection"
                     )
-                yield docs[doc_id].default_text()
+                yield docs[doc_id]
+
+
+def _split(doc: Any) -> tuple[str, str]:
+    """Title and body of a document whose default text begins with its title; else "" and the whole text.
+
+    The date that the Financial Times puts before its headlines ("FT  14 MAY 91 / ") is no part of a title.
+    """
+    text, title = doc.default_text().strip(), (getattr(doc, "title", None) or "").strip()
+    if not title or not text.startswith(title):
+        return "", text
+    return re.sub(r"^FT\s+\d+ [A-Z]+ \d+ / ", "", title), text[len(title) :].strip()
 
 
 def read_raw(source: str, doc_id: str, raw: str) -> str:
@@ -131,14 +157,25 @@ def read_raw(source: str, doc_id: str, raw: str) -> str:
     exception: Anserini keeps the elements TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA only, and the
     title of an FBIS document stands in H3.
     """
-    if raw.lstrip().startswith("{"):
-        return read_json(doc_id, raw)
+    return read_json(doc_id, raw) if _is_json(raw) else str(_parsed(source, doc_id, raw).default_text())
+
+
+def split_raw(source: str, doc_id: str, raw: str) -> tuple[str, str]:
+    """Title and body of the same document; JSON has no title of its own."""
+    return ("", read_json(doc_id, raw)) if _is_json(raw) else _split(_parsed(source, doc_id, raw))
+
+
+def _is_json(raw: str) -> bool:
+    return raw.lstrip().startswith("{")
+
+
+def _parsed(source: str, doc_id: str, raw: str) -> Any:
     handler = _library().load(source).docs_handler()
     parser = getattr(handler, "_parser", None)
     if parser is None:
         raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., which is neither JSON nor TREC's SGML")
     whole = f"<DOC>\n<DOCNO> {doc_id} </DOCNO>\n{raw}\n</DOC>\n"
-    return str(next(iter(parser(io.BytesIO(whole.encode())))).default_text())
+    return next(iter(parser(io.BytesIO(whole.encode()))))
 
 
 def read_json(doc_id: str, raw: str) -> str:

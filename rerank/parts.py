@@ -14,6 +14,7 @@ from rerank.config import Config
 from rerank.errors import UserError, nearest
 from rerank.gradients import Loss
 from rerank.losses import LOSSES
+from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder
 from rerank.preparation import Prepared
 from rerank.progress import say
 from rerank.tokens import open_store, tokenise
@@ -59,6 +60,20 @@ def _precision(config: Config) -> str:
     if config.training.precision == "auto":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
     return {"float32": "no", "bf16": "bf16"}[config.training.precision]
+
+
+def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
+    """The model of an encoder on its device, its tokenizer, and the tokens that fit one passage."""
+    opened = model, _, _ = open_cross_encoder(encoder, config.encoder.pooling, config.training.seed)
+    model.to(accelerator.device)
+    if config.training.gradient_checkpointing:
+        model.checkpoint_activations()
+    if accelerator.is_main_process:
+        if model.pads:
+            say(f"{encoder}: {model.why_padded}, so its passages are padded, like lengths together")
+        elif model.attention_dropout() != "0.0":
+            say(f"attention dropout: {model.attention_dropout()}")
+    return opened
 
 
 def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rerank.candidates import candidates
-from rerank.collection import Collection, open_collection
-from rerank.config import Config, FirstStageTable, check
+from rerank.collection import Collection, open_collection, open_documents
+from rerank.config import Config, FirstStageTable
 from rerank.errors import UserError
 from rerank.files import replacing, short_hash
 from rerank.first_stage import choose_index, retrieve, with_texts_from_index
 from rerank.folds import make_folds, prescribed_folds, read_folds, write_folds
 from rerank.progress import say
+from rerank.settings import check
 from rerank.trec import read_run, write_qrels, write_run
 from rerank.types import Candidates, Fold, Qrels
 
@@ -45,6 +46,17 @@ def prepare(config: Config) -> Prepared:
     if not collection.has_documents:
         collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
     return Prepared(folder, collection, run_file, found, _folds(config, collection))
+
+
+def documents_and_index(config: Config) -> tuple[Collection, Path]:
+    """The documents of the collection, and an index of them; no query, judgment or fold is read.
+
+    Raises UserError for what the user can mend.
+    """
+    check(config)
+    collection = open_documents(config.collection.source)
+    index = _index(config.first_stage, collection, Path(config.output.folder) / collection.name)
+    return (collection if collection.has_documents else with_texts_from_index(collection, index)), index
 
 
 def keep_for_evaluation(prepared: Prepared) -> None:

@@ -1,12 +1,13 @@
 """`rerank score`: any run re-ranked by a trained or a hub model."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder
+from rerank.manifest import write_manifest
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
 from rerank.parts import open_accelerator, text_inputs
 from rerank.preparation import prepare
 from rerank.progress import say
@@ -17,7 +18,8 @@ from rerank.trec import read_run, write_run
 def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     """Re-ranks the candidates of a run with a trained or a hub model; the collection gives queries and texts.
 
-    A checkpoint of ours brings its own pooling and cut. Raises UserError for a model that was never taught to rank.
+    A checkpoint of ours brings its own pooling and cut. What the run was made with goes to `out` + ".json". Raises
+    UserError for a model that was never taught to rank.
     """
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
@@ -45,4 +47,6 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     scored = score(model, inputs_of, found, accelerator, budget)
     if accelerator.is_main_process:
         write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
+        facts = {"model": checkpoint, "warmup": warmup_of(model), "config": asdict(config)}
+        write_manifest(out.with_name(f"{out.name}.json"), facts)
     return out

@@ -26,6 +26,7 @@ from tests.small_collection import command, failed, write_collection
         (["--name", "my exp"], "--name my exp: expected letters"),
         (["--name", "../evil"], "--name ../evil: expected letters"),
         (["--name", "index"], "--name index: expected"),
+        (["--name", "warmup-1"], "--name warmup-1: expected"),
         (["--collection.folds", "2"], "--collection.folds: got 2"),
         (["--output.folder", "towns.toml"], "towns.toml"),
     ],

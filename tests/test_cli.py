@@ -208,8 +208,18 @@ def test_an_unknown_key_of_a_file_names_file_and_nearest_key(here, capsys):
 def test_two_settings_do_not_mix_in_one_experiment(here, capsys):
     main(command("--fold", "1"))
     line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))
-    assert "lr = 0.001" in line
-    assert "lr = 5e-05" in line
+    assert "there training.lr = 0.001; here training.lr = 5e-05" in line
+    line = failed(capsys, *command("--fold", "2", "--loss", "hinge", "--name", "smoothi"))
+    assert "there loss.name = smoothi; here loss.name = hinge" in line
+
+
+def test_settings_that_an_older_file_lacks_had_their_defaults(here, capsys):
+    main(command("--fold", "1"))
+    kept = Path("runs/towns/smoothi/config.toml")
+    text = kept.read_text()
+    kept.write_text(text[: text.index("[warmup]")] + text[text.index("[output]") :])
+    main(command("--fold", "1", "--output.folder", "runs"))
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_a_mistake_in_a_new_process_prints_nothing_else():
@@ -222,7 +232,8 @@ def test_a_mistake_in_a_new_process_prints_nothing_else():
 
 
 def test_robust04_toml_is_the_defaults_and_the_papers_setting():
-    from rerank.config import Config, to_toml
+    from rerank.config import Config
+    from rerank.settings import to_toml
 
     text = (Path(__file__).parents[1] / "configs" / "robust04.toml").read_text()
     given = [line for line in text.splitlines() if line and not line.startswith("#")]

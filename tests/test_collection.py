@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from rerank.collection import open_collection
+from rerank.collection import open_collection, open_documents
 from rerank.errors import UserError
 from tests import robust04_standin as standin
 
@@ -99,6 +99,18 @@ def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
         assert "\n" not in str(caught.value)
 
 
+def test_documents_alone_need_no_queries_and_no_judgments(folder):
+    (folder / "queries.jsonl").unlink()
+    (folder / "qrels" / "test.tsv").unlink()
+    alone = open_documents(str(folder))
+    assert (alone.queries, alone.qrels, alone.prescribed_folds) == ({}, {}, ())
+    doc_ids, texts = zip(*alone.documents(), strict=True)
+    assert [f"{title} {body}".strip() for title, body in alone.titled(doc_ids)] == list(texts)
+    (folder / "corpus.jsonl").unlink()
+    with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
+        open_documents(str(folder))
+
+
 def test_bytes_that_are_not_utf8_are_named(folder):
     (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "caf\xe9"}\n')
     with pytest.raises(UserError, match=r"corpus\.jsonl:1: not JSON \('utf-8' codec"):
@@ -168,6 +180,10 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert len(texts) == 12
     doc_ids = sorted(texts, reverse=True)
     assert list(collection.texts(doc_ids)) == [texts[doc_id] for doc_id in doc_ids]
+    for doc_id, (title, body) in zip(doc_ids, collection.titled(doc_ids), strict=True):
+        assert (2 < len(title.split()) < 10) == (not doc_id.startswith("FR"))  # which ir_datasets gives no title
+        assert texts[doc_id].strip().endswith(f"{title} {body}".strip())
+        assert "14 MAY 91" not in title  # which the Financial Times puts before every headline
     with pytest.raises(UserError, match="has no document FT1"):
         list(collection.texts(["FT1"]))
     assert capfd.readouterr() == ("", "")

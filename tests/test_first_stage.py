@@ -252,6 +252,12 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
             assert len(texts[doc_id]) - len(text) < 25
         else:
             assert text == texts[doc_id]
+    assert {doc_id for doc_id, _ in from_index.documents()} == set(texts)
+    assert from_index.count() == len(texts)
+    for doc_id, (title, body) in zip(doc_ids, from_index.titled(doc_ids), strict=True):
+        assert bool(title) == doc_id.startswith(("FT", "LA"))
+        assert not title.startswith("FT ")
+        assert texts[doc_id].rstrip().endswith(body)
     with pytest.raises(UserError, match="has no document FT1"):
         list(from_index.texts(["FT1"]))
 

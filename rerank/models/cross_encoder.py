@@ -158,9 +158,19 @@ def _load_head(head: nn.Linear, file: Path) -> None:
         raise UserError(f"{file}: not the dense layer of this encoder: {str(error).splitlines()[0]}") from error
 
 
+def warmup_of(model: CrossEncoder) -> dict[str, Any] | None:
+    """How a model was warmed up on documents before it saw a label, as its config says; None where it was not."""
+    found: dict[str, Any] | None = getattr(model.encoder.config, "rerank", {}).get("warmup")
+    return found
+
+
 def save_cross_encoder(model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int) -> None:
-    """Writes an ordinary Hugging Face folder, the dense layer beside it, and our text settings in its config."""
-    model.encoder.config.rerank = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
+    """Writes an ordinary Hugging Face folder, the dense layer beside it, and our text settings in its config.
+
+    What the encoder's config says of a warm-up stays there.
+    """
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
+    model.encoder.config.rerank = getattr(model.encoder.config, "rerank", {}) | settings
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if model.head is not None:
