@@ -53,7 +53,8 @@ def ranks_like(scores: Tensor, count: int) -> Tensor:
 
 def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
     """Z, the DCG@K of the documents by descending label: (lists,); 1 where no document has a gain."""
-    best = gain(labels.sort(dim=1, descending=True).values[:, :cutoff])
+    count = labels.shape[1]
+    best = gain(labels.topk(min(cutoff or count, count), dim=1).values)
     dcg = (best * discount(ranks_like(labels, best.shape[1]))).sum(dim=1)
     return dcg.masked_fill(dcg == 0, 1)
 
@@ -70,14 +71,27 @@ def of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, me
     Returns:
         (lists,); 0 where no document is relevant.
     """
+    return sum_of_ranks(ranked_labels, ranked_relevance, metric) / best_sum(labels, metric)
+
+
+def sum_of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, metric: Metric) -> Tensor:
+    """The metric times `best_sum`: (lists,). Arguments as `of_ranks`."""
     name, cutoff = metric
     ranks = ranks_like(ranked_labels, ranked_labels.shape[1])[:cutoff]
     if name == "ndcg":
-        return (gain(ranked_labels[:, :cutoff]) * discount(ranks)).sum(dim=1) / ideal_dcg(labels, cutoff)
-    if name == "p" and cutoff is not None:
-        return ranked_relevance[:, :cutoff].sum(dim=1) / cutoff
-    precision = ranked_relevance.cumsum(dim=1) / ranks
-    return (ranked_relevance * precision).sum(dim=1) / (labels >= 1).sum(dim=1).clamp_min(1)
+        return (gain(ranked_labels[:, :cutoff]) * discount(ranks)).sum(dim=1)
+    if name == "p":
+        return ranked_relevance[:, :cutoff].sum(dim=1)
+    return (ranked_relevance * ranked_relevance.cumsum(dim=1) / ranks).sum(dim=1)
+
+
+def best_sum(labels: Tensor, metric: Metric) -> Tensor:
+    """What the metric divides by: Z for NDCG, K for P@K, the number of relevant documents for AP; (lists,), above 0."""
+    if metric.name == "ndcg":
+        return ideal_dcg(labels, metric.cutoff)
+    if metric.cutoff is not None:
+        return labels.new_full(labels.shape[:1], metric.cutoff)
+    return (labels >= 1).sum(dim=1).clamp_min(1).to(labels.dtype)
 
 
 def target(labels: Tensor, metric: Metric) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.analytic import wants_gradient, with_gradient
-from rerank.losses.metrics import Metric, discount, ideal_dcg, of_ranks, ranks_like
+from rerank.losses.metrics import Metric, best_sum, discount, ranks_like, sum_of_ranks
 
 BLOCK = 2**18
 """How many scores are worked on at once, in whole lists, so that the grids of a rank stay in the cache."""
@@ -51,9 +51,9 @@ def _one_pass(
     scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float, gradient: Tensor | None
 ) -> Tensor:
     """The metric, (lists,); its gradient is written into `gradient`, which comes filled with 0."""
-    relevant = (labels >= 1).to(scores.dtype)
-    y = labels if metric.name == "ndcg" else relevant
-    count = mask.sum(dim=1, keepdim=True)
+    y = labels if metric.name == "ndcg" else (labels >= 1).to(scores.dtype)
+    best = best_sum(labels, metric)
+    count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
     ranks = ranks_like(scores, scores.shape[1])[: metric.cutoff]
@@ -106,12 +106,12 @@ def _one_pass(
     if gradient is not None:
         if later is not None:
             gradient.addcmul_(later, (expected * weights).sum(dim=1, keepdim=True))
-        gradient.mul_(alpha / _denominator(labels, relevant, metric)).masked_fill_(~mask, 0)
+        gradient.mul_(alpha / best[:, None]).masked_fill_(~mask, 0)
         # The shift is a function of the lowest scores, which share its gradient. Float64, as it is a sum of all others.
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
-    return of_ranks(expected, expected, labels, metric)
+    return sum_of_ranks(expected, expected, metric) / best
 
 
 def _steps(scaled: Tensor, delta: float) -> int:
@@ -132,7 +132,7 @@ def _weights(ranks: Tensor, metric: Metric) -> Tensor:
 
 
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
-    """c_r times the metric's denominator, for AP without the total of e_m / m.
+    """c_r times the metric's `best_sum`, for AP without the total of e_m / m.
 
     Args:
         e: (lists, ranks), the expected label at some consecutive ranks.
@@ -145,11 +145,3 @@ def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tens
     if metric.name == "ndcg":
         return torch.exp2(e) * weights
     return weights if metric.name == "p" else (seen + e) * weights - shares * live
-
-
-def _denominator(labels: Tensor, relevant: Tensor, metric: Metric) -> Tensor:
-    if metric.name == "ndcg":
-        return ideal_dcg(labels, metric.cutoff)[:, None]
-    if metric.cutoff is not None:
-        return labels.new_full((1, 1), metric.cutoff)
-    return relevant.sum(dim=1, keepdim=True).clamp_min(1)
