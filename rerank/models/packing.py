@@ -57,7 +57,7 @@ def attend(
         alone = F.scaled_dot_product_attention(query, key, value, attn_mask=near, scale=scaling)
         return alone.transpose(1, 2).contiguous(), None
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
+    if value.is_cuda and value.dtype in (torch.float16, torch.bfloat16):
         return _varlen(queries, keys, values, passages, scaling, window)[None], None
     runs = [(length, len(list(run))) for length, run in groupby(passages.lengths)]
     sizes = [length * count for length, count in runs]
@@ -90,8 +90,9 @@ def _varlen(
     from torch.nn.attention import varlen
 
     longest = max(passages.lengths)
+    # Queries and keys that rotary positions turned are float32; autocast does not reach the kernel.
     out = varlen.varlen_attn(
-        queries, keys, values, passages.offsets, passages.offsets, longest, longest,
+        queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,
         scale=scaling, window_size=(window, window),
     )  # fmt: skip
     return cast(Tensor, out)

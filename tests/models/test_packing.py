@@ -128,6 +128,7 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
         given = signature.bind(*args, **kwargs).arguments
         assert given["max_q"] == given["max_k"] == 5
         assert given["cu_seq_q"].dtype == torch.int32
+        assert given["query"].dtype == given["key"].dtype == given["value"].dtype
         outs = []
         for begin, end in pairwise(given["cu_seq_q"].tolist()):
             grids = (given[name][begin:end].transpose(0, 1) for name in ("query", "key", "value"))
@@ -144,6 +145,8 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
     passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
     for window in (None, 3):
         expected, _ = attend(None, *grids, None, passages=passages, scaling=0.3, sliding_window=window)
-        flat = (x[0].transpose(0, 1) for x in grids)
-        out = packing._varlen(*flat, passages, 0.3, -1 if window is None else window - 1)
-        torch.testing.assert_close(out[None], expected)
+        query, key, value = (x[0].transpose(0, 1) for x in grids)
+        for given in (value, value.bfloat16()):  # with rotary positions queries and keys stay float32
+            out = packing._varlen(query, key, given, passages, 0.3, -1 if window is None else window - 1)
+            assert out.dtype == given.dtype
+            torch.testing.assert_close(out[None].float(), expected, atol=1e-5 if given is value else 0.05, rtol=0)
