@@ -132,8 +132,8 @@ def _direct(plan: Tensor, mask: Tensor, right: Tensor) -> Tensor:
     matrix = real[:, :, None] * real[:, None, :] / mask.sum(dim=1).clamp_min(1)[:, None, None] - plan.mT @ plan
     # The sums come from the plan itself, so that the matrix is a Laplacian up to rounding.
     matrix = matrix + torch.diag_embed(torch.where(mask, plan.sum(dim=1) + RIDGE, 1.0))
-    solution: Tensor = torch.linalg.solve(matrix, right)
-    return solution
+    # One list at a time: with several threads torch's batched elimination fails from 151 columns (pytorch #142815).
+    return torch.stack([torch.linalg.solve(left, values) for left, values in zip(matrix, right, strict=True)])
 
 
 def _real_rows(mask: Tensor) -> Tensor:

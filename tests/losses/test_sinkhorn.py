@@ -42,3 +42,17 @@ def test_elimination_takes_over_where_the_plan_is_nearly_a_permutation() -> None
     assert not solved[0]
     solution = sinkhorn._newton(plan, mask, right)
     assert torch.equal(solution[~solved], sinkhorn._direct(plan[~solved], mask[~solved], right[~solved]))
+
+
+def test_elimination_of_long_lists_with_several_threads() -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        scores = torch.randn(2, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        plan, mask = soft_permutation(scores, None, 0.01), torch.ones(2, 200, dtype=torch.bool)
+        right = scores - scores.mean(dim=1, keepdim=True)
+        solution = sinkhorn._direct(plan, mask, right)
+    finally:
+        torch.set_num_threads(threads)
+    image = plan.sum(dim=1) * solution - (solution[:, None] @ plan.mT @ plan).squeeze(1)
+    torch.testing.assert_close(image, right, rtol=1e-9, atol=1e-9)
