@@ -105,8 +105,8 @@ def _of_lists(
     last = scores_of(groups[-1])  # its graph is kept: no need to compute it twice
     leaves = [scores.requires_grad_() for scores in [*cached, last.detach()]] if cached else [last]
     flat = model.pool(in_order(torch.cat(leaves), groups), documents.to(last.device))
-    labels, mask = batch.labels[lists].to(last.device), batch.mask[lists].to(last.device)
-    grid = flat.new_zeros(mask.shape).masked_scatter(mask, flat)
+    part = batch._replace(labels=batch.labels[lists].to(last.device), mask=batch.mask[lists].to(last.device))
+    grid, labels, mask = part.grid(flat), part.labels, part.mask
     values = _loss(loss, grid, labels, mask, batch, lists)
     (values.sum() * weight).backward()
     if cached:

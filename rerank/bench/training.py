@@ -106,6 +106,12 @@ def _measured(world: World, accelerator: Accelerator, rounds: int) -> list[dict[
 Steps = Callable[[Sequence[Candidates]], None]
 
 
+def seeded_batch(world: World, lists: Sequence[Candidates]) -> Batch[Any]:
+    """The batch of these lists, with a seed for the dropout of each document."""
+    batch = make_batch(lists, world.inputs_of)
+    return batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
+
+
 def our_steps(world: World, accelerator: Accelerator) -> Steps:
     """A function that trains the world's model on lists, 8 a step, with what `rerank.training` does in a step."""
     model: CrossEncoder = world.model.to(accelerator.device)
@@ -113,14 +119,10 @@ def our_steps(world: World, accelerator: Accelerator) -> Steps:
 
     budget = open_budget("auto", accelerator.device)
 
-    def built(lists: Sequence[Candidates]) -> Batch[Any]:
-        batch = make_batch(lists, world.inputs_of)
-        return batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
-
     def steps(lists: Sequence[Candidates]) -> None:
         model.train()
         each = [lists[begin : begin + LISTS_PER_STEP] for begin in range(0, len(lists), LISTS_PER_STEP)]
-        for step, batch in built_ahead(each, built):
+        for step, batch in built_ahead(each, partial(seeded_batch, world)):
             step_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
             optimizer.step()
 
@@ -156,8 +158,7 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     """The memory of the gradient of one list of so many documents, or of one full micro-batch where there are none."""
     accelerator = open_accelerator(Config())
     world = make_world(folder, 1, documents or LIST)
-    batch = make_batch(world.candidates, world.inputs_of)
-    batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
+    batch = seeded_batch(world, world.candidates)
     model, budget = world.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
     if documents:
         return peak_memory(lambda: step_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device)
