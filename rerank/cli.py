@@ -111,6 +111,8 @@ def evaluate(
     fold: str | None = None,
     measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
     markdown: bool = False,
+    interpolate: Path | None = None,
+    tune_on: str = "nDCG@20",
 ) -> None:
     """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
 
@@ -128,10 +130,14 @@ def evaluate(
         trec_eval's names, such as ndcg_cut_20; the paper's where none are given.
     markdown
         Print a Markdown table.
+    interpolate
+        The first stage's run: below every other run, a row of both mixed, by weights tuned on validation topics.
+    tune_on
+        The measure that chooses the weights.
     """
     from rerank.eval_command import evaluate_files
 
-    print(evaluate_files(list(runs), qrels, folds, fold, list(measures) or None, markdown))
+    print(evaluate_files(list(runs), qrels, folds, fold, list(measures) or None, markdown, interpolate, tune_on))
 
 
 bench = App(name="bench", help="Measures what this machine reaches, and what others reach on it in the same run.")
