@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation import MEASURES, evaluate, measure_names, missing
+from rerank.evaluation import evaluate, missing
 from rerank.folds import read_folds
 from rerank.interpolated_rows import with_interpolated
+from rerank.measures import MEASURES, measure_names
 from rerank.report import table
 from rerank.run_files import FOLDERS_UP, beside, files_of_runs, folds_of_file, folds_of_names, merged
 from rerank.trec import check_common, examples, read_qrels, read_run

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation import measure_label
+from rerank.measures import measure_label
 from rerank.interpolation import interpolate, tune
 from rerank.run_files import validation_run
 from rerank.trec import examples, read_run

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from rerank.evaluation import measure_label
+from rerank.measures import measure_label
 from rerank.significance import mean_and_error, paired_t_test
 from rerank.types import Measurements
 
