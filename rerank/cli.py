@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from rerank.config import Config
 from rerank.errors import UserError
+from rerank.eval_flags import evaluate
 
 app = App(
     name="rerank",
@@ -103,42 +104,7 @@ def doctor(*, config: Config = Config()) -> None:
     sys.exit(0 if examine(config) else 1)
 
 
-@app.command(name="eval")
-def evaluate(
-    *runs: Path,
-    qrels: Path | None = None,
-    folds: Path | None = None,
-    fold: str | None = None,
-    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
-    markdown: bool = False,
-    interpolate: Path | None = None,
-    tune_on: str = "nDCG@20",
-) -> None:
-    """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
-
-    Parameters
-    ----------
-    runs
-        TREC runs, .gz or not; files that differ only in their fold's number are one run.
-    qrels
-        The judgments; those kept in runs/<collection> where none are given.
-    folds
-        The folds.json to average over; that in runs/<collection> where none is given.
-    fold
-        Only the test queries of this fold.
-    measures
-        trec_eval's names, such as ndcg_cut_20; the paper's where none are given.
-    markdown
-        Print a Markdown table.
-    interpolate
-        The first stage's run: below every other run, a row of both mixed, by weights tuned on validation topics.
-    tune_on
-        The measure that chooses the weights.
-    """
-    from rerank.eval_command import evaluate_files
-
-    print(evaluate_files(list(runs), qrels, folds, fold, list(measures) or None, markdown, interpolate, tune_on))
-
+app.command(evaluate, name="eval")
 
 bench = App(name="bench", help="Measures what this machine reaches, and what others reach on it in the same run.")
 app.command(bench)

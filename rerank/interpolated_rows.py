@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.measures import measure_label
 from rerank.interpolation import interpolate, tune
+from rerank.measures import measure_label
 from rerank.run_files import validation_run
 from rerank.trec import examples, read_run
 from rerank.types import Fold, Qrels, Run

@@ -1,7 +1,9 @@
 """The files of runs: which belong to one run, what the table calls it, and the folds and judgments that lie near."""
 
+import json
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.errors import UserError
@@ -48,9 +50,9 @@ def beside(paths: list[Path], name: str) -> Path | None:
     for path in paths:
         near = (folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1])
         found.update([file for file in near if file.is_file()][:1])
-    if len(found) > 1:
-        raise UserError(f"{' and '.join(map(str, sorted(found)))}: expected one {name} for all runs; name it")
-    return next(iter(found), None)
+    if len({file.read_bytes() for file in found} if len(found) > 1 else found) > 1:
+        raise UserError(f"{' and '.join(map(str, sorted(found)))}: differ; expected one {name} for all runs; name it")
+    return min(found, default=None)
 
 
 def merged(parts: dict[str, Run], files: dict[str, Path]) -> Run:
@@ -102,3 +104,32 @@ def validation_run(files: dict[str, Path], fold: str) -> Path:
     path = files.get(fold) or next(iter(files.values()))
     folder = path.parent if path.parent.name == f"fold{fold}" else path.parent / f"fold{fold}"
     return folder / "valid.run"
+
+
+def warmed_up(files: dict[str, dict[str, Path]]) -> list[str]:
+    """Which runs began with a warm-up without labels, and which, from the manifests beside them."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for name, of_run in files.items():
+        for warmup in dict.fromkeys(_warmup(path) for path in _manifests(of_run.values())):
+            runs[warmup].append(name)
+    runs.pop("", None)
+    return [f"Warmed up on the documents alone: {', '.join(names)} ({warmup})." for warmup, names in runs.items()]
+
+
+def _manifests(paths: Iterable[Path]) -> list[Path]:
+    """Beside the run of a fold, in the folds of an experiment beside its all.run, or with the run's name."""
+    near = [
+        [path.with_name("manifest.json"), path.with_name(f"{path.name}.json"), *path.parent.glob("fold*/manifest.json")]
+        for path in paths
+    ]
+    return sorted(path for candidates in near for path in candidates if path.is_file())
+
+
+def _warmup(manifest: Path) -> str:
+    try:
+        facts = json.loads(manifest.read_text(encoding="utf-8")).get("warmup")
+    except (ValueError, AttributeError):  # another program's file of this name
+        return ""
+    if not facts:
+        return ""
+    return f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"
