@@ -18,7 +18,7 @@ class Compared:
 
     The latter are NaN where there are no folds, and `low` to `high`, the interval of the mean, where none were asked
     for. `reference` is the run that it is compared with; the reference itself is no member of the family of tests and
-    has NaN from `difference` on. `wins`, `ties` and `losses` count queries.
+    has NaN from `difference` on. `wins`, `ties` and `losses` count queries; they are None for the reference.
     """
 
     run: str
@@ -37,9 +37,9 @@ class Compared:
     effect: float = math.nan
     p: float = math.nan
     p_corrected: float = math.nan
-    wins: int = 0
-    ties: int = 0
-    losses: int = 0
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
     detectable: float = math.nan
 
     @property

@@ -53,7 +53,7 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     table = capsys.readouterr().out
     assert "over 5 folds, 15 topics" in table
     assert all(f"\n{name}" in table for name in ("bm25", "hinge", "smoothi"))
-    main(["eval", "runs/towns/hinge/fold1/test.run", "--fold", "1", "--markdown"])
+    main(["eval", "runs/towns/hinge/fold1/test.run", "--fold", "1", "--format", "markdown"])
     assert "3 topics" in capsys.readouterr().out
 
 

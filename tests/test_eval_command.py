@@ -1,3 +1,4 @@
+import json
 import random
 import re
 from dataclasses import replace
@@ -5,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from rerank.cli import main
 from rerank.errors import UserError
 from rerank.eval_command import evaluate_files
 from rerank.folds import make_folds, write_folds
 from rerank.trec import read_run, write_qrels, write_run
 from rerank.types import Qrels, Run
+from tests.small_collection import failed
 
 ROBUST04 = Path(__file__).parents[2] / "shared" / "data" / "robust04"
 QUERIES = [f"q{i}" for i in range(12)]
@@ -88,9 +91,7 @@ def test_no_mean_over_folds_that_a_run_lacks_or_that_lack_topics(runs: Path) -> 
     with pytest.raises(UserError, match=r"smoothi: lacks every topic of fold 1, 3; expected .* or `--fold 2`, which"):
         evaluate_files([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])
     write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
-    with pytest.raises(
-        UserError, match=r"folds.json: 1 of 13 judged topics are in no fold \(outside\), so there is"
-    ):
+    with pytest.raises(UserError, match=r"folds.json: 1 of 13 judged topics are in no fold \(outside\), so there is"):
         evaluate_files([runs / "bm25.run"])
     assert " topics of fold 2\n" in evaluate_files([runs / "bm25.run"], fold="2")
     write_folds(runs / "folds.json", [FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])
@@ -155,3 +156,35 @@ def test_bm25_on_robust04(tmp_path: Path) -> None:
     text = evaluate_files([tmp_path / "all.run"], ROBUST04 / "qrels.robust2004.txt.gz", measures=["ndcg_cut_20"])
     assert "over 249 topics\n" in text
     assert " 0.4198 ± " in text
+
+
+def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(runs / "part.run", {q: of for q, of in ranking(good=True).items() if q != "q0"}, "t")
+    words = ["eval", str(runs / "bm25.run"), str(runs / "part.run"), "--measures", "AP", "Judged@3"]
+
+    def printed(*more: str) -> str:
+        main([*words, *more])
+        return capsys.readouterr().out
+
+    told = "part lacks 1 of 12 topics, which count 0: q0."
+    for form in ("text", "markdown", "latex", "json"):
+        assert told in printed("--format", form)
+        assert told in printed("--format", form, *(["--per-query"] if form == "json" else ["--details"]))
+    for view in ([], ["--per-query"]):
+        main([*words, *view, "--format", "csv"])
+        assert told in capsys.readouterr().err  # the lines of a CSV file are all data
+    assert "\\caption{Comparison over 3 folds, 12 topics. " in printed("--details", "--format", "latex")
+    assert "↓: better, worse than bm25 (two-sided paired Wilcoxon" in printed(
+        "--baseline", "bm25", "--test", "wilcoxon"
+    )
+    lines = printed("--per-query").splitlines()
+    assert lines[0] == "query_id,fold,run,measure,value"
+    assert len(lines) == 1 + 12 * 2 * 2
+    fold = next(one.name for one in FOLDS if "q0" in one.test)
+    assert f"q0,{fold},part,map,0.0" in lines
+    found = json.loads(printed("--format", "json", "--correction", "holm", "--measures", "P@1"))
+    assert (found["test"], found["correction"], len(found["comparisons"])) == ("t", "holm", 3 * 2)
+    assert "--per-query: expected --format csv or json, got text" in failed(
+        capsys, *words, "--per-query", "--format", "text"
+    )
+    assert "--baseline part2: no such run; did you mean part?" in failed(capsys, *words, "--baseline", "part2")

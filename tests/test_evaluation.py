@@ -41,6 +41,25 @@ def graded(seed: int) -> tuple[Qrels, Run]:
     return qrels, run
 
 
+def test_values_are_those_of_loops_over_the_definitions() -> None:
+    qrels, run = graded(0)
+    values = evaluate(qrels, run, ["P@5", "AP", "RR", "R@10", "nDCG@10"])
+    for query_id, judged in qrels.items():
+        grades = [max(0, judged.get(doc_id, 0)) for doc_id in ranked(run[query_id])]
+        best = sorted((max(0, grade) for grade in judged.values()), reverse=True)
+        hits = [rank for rank, grade in enumerate(grades, 1) if grade]
+        relevant = sum(grade > 0 for grade in best)
+        dcg, ideal = (sum(grade / math.log2(2 + i) for i, grade in enumerate(of[:10])) for of in (grades, best))
+        expected = {
+            "P_5": sum(rank <= 5 for rank in hits) / 5,
+            "map": sum(found / rank for found, rank in enumerate(hits, 1)) / relevant,
+            "recip_rank": 1 / hits[0] if hits else 0.0,
+            "recall_10": sum(rank <= 10 for rank in hits) / relevant,
+            "ndcg_cut_10": dcg / ideal,
+        }
+        assert {name: of[query_id] for name, of in values.items()} == pytest.approx(expected)
+
+
 def test_exponential_gain_is_that_of_a_loop() -> None:
     """The NDCG of the losses: gain 2^rel - 1, discount log2(1 + rank), over the best ranking of all judgments."""
     qrels, run = graded(1)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FORMATS = ("text", "markdown", "latex")
-BEST = {"text": "*", "markdown": "bold", "latex": "bold"}
+BEST = {"text": "*", "markdown": "bold", "latex": "Bold"}
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
