@@ -66,6 +66,9 @@ def evaluate_files(
     fold_of = folds_of_file(folds, known) if folds else folds_of_names(parts, files)
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
+    for name, run in runs.items():
+        check_common(run, chosen, name, f"{qrels} (fold {fold})" if fold else str(qrels))
+        _check_folds(name, run, groups, fold_of)
     mixing: list[str] = []
     if interpolate:
         if folds is None:
@@ -74,11 +77,7 @@ def evaluate_files(
         first_run = runs[first] if len(files) == len(given) else runs.pop(first)
         tested = [one for one in known if fold in (None, one.name)]
         runs, mixing = with_interpolated(runs, files, (first, first_run), tested, judged, tuned_by)
-    rows = {}
-    for name, run in runs.items():
-        check_common(run, chosen, name, f"{qrels} (fold {fold})" if fold else str(qrels))
-        _check_folds(name, run, groups, fold_of)
-        rows[name] = evaluate(chosen, run, names)
+    rows = {name: evaluate(chosen, run, names) for name, run in runs.items()}
     notes = [*_notes(runs, chosen, judged), *mixing, *warmed_up(files)]
     if per_query:
         records = per_query_records(rows, fold_of)

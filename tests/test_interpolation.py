@@ -151,7 +151,11 @@ def test_a_run_without_labels_gives_its_own_scores(runs: Path, capsys: pytest.Ca
 
 
 def test_what_lacks_for_tuning_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["eval", "model/fold1/test.run", "--interpolate", "bm25.run", "--fold", "1"]
+    words = ["eval", "model/fold1/test.run", "--interpolate", "bm25.run"]
+    assert "model: lacks every topic of fold 2, 3; expected a run of all 3 folds, or `--fold 1`" in failed(
+        capsys, *words
+    )
+    words += ["--fold", "1"]
     Path("model/fold1/valid.run").unlink()
     assert "fold1/valid.run either): lacks 10 of the 10 validation topics of fold 1 (q2, q5" in failed(capsys, *words)
     words = ["eval", "model/all.run", "--interpolate", "bm25.run"]
@@ -160,7 +164,8 @@ def test_what_lacks_for_tuning_is_one_line(runs: Path, capsys: pytest.CaptureFix
     write_run("model/fold1/valid.run", {q: run[q] for q in FOLDS[0].valid[1:]}, "t")
     assert "valid.run: lacks 1 of the 10 validation topics of fold 1 (q2)" in failed(capsys, *words)
     write_run("part.run", {q: run[q] for q in FOLDS[0].test}, "t")
-    assert "part has none of the 10 judged validation topics of fold 1" in failed(capsys, *words[:-1], "part.run")
+    line = failed(capsys, *words[:-1], "part.run", "--fold", "1")
+    assert "part has none of the 10 judged validation topics of fold 1" in line
     Path("folds.json").unlink()
     assert "--interpolate: expected --folds FILE, or folds.json near" in failed(capsys, *words)
     assert "nowhere.run" in failed(capsys, *words[:-1], "nowhere.run")
