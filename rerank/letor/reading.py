@@ -1,5 +1,6 @@
 """A text file, gzipped or not, as blocks of whole lines, read in several processes and handed on in order."""
 
+import codecs
 import gzip
 import hashlib
 import multiprocessing
@@ -56,8 +57,10 @@ def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
     """The text in blocks of whole lines; raises UserError for a file that is damaged or has no lines."""
     stream: Any = gzip.GzipFile(fileobj=file, mode="rb") if path.suffix == ".gz" else file  # type: ignore[call-overload]
     begun = b""
+    first = True
     try:
         while block := stream.read(BLOCK):
+            block, first = block.removeprefix(codecs.BOM_UTF8) if first else block, False
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield begun + block[:cut]

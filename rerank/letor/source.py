@@ -28,7 +28,7 @@ class LetorFold(NamedTuple):
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file, or a folder with feature files where the known data sets have them."""
+    """Whether `source` is a file, or a folder with training files where the known data sets have them."""
     path = Path(source)
     return path.is_file() or bool(_fold_folders(path)) or bool(_candidates(path, "train"))
 
@@ -95,11 +95,13 @@ def _named(features: FeatureSet, part: str, path: Path) -> FeatureSet:
 
 
 def _fold_folders(path: Path) -> dict[str, Path]:
-    """The folders Fold1, Fold2, … with a training file, by number."""
+    """The folders Fold1, Fold2, … by number, where one of them has a training file."""
     if not path.is_dir():
         return {}
     matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
-    found = {match[1]: folder for match, folder in matches if match and _candidates(folder, "train")}
+    found = {match[1]: folder for match, folder in matches if match}
+    if not any(_candidates(folder, "train") for folder in found.values()):
+        return {}
     return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
 

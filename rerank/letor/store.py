@@ -98,7 +98,7 @@ def _spread(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
                 out.write(wide.data)
     facts = {**facts, "layout": [[facts["rows"], width]], "features": name}
     _write_facts(folder, facts)
-    old.unlink()
+    old.unlink(missing_ok=True)  # another process may have been as far
     return facts
 
 

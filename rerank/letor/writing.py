@@ -78,7 +78,8 @@ class _Documents:
         doc_ids = lines.doc_ids or [b""] * rows
         places = np.concatenate([[0], np.cumsum([len(doc_id) + 1 for doc_id in doc_ids], dtype=np.int64)])
         self.named = self.named or lines.doc_ids is not None
-        for (begin, query_id), end in zip(runs, [row for row, _ in runs[1:]] + [rows], strict=True):
+        ends = [*(row for row, _ in runs), rows][1:]
+        for (begin, query_id), end in zip(runs, ends, strict=True):
             if query_id != self.query or not self.first_line:
                 self._begin(query_id, self.rows + begin, self.id_bytes + int(places[begin]), self._line(lines, begin))
             if lines.doc_ids is not None or self.seen is not None:
@@ -118,7 +119,7 @@ class _Documents:
 
 
 def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
-    """Reads the text file `path`, opened as `file`, into files in `folder`, which is there; what is to be known of them.
+    """Reads the text file `path`, opened as `file`, into files in `folder`; what is to be known of them.
 
     features.bin: float32, rows of the widths that `layout` has; labels.bin: int32; offsets.npy: (2, queries + 1) int64,
     where a query's rows and the lines of its ids begin; queries.txt: query ids; doc_ids.txt: as in FeatureSet.id_lines.
@@ -133,9 +134,9 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
         deque(progress(work, path.stat().st_size >> 20, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
         checksum = file.sha256()
     if not documents.rows:
-        raise UserError(f"{path}: no document; expected lines of `{LINE}`")
+        raise UserError(f"{path}:{documents.lines + 1}: expected a document, as in `{LINE}`, got the end of the file")
     if not documents.layout[-1][1]:
-        raise UserError(f"{path}: no feature; expected lines of `{LINE}`")
+        raise UserError(f"{path}:{documents.lines + 1}: expected a document with a feature, got the end of the file")
     if starts is not None and documents.rows < starts[-1]:
         raise UserError(
             f"{side_file(path)}: expected sizes that sum to {documents.rows:,}, the documents of {path.name}, "
