@@ -19,6 +19,7 @@ from rerank.progress import say
 FEATURES = 136
 DOCUMENTS_OF_A_QUERY = 120
 LABELS = 5
+FOLDS = 5
 DISTINCT = 5_000
 """Rows of features that differ; they come again and again, because writing numbers takes longer than reading them."""
 PEER = "scikit-learn's load_svmlight_file"
@@ -37,10 +38,8 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
     Raises UserError where there are too few rows, `out` cannot be written, or the disk is full.
     """
     check(1, out)
-    if rows < 3 * DOCUMENTS_OF_A_QUERY:
-        raise UserError(
-            f"--rows: got {rows}, expected {3 * DOCUMENTS_OF_A_QUERY} or more: the documents of three queries"
-        )
+    if rows < FOLDS * DOCUMENTS_OF_A_QUERY:
+        raise UserError(f"--rows: got {rows}, expected {FOLDS * DOCUMENTS_OF_A_QUERY} or more: a query a fold")
     with tempfile.TemporaryDirectory(prefix="rerank-letor-") as name:
         folder = Path(name)
         text, part = folder / "all.txt", folder / "part.txt"
@@ -75,7 +74,7 @@ def open_source(path: Path, cache: Path) -> float:
     start = time.perf_counter()
     from rerank.letor.source import open_fold
 
-    open_fold(str(path), "1", 5, cache)
+    open_fold(str(path), "1", FOLDS, cache)
     return time.perf_counter() - start
 
 
@@ -96,7 +95,7 @@ def _measured(what: str, rows: int, path: Path, work: Callable[..., float], *arg
         future = pool.submit(work, *arguments)
         while not future.done():
             peak = max(peak, _resident())
-            wait([future], timeout=0.05)
+            wait([future], timeout=0.2)
         seconds = future.result()
     rate = path.stat().st_size / 1e6 / seconds if what != "opened again" else None
     return {"what": what, "rows": rows, "seconds": seconds, "MB/s": rate, "peak MB": peak / 1e6 if peak else None}

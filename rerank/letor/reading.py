@@ -22,7 +22,7 @@ BLOCK = 4 * 2**20
 """Bytes of text that are read at once."""
 FEW = 5
 """Blocks that are read sooner than processes start."""
-LONGEST_LINE = 16 * 2**20
+LONGEST_LINE = 4 * 2**20
 MOST_WORKERS = 8
 """Beyond it one process does not feed the others fast enough."""
 
@@ -54,21 +54,19 @@ class HashedFile:
 
 
 def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
-    """The text in blocks of whole lines; raises UserError for a file that is damaged or has no lines."""
+    """The text in blocks of whole lines; raises UserError for a file that is damaged or has no line ends."""
     stream: Any = gzip.GzipFile(fileobj=file, mode="rb") if path.suffix == ".gz" else file  # type: ignore[call-overload]
-    begun = b""
-    first = True
+    begun, line = b"", 1
     try:
         while block := stream.read(BLOCK):
-            block, first = block.removeprefix(codecs.BOM_UTF8) if first else block, False
+            block = begun + (block if begun or line > 1 else block.removeprefix(codecs.BOM_UTF8))
             cut = block.rfind(b"\n") + 1
             if cut:
-                yield begun + block[:cut]
-                begun = block[cut:]
-            else:
-                begun += block
+                yield block[:cut]
+                line += block.count(b"\n")
+            begun = block[cut:]
             if len(begun) > LONGEST_LINE:
-                raise UserError(f"{path}: expected lines of `{LINE}`, got one of more than {LONGEST_LINE:,} bytes")
+                raise UserError(f"{path}:{line}: expected `{LINE}`, got a line of more than {LONGEST_LINE:,} bytes")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
     if begun:

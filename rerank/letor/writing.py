@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.letor.lines import Lines, parse
-from rerank.letor.mistakes import LINE, Mistake
+from rerank.letor.mistakes import LINE, Mistake, shown
 from rerank.letor.reading import HashedFile, blocks, in_order
 from rerank.progress import progress
 
@@ -178,6 +178,6 @@ def _starts(path: Path) -> np.ndarray | None:
     for number, line in enumerate(side.read_bytes().rstrip().split(b"\n"), 1):
         word = line.strip()
         if not (word.isdigit() and 0 < int(word) < 2**31):
-            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {word[:60]!r}")
+            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {shown(word)}")
         sizes.append(int(word))
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
