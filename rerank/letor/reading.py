@@ -5,9 +5,10 @@ import gzip
 import hashlib
 import multiprocessing
 import os
+import signal
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -73,7 +74,7 @@ def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
         yield begun
 
 
-def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: object) -> Iterator[Result]:
+def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: object) -> Generator[Result]:
     """`work(item, *arguments)` of each item, in order, done in a process for each processor; a few items are done here.
 
     `work` is a function of a module. No more than two items a process are in memory.
@@ -83,11 +84,10 @@ def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: obje
     if len(first) < FEW:
         yield from (work(item, *arguments) for item in first)
         return
-    workers = min(
-        MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(MOST_WORKERS, processors)
     waiting: deque[Future[Result]] = deque()
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_interrupts)
     try:
         for item in first:
             waiting.append(pool.submit(work, item, *arguments))
@@ -100,3 +100,8 @@ def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: obje
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process; the one that began the work ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

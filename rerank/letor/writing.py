@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,8 +32,12 @@ class _Documents:
         self.query = ""
         self.seen: set[bytes] | None = None
 
-    def add(self, lines: Lines) -> None:
-        """Writes the documents of the next lines; raises UserError for one that does not go with those before."""
+    def add(self, lines: Lines | Mistake) -> None:
+        """Writes the documents of the next lines; raises UserError for one that is wrong or a repetition."""
+        if isinstance(lines, Mistake):
+            hint = f" (or a {side_file(self.path).name} beside it)" if lines.expected.startswith("qid:") else ""
+            place = f"{self.path}:{self.lines + lines.line + 1}"
+            raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
         runs = lines.queries if self.starts is None else self._counted(lines)
         self._write_features(lines)
         self.labels.write(lines.labels.data)
@@ -130,8 +134,9 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
         names = ("features.bin", "labels.bin", "doc_ids.txt")
         outputs = [stack.enter_context((folder / name).open("wb")) for name in names]
         documents = _Documents(path, starts, *outputs)
-        work = _read(file, documents, starts is None)
-        deque(progress(work, path.stat().st_size >> 20, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
+        parsed = stack.enter_context(closing(in_order(parse, blocks(path, file), starts is None)))
+        work, size = _read(parsed, documents, file), path.stat().st_size >> 20
+        deque(progress(work, size, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
         checksum = file.sha256()
     if not documents.rows:
         raise UserError(f"{path}:{documents.lines + 1}: expected a document, as in `{LINE}`, got the end of the file")
@@ -150,14 +155,10 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
     return {"rows": documents.rows, "width": documents.layout[-1][1], "layout": documents.layout, "sha256": checksum}
 
 
-def _read(file: HashedFile, documents: _Documents, with_queries: bool) -> Iterator[None]:
-    """Reads everything, and stops for each MiB of the file."""
+def _read(parsed: Iterator[Lines | Mistake], documents: _Documents, file: HashedFile) -> Iterator[None]:
+    """Writes everything, and stops for each MiB of the file."""
     told = 0
-    for lines in in_order(parse, blocks(documents.path, file), with_queries):
-        if isinstance(lines, Mistake):
-            place = f"{documents.path}:{documents.lines + lines.line + 1}"
-            hint = f" (or a {side_file(documents.path).name} beside it)" if lines.expected.startswith("qid:") else ""
-            raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
+    for lines in parsed:
         documents.add(lines)
         for _ in range(told, file.done >> 20):
             told += 1
