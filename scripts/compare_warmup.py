@@ -3,9 +3,10 @@
     python scripts/compare_warmup.py shared/data/cystic-fibrosis microsoft/MiniLM-L12-H384-uncased
 
 BM25; the warm-up alone; after it hinge, SmoothI-NDCG on the paper's lists of four, and SmoothI-NDCG, LambdaLoss and
-softmax on all candidates; SmoothI-NDCG on lists of four without a warm-up. All see the same number of documents. Every
-arm is an ordinary `rerank` command, which is shown; what is there already is not made again, so that the script goes on
-where it was interrupted. Words that it does not know go to all commands (--warmup.lr 1e-5, --output.folder runs/x).
+softmax on all candidates; SmoothI-NDCG on lists of four without a warm-up. All see the same number of documents, and
+each has a second row in which it is mixed with BM25. Every arm is an ordinary `rerank` command, which is shown; what is
+there already is not made again, so that the script goes on where it was interrupted. Words that it does not know go to
+all commands (--warmup.lr 1e-5, --output.folder runs/x).
 """
 
 import argparse
@@ -58,7 +59,7 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         seen += ["--warmup.steps", "0"] if name.startswith("cold") else steps
         folder = rerank("train", "--fold", fold, "--name", name, *common, *seen, *words)
         runs.append(f"{folder}/all.run" if fold == "all" else f"{folder}/fold{fold}/test.run")
-    return rerank("eval", *runs, "--fold", fold)
+    return rerank("eval", *runs, "--interpolate", str(bm25), "--fold", fold, "--format", given.format)
 
 
 if __name__ == "__main__":
@@ -69,5 +70,6 @@ if __name__ == "__main__":
     parser.add_argument("--documents", type=int, default=1000, help="documents an epoch")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=400, help="steps of the warm-up at most")
+    parser.add_argument("--format", default="text", help="of the table")
     parser.add_argument("--depth", type=int, default=100, help="candidates a query")
     print(compare(*parser.parse_known_args()))
