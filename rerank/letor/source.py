@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rerank.errors import UserError
 from rerank.folds import make_folds, pick
 from rerank.letor.features import FeatureSet
-from rerank.letor.store import Stored, load, stored
+from rerank.letor.store import Stored, load, locked, stored
 from rerank.letor.writing import side_file
 
 PARTS = {"train": ("train",), "valid": ("vali", "valid"), "test": ("test",)}
@@ -54,13 +54,15 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     Raises UserError with file and line for what is wrong in a file, for files that lack a document, and for a query in
     more than one of them.
     """
-    stores = _stores(source, name, folds, cache)
-    width = max(store.facts["width"] for store in stores.values())
+    with locked(cache):
+        stores = _stores(source, name, folds, cache)
+        width = max(store.facts["width"] for store in stores.values())
+        loaded = {part: load(store, width) for part, store in stores.items()}
     if "all" in stores:
-        everything = load(stores["all"], width)
+        everything = loaded["all"]
         (fold,) = pick(make_folds(everything.query_ids, folds), name)
         return LetorFold(name, *(everything.of(part) for part in (fold.train, fold.valid, fold.test)))
-    parts = {part: _named(load(store, width), part, store.path) for part, store in stores.items()}
+    parts = {part: _named(features, part, stores[part].path) for part, features in loaded.items()}
     part_of: dict[str, str] = {}
     for part, features in parts.items():
         for query_id in features.query_ids:
@@ -73,7 +75,8 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
 
 def checksums(source: str, name: str, folds: int, cache: Path) -> dict[str, str]:
     """SHA-256 of each file of a fold, by name, for manifests; known from the store where that is made."""
-    stores = _stores(source, name, folds, cache).values()
+    with locked(cache):
+        stores = _stores(source, name, folds, cache).values()
     return {file: checksum for store in stores for file, checksum in store.facts["checksums"].items()}
 
 
