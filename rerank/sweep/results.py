@@ -1,0 +1,120 @@
+"""The cells that lie in runs/<collection>, and what they reach on the validation and the test queries of the folds."""
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rerank.errors import UserError
+from rerank.evaluation import evaluate, measure_label, measure_names
+from rerank.files import replacing, short_hash
+from rerank.folds import read_folds
+from rerank.manifest import file_hash
+from rerank.report import aligned
+from rerank.significance import mean_and_error
+from rerank.trec import read_qrels, read_run
+from rerank.types import Fold, Qrels
+
+MEASURES = ("P_1", "P_5", "P_10", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg", "map")
+"""The columns of the paper's table "Learning-to-rank retrieval results", in its order."""
+BEST = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An experiment: its name, and its settings as config.toml has them, table -> key -> value."""
+
+    name: str
+    settings: dict[str, dict[str, Any]]
+
+    def setting(self, key: str) -> Any:
+        """The value of a setting such as loss.alpha; None where it is not set."""
+        table, name = key.split(".")
+        return self.settings.get(table, {}).get(name)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The experiments of a collection; `folder` is runs/<collection>."""
+
+    folder: Path
+
+    @cached_property
+    def folds(self) -> dict[str, Fold]:
+        """name -> fold, as kept for evaluation."""
+        return {fold.name: fold for fold in read_folds(self.folder / "folds.json")}
+
+    @cached_property
+    def qrels(self) -> Qrels:
+        """All judgments of the collection, those of unjudged queries left out."""
+        return {query_id: judged for query_id, judged in read_qrels(self.folder / "qrels.txt").items() if judged}
+
+    @cached_property
+    def _judgments(self) -> str:
+        return file_hash(self.folder / "qrels.txt")
+
+    def cells(self) -> list[Cell]:
+        """The experiments with a finished fold, by name; raises UserError where there is none."""
+        found = []
+        for path in sorted(self.folder.glob("*/config.toml")):
+            if any(path.parent.glob("fold*/test.run")):
+                found.append(Cell(path.parent.name, tomllib.loads(path.read_text(encoding="utf-8"))))
+        if not found:
+            raise UserError(f"{self.folder}: no experiment with a finished fold; expected runs/<collection> after a sweep")
+        return found
+
+    def has(self, name: str, fold: str) -> bool:
+        """Whether that fold of that experiment is finished."""
+        return all((self.folder / name / f"fold{fold}" / file).exists() for file in ("valid.run", "test.run"))
+
+    def validation(self, name: str, fold: str, measure: str) -> float:
+        """The mean over the fold's judged validation queries.
+
+        It is kept in valid.json beside the run, with a hash of what it was computed from.
+        """
+        folder = self.folder / name / f"fold{fold}"
+        wanted = tuple(dict.fromkeys((*MEASURES, measure)))
+        origin = short_hash(file_hash(folder / "valid.run"), self._judgments, self.folds[fold], *wanted)
+        kept = folder / "valid.json"
+        means: dict[str, float] = {}
+        if kept.exists():
+            there = json.loads(kept.read_text(encoding="utf-8"))
+            means = there["means"] if there["origin"] == origin else {}
+        if not means:
+            values = evaluate(self._judged(self.folds[fold].valid), read_run(folder / "valid.run"), wanted)
+            means = {name: sum(of_query.values()) / len(of_query) for name, of_query in values.items()}
+            with replacing(kept) as aside:
+                aside.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
+        return means[measure]
+
+    def test(self, name: str, fold: str, measures: Iterable[str]) -> dict[str, dict[str, float]]:
+        """measure -> query_id -> value, over the fold's judged test queries."""
+        run = read_run(self.folder / name / f"fold{fold}" / "test.run")
+        return evaluate(self._judged(self.folds[fold].test), run, measures)
+
+    def _judged(self, query_ids: Iterable[str]) -> Qrels:
+        return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
+
+
+def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
+    """The table of the best of these experiments by their mean validation value; those that lack a fold are left out."""
+    results = Results(folder)
+    if measure == "loss":  # which says nothing across losses
+        measure = "ndcg"
+    (measure,) = measure_names([measure])
+    whole = [name for name in names if all(results.has(name, fold) for fold in folds)]
+    values = {name: mean_and_error([results.validation(name, fold, measure) for fold in folds]) for name in whole}
+    ranked = sorted(values, key=lambda name: -values[name][0])[:BEST]
+    head = f"{folder}: the best of {len(whole)} finished cells"
+    over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
+    column = f"{measure_label(measure)} of validation"
+    return f"{head}, {over}\n\n{aligned([['cell', column], *([name, figure(*values[name])] for name in ranked)])}\n"
+
+
+def figure(mean: float, error: float, digits: int = 4) -> str:
+    """How tables write a mean and its standard error, which is NaN where it is not known."""
+    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"
