@@ -91,7 +91,7 @@ def sweep(
     Parameters
     ----------
     grid
-        A TOML file such as configs/sweeps/letor.toml: `config`, `fold`, and [[grid]] tables of settings and their values.
+        A TOML file such as configs/sweeps/letor.toml: `config`, `fold`, and [[grid]] tables of settings and values.
     settings
         Flags of `rerank train`, which hold for all cells: --collection DIR --epochs 5.
     config

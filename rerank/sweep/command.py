@@ -33,7 +33,8 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
     """Trains what is not there yet of the grid in `path`, prints the best cells, and says whether nothing failed.
 
     `flags` hold for all cells, `config` and `fold` stand in for those of the grid. A cell whose training fails is
-    reported at the end and does not stop the others. Raises UserError for what the user can mend before anything starts.
+    reported at the end and does not stop the others. Raises UserError, before anything starts, for what the user can
+    mend.
     """
     if workers is not None and workers < 1:
         raise UserError(f"--workers: got {workers}, expected 1 or more")

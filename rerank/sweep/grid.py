@@ -19,7 +19,7 @@ SHORT = ("loss", "training")
 
 
 class Grid(NamedTuple):
-    """What a GRID.toml says: the configuration below it (None: the defaults), the fold, and setting -> values tables."""
+    """What a GRID.toml says: the configuration below it (None: the defaults), the fold, tables of setting -> values."""
 
     config: Path | None
     fold: str
@@ -27,7 +27,7 @@ class Grid(NamedTuple):
 
 
 def read_grid(path: Path) -> Grid:
-    """Reads `config` (relative to the file), `fold` and the `[[grid]]` tables, whose keys are settings such as loss.alpha.
+    """Reads `config` (relative to the file), `fold` and the `[[grid]]` tables of settings such as loss.alpha.
 
     Raises UserError for a file that is no TOML, an unknown key or setting, and a setting without values.
     """
@@ -45,7 +45,7 @@ def read_grid(path: Path) -> Grid:
 def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
     """Every combination of each table's values, over the TOML tables `base` (read from `source`) and the flags.
 
-    A cell's name (output.name) is its loss and the settings of its table, so that it stays the same when the grid grows.
+    A cell's name (output.name) is its loss and the settings of its table, so that it is the same when the grid grows.
     Raises UserError where two cells would have one name, and what the command line raises for a wrong flag or value.
     """
     plain = _parse(base, source, flags)
@@ -104,8 +104,8 @@ def _typed(
 ) -> dict[tuple[str, str], Any]:
     """(setting, value as it is written) -> the value, as the command line reads it.
 
-    Reading takes cyclopts long, so that it reads no whole cell, but the values of all settings at once, a row of them at
-    a time. A setting that is also among the flags is its error.
+    Reading takes cyclopts long, so it reads not every cell but a row of the columns of values at a time. A setting that
+    is also among the flags is its error.
     """
     columns: dict[str, dict[str, None]] = {}
     for key, values in itertools.chain.from_iterable(table.items() for table in tables):

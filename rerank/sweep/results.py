@@ -45,7 +45,7 @@ class Results:
 
     @cached_property
     def folds(self) -> dict[str, Fold]:
-        """name -> fold, as kept for evaluation."""
+        """Each fold by its name, as kept for evaluation."""
         return {fold.name: fold for fold in read_folds(self.folder / "folds.json")}
 
     @cached_property
@@ -64,7 +64,9 @@ class Results:
             if any(path.parent.glob("fold*/test.run")):
                 found.append(Cell(path.parent.name, tomllib.loads(path.read_text(encoding="utf-8"))))
         if not found:
-            raise UserError(f"{self.folder}: no experiment with a finished fold; expected runs/<collection> after a sweep")
+            raise UserError(
+                f"{self.folder}: no experiment with a finished fold; expected runs/<collection> after a sweep"
+            )
         return found
 
     def has(self, name: str, fold: str) -> bool:
@@ -92,7 +94,7 @@ class Results:
         return means[measure]
 
     def test(self, name: str, fold: str, measures: Iterable[str]) -> dict[str, dict[str, float]]:
-        """measure -> query_id -> value, over the fold's judged test queries."""
+        """The values measure -> query_id -> value, over the fold's judged test queries."""
         run = read_run(self.folder / name / f"fold{fold}" / "test.run")
         return evaluate(self._judged(self.folds[fold].test), run, measures)
 
@@ -101,7 +103,7 @@ class Results:
 
 
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
-    """The table of the best of these experiments by their mean validation value; those that lack a fold are left out."""
+    """The table of the best of these experiments by their mean validation value, of those that have all these folds."""
     results = Results(folder)
     if measure == "loss":  # which says nothing across losses
         measure = "ndcg"

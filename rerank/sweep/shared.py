@@ -13,7 +13,7 @@ from rerank.parts import text_inputs
 
 
 class Shared(NamedTuple):
-    """`folder` is runs/<collection>, `folds` the names of the folds of the sweep, `all_folds` those of the collection."""
+    """`folder` is runs/<collection>, `folds` the names of the sweep's folds, `all_folds` those of the collection."""
 
     folder: Path
     folds: list[str]

@@ -1,4 +1,4 @@
-"""Worker processes that take jobs one after the other: a job that fails, or a worker that dies, costs that job alone."""
+"""Processes that take jobs one after the other: a job that fails, or a worker that dies, costs that job alone."""
 
 import contextlib
 import os
@@ -82,10 +82,11 @@ def _serve(pipe: "connection.Connection[object, object]", function: Callable[[Jo
 
         torch.set_num_threads(min(torch.get_num_threads(), threads))
         while True:
-            pipe.send(_outcome(function, pipe.recv()))
+            pipe.send(outcome(function, pipe.recv()))
 
 
-def _outcome(function: Callable[..., None], job: object) -> str:
+def outcome(function: Callable[..., None], job: object) -> str:
+    """Calls `function` and says what went wrong: "" where nothing did, one line, or the trace of a fault."""
     try:
         function(job)
     except UserError as error:
