@@ -4,7 +4,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rerank.manifest import file_hash
 from rerank.report import aligned
 from rerank.significance import mean_and_error
 from rerank.trec import read_qrels, read_run
-from rerank.types import Fold, Qrels
+from rerank.types import Fold, Measurements, Qrels
 
 MEASURES = ("P_1", "P_5", "P_10", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg", "map")
 """The columns of the paper's table "Learning-to-rank retrieval results", in its order."""
@@ -42,6 +42,7 @@ class Results:
     """The experiments of a collection; `folder` is runs/<collection>."""
 
     folder: Path
+    _tested: dict[tuple[str, str], Measurements] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def folds(self) -> dict[str, Fold]:
@@ -93,10 +94,12 @@ class Results:
                 aside.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
         return means[measure]
 
-    def test(self, name: str, fold: str, measures: Iterable[str]) -> dict[str, dict[str, float]]:
-        """The values measure -> query_id -> value, over the fold's judged test queries."""
-        run = read_run(self.folder / name / f"fold{fold}" / "test.run")
-        return evaluate(self._judged(self.folds[fold].test), run, measures)
+    def test(self, name: str, fold: str) -> Measurements:
+        """The values of MEASURES over the fold's judged test queries."""
+        if (name, fold) not in self._tested:
+            run = read_run(self.folder / name / f"fold{fold}" / "test.run")
+            self._tested[name, fold] = evaluate(self._judged(self.folds[fold].test), run, MEASURES)
+        return self._tested[name, fold]
 
     def _judged(self, query_ids: Iterable[str]) -> Qrels:
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}

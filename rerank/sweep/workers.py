@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, TypeVar
@@ -26,7 +26,9 @@ class Worker(NamedTuple):
     pipe: "connection.Connection[object, object]"
 
 
-def work(function: Callable[[Job], None], jobs: Sequence[Job], workers: int, threads: int) -> Iterator[tuple[Job, str]]:
+def work(
+    function: Callable[[Job], None], jobs: Sequence[Job], workers: int, threads: int
+) -> Generator[tuple[Job, str], None, None]:
     """Yields each job, when it has ended, with what went wrong, which is "" where nothing did.
 
     `function` is called in `workers` spawned processes, which live on, silent, with `threads` torch threads each. An
