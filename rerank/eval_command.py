@@ -29,7 +29,8 @@ def evaluate_files(
 
     Files whose names differ only in the number of a fold are the folds of one run: one row. The folds are those of the
     `folds.json` that is given or lies beside a run or up to three folders up; where there is none, the numbers in the
-    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests. Every
+    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests, which
+    are the only ones where there is but one fold. Every
     judged topic counts, 0 where a run lacks it, and the notes below the table say what was lacking or left out.
 
     Raises UserError where a file is missing or malformed, no judgments are found, a topic is in two folds or in two
@@ -46,6 +47,8 @@ def evaluate_files(
     runs = {name: _merged(of_run, files[name]) for name, of_run in parts.items()}
     folds = folds or _beside(paths, "folds.json")
     fold_of = _folds_of_file(folds) if folds else _folds_of_names(parts, files)
+    only = set(fold_of.values()) if folds else set()
+    fold = only.pop() if not fold and len(only) == 1 else fold  # a set with one fold: its training queries are no topics
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold)
     rows = {}
