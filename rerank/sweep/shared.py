@@ -1,4 +1,4 @@
-"""What the cells of a sweep share, made once before the workers start: retrieval, warm-up, tokens, judgments, folds."""
+"""What the cells of a sweep share, made once before the workers start: retrieval, warm-up, tokens, features, folds."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.experiment import Experiment, open_experiment
-from rerank.folds import pick
-from rerank.models.cross_encoder import open_cross_encoder
-from rerank.parts import text_inputs
+from rerank.experiment import open_experiment
+
+OWN = ("loss", "lists", "training", "output")
+"""The tables that nothing shared depends on."""
 
 
 class Shared(NamedTuple):
@@ -28,8 +28,7 @@ def prepare_shared(configs: list[Config], fold: str) -> list[Shared]:
     made: dict[str, Shared] = {}
     found = []
     for config in configs:
-        tables = asdict(config)
-        key = str({name: tables[name] for name in ("collection", "first_stage", "encoder", "warmup")})
+        key = str([values for table, values in asdict(config).items() if table not in OWN])
         if key not in made:
             made[key] = _prepare(config, fold)
         found.append(made[key])
@@ -37,15 +36,9 @@ def prepare_shared(configs: list[Config], fold: str) -> list[Shared]:
 
 
 def _prepare(config: Config, fold: str) -> Shared:
-    experiment = open_experiment(config)
+    experiment = open_experiment(config, fold)
     if experiment.accelerator.num_processes > 1:
         raise UserError("a sweep starts its own processes: run it without accelerate or torchrun, with --workers N")
-    _tokenise(experiment)
-    folds = experiment.prepared.folds
-    return Shared(experiment.prepared.folder, [part.name for part in pick(folds, fold)], [part.name for part in folds])
-
-
-def _tokenise(experiment: Experiment) -> None:
-    config = experiment.config
-    _, tokenizer, max_length = open_cross_encoder(experiment.encoder, config.encoder.pooling, config.training.seed)
-    text_inputs(config, experiment.prepared, tokenizer, max_length)
+    experiment.work_of(experiment.folds[0])  # makes what lies on disk: tokens
+    experiment.accelerator.free_memory()
+    return Shared(experiment.folder.parent, [part.name for part in experiment.folds], experiment.names)
