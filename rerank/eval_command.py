@@ -48,7 +48,9 @@ def evaluate_files(
     folds = folds or _beside(paths, "folds.json")
     fold_of = _folds_of_file(folds) if folds else _folds_of_names(parts, files)
     only = set(fold_of.values()) if folds else set()
-    fold = only.pop() if not fold and len(only) == 1 else fold  # a set with one fold: its training queries are no topics
+    fold = (
+        only.pop() if not fold and len(only) == 1 else fold
+    )  # a set with one fold: its training queries are no topics
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold)
     rows = {}

@@ -14,22 +14,9 @@ from rerank.errors import UserError
 from rerank.evaluation import measure_label
 from rerank.report import GAIN_NOTE, aligned
 from rerank.significance import mean_and_error
-from rerank.sweep.results import MEASURES, Cell, Results, figure
+from rerank.sweep.results import LOSSES, MEASURES, Cell, Results, figure, loss_label
 from rerank.sweep.selection import choose, tested, worse_than_best
 
-LOSSES = {
-    "listnet": "ListNet",
-    "listmle": "ListMLE",
-    "listap": "ListAP",
-    "lambda_loss": "LambdaLoss",
-    "approx": "Approx",
-    "fastsort": "FastSort",
-    "ot": "OT",
-    "neuralsort": "NeuralSort",
-    "softsort": "SoftSort",
-    "smoothi": "SmoothI",
-}
-"""The rows, in the paper's order; losses that it does not have stand below them under their own name."""
 LEVEL = 0.05
 
 
@@ -51,7 +38,7 @@ def table(folder: Path, markdown: bool) -> str:
     head = ["loss", *map(measure_label, MEASURES)]
     lines = [
         head,
-        *([LOSSES.get(loss, loss), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)),
+        *([loss_label(loss), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)),
     ]
     folds = len(results.folds)
     over = f"{folds} folds" if folds > 1 else f"{len(places)} seeds"
@@ -61,13 +48,13 @@ def table(folder: Path, markdown: bool) -> str:
         f"{'bold' if markdown else '*'}: best. †: worse than the best (two-sided paired t-test over the queries, "
         f"p < {LEVEL} / {max(1, len(losses) - 1)}: Bonferroni).",
         GAIN_NOTE,
-        *(f"Left out, as it lacks a fold or a seed: {LOSSES.get(loss, loss)}." for loss in left_out),
+        *(f"Left out, as it lacks a fold or a seed: {loss_label(loss)}." for loss in left_out),
     ]
     return (markdown_table(lines) if markdown else aligned(lines)) + "\n\n" + "\n".join(notes) + "\n"
 
 
 def of_loss(cells: list[Cell]) -> dict[str, list[Cell]]:
-    """The cells of each loss, in the order of the rows."""
+    """The cells of each loss, in the paper's order; those that it does not have come last."""
     names = {str(cell.setting("loss.name")) for cell in cells}
     ordered = [*(name for name in LOSSES if name in names), *sorted(names - LOSSES.keys())]
     return {name: [cell for cell in cells if cell.setting("loss.name") == name] for name in ordered}

@@ -57,8 +57,8 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
-                config = _with(config, key, typed[key, str(value)])
-            config = _with(config, "output.name", cell_name(config, table))
+                config = with_setting(config, key, typed[key, str(value)])
+            config = with_setting(config, "output.name", cell_name(config, table))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
     return list(found.values())
@@ -133,6 +133,7 @@ def _given(*, config: Config = Config()) -> Config:
     return config
 
 
-def _with(config: Config, key: str, value: Any) -> Config:
+def with_setting(config: Config, key: str, value: Any) -> Config:
+    """The configuration with another value of a setting such as loss.alpha."""
     table, name = key.split(".")
     return replace(config, **{table: replace(getattr(config, table), **{name: value})})

@@ -23,6 +23,20 @@ MEASURES = ("P_1", "P_5", "P_10", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "nd
 """The columns of the paper's table "Learning-to-rank retrieval results", in its order."""
 BEST = 10
 
+LOSSES = {
+    "listnet": "ListNet",
+    "listmle": "ListMLE",
+    "listap": "ListAP",
+    "lambda_loss": "LambdaLoss",
+    "approx": "Approx",
+    "fastsort": "FastSort",
+    "ot": "OT",
+    "neuralsort": "NeuralSort",
+    "softsort": "SoftSort",
+    "smoothi": "SmoothI",
+}
+"""How the paper's tables write the losses, in their order."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -118,6 +132,11 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
     column = f"{measure_label(measure)} of validation"
     return f"{head}, {over}\n\n{aligned([['cell', column], *([name, figure(*values[name])] for name in ranked)])}\n"
+
+
+def loss_label(name: str) -> str:
+    """How tables write a loss: as in the paper, or its own name."""
+    return LOSSES.get(name, name)
 
 
 def figure(mean: float, error: float, digits: int = 4) -> str:
