@@ -47,10 +47,9 @@ def evaluate_files(
     runs = {name: _merged(of_run, files[name]) for name, of_run in parts.items()}
     folds = folds or _beside(paths, "folds.json")
     fold_of = _folds_of_file(folds) if folds else _folds_of_names(parts, files)
-    only = set(fold_of.values()) if folds else set()
-    fold = (
-        only.pop() if not fold and len(only) == 1 else fold
-    )  # a set with one fold: its training queries are no topics
+    tested = set(fold_of.values()) if folds else set()
+    if fold is None and len(tested) == 1:  # one fold: the judgments of its validation queries make no topics
+        fold = tested.pop()
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold)
     rows = {}

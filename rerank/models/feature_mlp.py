@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
-from rerank.models.cross_encoder import Float32Linear
+from rerank.models.normalised_scores import normalised_scores
 
 KIND = "feature_mlp"
 
@@ -26,23 +26,20 @@ class FeatureMLP(nn.Module):
         self.features, self.hidden = features, hidden
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.layers = nn.Sequential(
-                nn.BatchNorm1d(features),
-                nn.Linear(features, hidden),
-                nn.ReLU(inplace=True),
-                nn.BatchNorm1d(hidden),
-                Float32Linear(hidden, 1),
-            )
+            self.input_norm = nn.BatchNorm1d(features)
+            self.hidden_layer = nn.Linear(features, hidden)
+            self.hidden_norm = nn.BatchNorm1d(hidden)
+            self.output = nn.Linear(hidden, 1)
 
     def forward(self, inputs: Vectors) -> Tensor:
         """(documents,) float32 scores."""
         if self.training and len(inputs.features) == 1:  # one document has no variance, and its list no loss
             self.eval()
-            scores: Tensor = self.layers(inputs.features)
+            scores = self.forward(inputs)
             self.train()
-        else:
-            scores = self.layers(inputs.features)
-        return scores[:, 0]
+            return scores
+        hidden = torch.relu_(self.hidden_layer(self.input_norm(inputs.features)))
+        return normalised_scores(hidden, self.hidden_norm, self.output)
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
