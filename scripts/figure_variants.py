@@ -20,7 +20,7 @@ from rerank.errors import UserError
 from rerank.evaluation import measure_label
 from rerank.significance import mean_and_error
 from rerank.sweep.results import MEASURES, Results
-from rerank.sweep.selection import choose, tested
+from rerank.sweep.selection import choose, reached
 
 VARIANTS = ("p@1", "p@5", "p@10", "ndcg@1", "ndcg@5", "ndcg@10", "ndcg")
 MEASURED = [measure for measure in MEASURES if measure != "map"]  # as in the paper
@@ -35,7 +35,7 @@ def points(folder: Path) -> dict[str, list[tuple[float, float]]]:
         cells = [cell for cell in smoothi if cell.setting("loss.metric") == variant]
         if cells:
             found[variant] = [
-                mean_and_error(tested(results, choose(results, cells, measure), measure).means) for measure in MEASURED
+                mean_and_error(reached(results, choose(results, cells, measure), measure).means) for measure in MEASURED
             ]
     if not found:
         raise UserError(f"{folder}: no finished cell of smoothi that sets the metric")

@@ -15,7 +15,7 @@ from rerank.evaluation import measure_label
 from rerank.report import GAIN_NOTE, aligned
 from rerank.significance import mean_and_error
 from rerank.sweep.results import LOSSES, MEASURES, Cell, Results, figure, loss_label
-from rerank.sweep.selection import choose, tested, worse_than_best
+from rerank.sweep.selection import choose, reached, worse_than_best
 
 LEVEL = 0.05
 
@@ -30,11 +30,11 @@ def table(folder: Path, markdown: bool) -> str:
     losses = [loss for loss in cells if loss not in left_out]
     columns = []
     for measure in MEASURES:
-        rows = {loss: tested(results, chosen[measure][loss], measure) for loss in losses}
+        rows = {loss: reached(results, chosen[measure][loss], measure) for loss in losses}
         best, worse = worse_than_best(rows, LEVEL)
         texts = {loss: figure(*mean_and_error(row.means), 3) for loss, row in rows.items()}
-        bold = f"**{texts[best]}**" if markdown else f"{texts[best]}*"
-        columns.append([bold if loss == best else texts[loss] + "†" * (loss in worse) for loss in losses])
+        texts |= {loss: f"**{texts[loss]}**" if markdown else f"{texts[loss]}*" for loss in best}
+        columns.append([texts[loss] + "†" * (loss in worse) for loss in losses])
     head = ["loss", *map(measure_label, MEASURES)]
     lines = [
         head,

@@ -12,7 +12,7 @@ Chosen = dict[tuple[str, Any], Cell]
 """(fold, seed) -> the cell chosen there."""
 
 
-class Tested(NamedTuple):
+class Reached(NamedTuple):
     """`means` over test queries, one a fold (one a seed, where there is one fold); `of_query` is query_id -> value."""
 
     means: list[float]
@@ -31,7 +31,7 @@ def choose(results: Results, cells: Iterable[Cell], measure: str) -> Chosen:
     return {place: cell for place, (_, cell) in sorted(best.items(), key=lambda item: str(item[0]))}
 
 
-def tested(results: Results, chosen: Chosen, measure: str) -> Tested:
+def reached(results: Results, chosen: Chosen, measure: str) -> Reached:
     """The test values of the chosen cells; a query's value is the mean over seeds."""
     means, of_query = defaultdict(list), defaultdict(list)
     for (fold, seed), cell in chosen.items():
@@ -39,19 +39,19 @@ def tested(results: Results, chosen: Chosen, measure: str) -> Tested:
         means[fold if len(results.folds) > 1 else seed].append(fmean(values.values()))
         for query_id, value in values.items():
             of_query[query_id].append(value)
-    return Tested([fmean(values) for values in means.values()], {q: fmean(values) for q, values in of_query.items()})
+    return Reached([fmean(values) for values in means.values()], {q: fmean(values) for q, values in of_query.items()})
 
 
-def worse_than_best(rows: dict[str, Tested], level: float) -> tuple[str, set[str]]:
-    """The row with the best mean, and those that a two-sided paired t-test over the queries finds worse than it.
+def worse_than_best(rows: dict[str, Reached], level: float) -> tuple[set[str], set[str]]:
+    """The rows with the best mean, and those that a two-sided paired t-test over the queries finds worse than it.
 
     `level` is divided by the number of comparisons with the best (Bonferroni).
     """
-    best = max(rows, key=lambda name: fmean(rows[name].means))
-    queries = list(rows[best].of_query)
+    means = {name: fmean(row.means) for name, row in rows.items()}
+    best = max(means, key=lambda name: means[name])
     worse = set()
     for name in rows.keys() - {best}:
-        mine, its = ([rows[row].of_query[query_id] for query_id in queries] for row in (name, best))
+        mine, its = ([rows[row].of_query[query_id] for query_id in rows[best].of_query] for row in (name, best))
         if fmean(mine) < fmean(its) and paired_t_test(mine, its) < level / (len(rows) - 1):
             worse.add(name)
-    return best, worse
+    return {name for name in rows if means[name] == means[best]}, worse
