@@ -28,6 +28,10 @@ def table(folder: Path, markdown: bool) -> str:
     places = set().union(*(set(of_measure) for of_measure in chosen[MEASURES[0]].values()))
     left_out = [loss for loss, of_measure in chosen[MEASURES[0]].items() if set(of_measure) != places]
     losses = [loss for loss in cells if loss not in left_out]
+    if not losses:
+        raise UserError(
+            f"{folder}: no loss has all {len(places)} folds and seeds of the others; finish the sweep first"
+        )
     columns = []
     for measure in MEASURES:
         rows = {loss: reached(results, chosen[measure][loss], measure) for loss in losses}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rerank.errors import UserError
@@ -14,6 +15,7 @@ from rerank.evaluation import evaluate, measure_label, measure_names
 from rerank.files import replacing, short_hash
 from rerank.folds import read_folds
 from rerank.manifest import file_hash
+from rerank.progress import progress
 from rerank.report import aligned
 from rerank.significance import mean_and_error
 from rerank.trec import read_qrels, read_run
@@ -56,6 +58,7 @@ class Results:
     """The experiments of a collection; `folder` is runs/<collection>."""
 
     folder: Path
+    _validated: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
     _tested: dict[tuple[str, str], Measurements] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -93,20 +96,23 @@ class Results:
 
         It is kept in valid.json beside the run, with a hash of what it was computed from.
         """
+        means = self._validated.get((name, fold), {})
+        if measure not in means:
+            means = self._validated[name, fold] = self._means(name, fold, (*MEASURES, measure))
+        return means[measure]
+
+    def _means(self, name: str, fold: str, measures: Iterable[str]) -> dict[str, float]:
         folder = self.folder / name / f"fold{fold}"
-        wanted = tuple(dict.fromkeys((*MEASURES, measure)))
-        origin = short_hash(file_hash(folder / "valid.run"), self._judgments, self.folds[fold], *wanted)
+        origin = short_hash(file_hash(folder / "valid.run"), self._judgments, self.folds[fold])
         kept = folder / "valid.json"
-        means: dict[str, float] = {}
-        if kept.exists():
-            there = json.loads(kept.read_text(encoding="utf-8"))
-            means = there["means"] if there["origin"] == origin else {}
-        if not means:
-            values = evaluate(self._judged(self.folds[fold].valid), read_run(folder / "valid.run"), wanted)
-            means = {name: sum(of_query.values()) / len(of_query) for name, of_query in values.items()}
+        there = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+        means: dict[str, float] = there["means"] if there.get("origin") == origin else {}
+        if not all(measure in means for measure in measures):
+            values = evaluate(self._judged(self.folds[fold].valid), read_run(folder / "valid.run"), measures)
+            means |= {measure: fmean(of_query.values()) for measure, of_query in values.items()}
             with replacing(kept) as aside:
                 aside.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
-        return means[measure]
+        return means
 
     def test(self, name: str, fold: str) -> Measurements:
         """The values of MEASURES over the fold's judged test queries."""
@@ -126,7 +132,10 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
         measure = "ndcg"
     (measure,) = measure_names([measure])
     whole = [name for name in names if all(results.has(name, fold) for fold in folds)]
-    values = {name: mean_and_error([results.validation(name, fold, measure) for fold in folds]) for name in whole}
+    values = {
+        name: mean_and_error([results.validation(name, fold, measure) for fold in folds])
+        for name in progress(whole, len(whole), "validation values")
+    }
     ranked = sorted(values, key=lambda name: -values[name][0])[:BEST]
     head = f"{folder}: the best of {len(whole)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"

@@ -4,6 +4,8 @@ import cyclopts
 import pytest
 
 from rerank.errors import UserError
+from rerank.parts import make_loss
+from rerank.settings import check, read_toml
 from rerank.sweep.grid import cells, read_grid
 from tests.sweep.small_grid import CELLS, GRID
 
@@ -92,3 +94,20 @@ def test_a_wrong_value_or_flag_is_the_command_lines_error(tmp_path, text, flags,
 def test_a_name_for_all_cells_is_refused(tmp_path):
     with pytest.raises(UserError, match="--name mine: a sweep names its cells itself"):
         made(tmp_path, "[[grid]]\nloss.alpha = 1\n", flags=["--name", "mine"])
+
+
+def test_the_papers_grids_have_its_losses_and_nothing_that_is_refused():
+    sweeps = Path(__file__).parents[2] / "configs" / "sweeps"
+    counts = {}
+    for path in sorted(sweeps.glob("*.toml")):
+        grid = read_grid(path)
+        found = cells(grid, read_toml(grid.config), str(grid.config), ["--collection", "data"])
+        for cell in found:
+            check(cell)
+            make_loss(cell)
+        counts[path.stem] = len(found)
+        losses = {cell.loss.name for cell in found}
+        assert losses == {"smoothi"} if path.stem == "alpha_delta" else len(losses) == 10
+    # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
+    # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
+    assert counts == {"letor": 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4), "alpha_delta": 40, "runtime": 22}

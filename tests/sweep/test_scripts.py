@@ -55,6 +55,14 @@ def test_a_mistake_is_one_line(call, tmp_path):
         call("table_letor.py", tmp_path)
 
 
+def test_losses_of_different_folds_make_no_table(call, tmp_path):
+    folds = write_collection(tmp_path)
+    for name, of_it in (("smoothi", folds[:2]), ("listnet", folds[2:])):
+        write_cell(tmp_path, name, of_it, [1] * 3, [1] * 3, loss=name)
+    with pytest.raises(SystemExit, match="no loss has all 5 folds"):
+        call("table_letor.py", tmp_path)
+
+
 @pytest.mark.parametrize(("script", "begins"), [("figure_alpha_delta.py", b"\x89PNG"), ("figure_variants.py", b"%PDF")])
 def test_the_figures_are_drawn(call, folder, tmp_path, script, begins):
     pytest.importorskip("matplotlib")
