@@ -10,11 +10,15 @@ from rerank.config import Config
 from rerank.errors import UserError
 from rerank.first_stage import choose_index
 from rerank.jvm import describe_java
+from rerank.letor.source import fold_names, is_feature_source
 from rerank.models.loading import load_encoder
 
 
 def examine(config: Config) -> bool:
-    """Prints a line for every part of the pipeline, and gives whether all are ready."""
+    """Prints a line for every part of the pipeline, and gives whether all are ready.
+
+    Feature vectors need no Java, first stage or encoder.
+    """
     parts: dict[str, Callable[[], str]] = {
         "Java": describe_java,
         "Pyserini": lambda: importlib.metadata.version("pyserini"),
@@ -24,6 +28,8 @@ def examine(config: Config) -> bool:
         "device": _device,
         "disk": lambda: _disk(Path(config.output.folder)),
     }
+    if is_feature_source(config.collection.source):
+        parts = {"collection": lambda: _features(config)} | {name: parts[name] for name in ("device", "disk")}
     ready = True
     for name, tell in parts.items():
         try:
@@ -38,6 +44,11 @@ def _collection(config: Config) -> str:
     collection = open_collection(config.collection.source)
     texts = "its documents are here" if collection.has_documents else "its documents come from the index"
     return f"{collection.source}: {len(collection.queries)} queries, {len(collection.qrels)} of them judged; {texts}"
+
+
+def _features(config: Config) -> str:
+    names = fold_names(config.collection.source, config.collection.folds)
+    return f"{config.collection.source}: feature vectors; folds: {', '.join(names)}"
 
 
 def _first_stage(config: Config) -> str:

@@ -34,8 +34,8 @@ from rerank.warmup.warm import warm_up
 class Experiment:
     """What every fold works with.
 
-    `folder` is runs/<collection>/<name>; `model` says what is trained; `folds` are those to train, `names` those of all;
-    `work_of` makes the parts that a fold is trained with.
+    `folder` is runs/<collection>/<name>; `model` says what is trained; `folds` are those to train, `names` those of
+    all; `work_of` makes the parts that a fold is trained with.
     """
 
     config: Config

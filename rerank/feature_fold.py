@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 
 from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
@@ -36,7 +35,8 @@ def feature_fold(
     _, train, valid, test = prepared.sets[fold.name]
     if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.begins, train.ends, strict=True)):
         raise UserError(
-            f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: nothing to learn"
+            f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
+            "nothing to learn"
         )
     model = FeatureMLP(train.features.shape[1], config.network.hidden, table.seed).to(accelerator.device)
     lists = [FeatureList(train, query) for query in range(len(fold.train))]

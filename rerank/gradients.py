@@ -1,6 +1,6 @@
 """The gradient of one training step, exact whatever fits into memory at a time: the loss sees whole lists."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -131,8 +131,8 @@ def _in_one_pass(model: Any, batch: Batch[Any], loss: Loss, weight: float, accel
         if not should_reduce_batch_size(error):
             raise
         raise UserError(
-            f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network together; "
-            "take fewer --training.lists-per-step or a smaller --network.hidden"
+            f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network "
+            "together; take fewer --training.lists-per-step or a smaller --network.hidden"
         ) from None
 
 

@@ -48,8 +48,8 @@ def epoch_queries(queries: int, epoch: int, lists: Count, seed: int) -> list[tup
     """The place, counted over all epochs, and the query's number of the `lists` lists of an epoch (counted from 0).
 
     Queries come in rounds, each round a new order of all of them, and a round goes on in the next epoch, so that over
-    time every query is used equally often; "all" is one round an epoch. Nothing but the arguments decides: a resumed run
-    sees the same lists.
+    time every query is used equally often; "all" is one round an epoch. Nothing but the arguments decides: a resumed
+    run sees the same lists.
     """
     each = queries if lists == "all" else lists
     chosen: list[tuple[int, int]] = []

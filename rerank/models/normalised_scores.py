@@ -1,7 +1,7 @@
 """Batch norm and a linear layer with one output, taken together: a score is one product with the hidden values.
 
 Both are linear in each document's hidden values h once the mean and the variance are known, so that neither the
-normalised values nor their gradient is ever made: on a CPU a training step of the paper's network takes a third less.
+normalised values nor their gradient is ever made: on a CPU the network waits for memory more than for its products.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def normalised_scores(hidden: Tensor, norm: nn.BatchNorm1d, output: nn.Linear) -
     In training with the mean and variance of `hidden`, (documents, units), whose running values it updates; else with
     the running ones.
     """
-    mean, variance = norm.running_mean, norm.running_var
+    mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     hidden = hidden.to(norm.weight.dtype)
     with torch.autocast(hidden.device.type, enabled=False):  # bf16 would let scores fall on a dozen values
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
