@@ -76,6 +76,7 @@ def _start(function: Callable[[Job], None], threads: int) -> Worker:
 def _serve(pipe: "connection.Connection[object, object]", function: Callable[[Job], None], threads: int) -> None:
     """What a worker does."""
     os.setpgid(0, 0)  # Ctrl-C reaches the parent alone, which interrupts each worker once
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     with contextlib.suppress(KeyboardInterrupt, EOFError):

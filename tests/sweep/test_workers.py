@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import time
 from contextlib import closing
 from functools import partial
@@ -22,13 +24,33 @@ def test_an_end_of_the_iteration_interrupts_every_worker_and_waits_for_it(tmp_pa
     with closing(work(job, ["fine", *waiting], workers=3, threads=1)) as ended:
         assert next(ended) == ("fine", "")
         # The next step of the generator would wait for the others: what it has begun is told by their files.
-        deadline = time.monotonic() + 60
-        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
     files = list(tmp_path.iterdir())
     assert len(files) == 2
     assert [path.read_text() for path in files] == ["interrupted"] * 2
     assert not [path for path in files if Path(f"/proc/{path.suffix[1:]}").exists()]
+
+
+def test_workers_end_with_their_parent_however_it_ends_and_whatever_it_ignores(tmp_path):
+    code = (
+        "import signal; from rerank.sweep.workers import work; from tests.sweep.small_grid import job; "
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as a shell's background jobs do
+        f"list(work(job, ['wait {tmp_path / 'a'}'], 1, 1))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    until(lambda: any(tmp_path.iterdir()))
+    (path,) = tmp_path.iterdir()
+    parent.kill()
+    parent.wait()
+    until(lambda: path.read_text() == "interrupted")
+    until(lambda: not Path(f"/proc/{path.suffix[1:]}").exists())
+
+
+def until(true):
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert true()
 
 
 def test_threads_are_those_that_were_asked_for(tmp_path):
