@@ -233,6 +233,22 @@ def bench_losses(
     print(bench_losses(rounds, lists, documents, out))
 
 
+@bench.command(name="letor")
+def bench_letor(*, rows: int = 200_000, out: Path | None = None) -> None:
+    """Seconds and memory to read a feature file of MSLR-WEB30K's shape, first and again; and scikit-learn's.
+
+    Parameters
+    ----------
+    rows
+        Documents of the file, which is written to the folder for temporary files; WEB30K has 3,771,125 (4.6 GB).
+    out
+        The JSON file to write.
+    """
+    from rerank.bench.letor import bench_letor
+
+    print(bench_letor(rows, out))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; a user's mistake is one line on standard error and exit code 2, an interrupt 130."""
     words = list(sys.argv[1:] if arguments is None else arguments)

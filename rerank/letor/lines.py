@@ -16,8 +16,8 @@ class Lines(NamedTuple):
 
     length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
     of each query in turn, none where the text names no queries; doc_ids: one a row, b"" where there is none, or None
-    where no row has one; sizes: (rows,) int32, features that a row names; indices: (values,) int32 from 1, or None where
-    every row has 1 to `width`; values: (values,) float32; width: the largest index.
+    where no row has one; sizes: (rows,) int32, features that a row names; indices: (values,) int32 from 1, or None
+    where every row has 1 to `width`; values: (values,) float32; width: the largest index.
     """
 
     length: int
@@ -33,7 +33,9 @@ class Lines(NamedTuple):
 
 def parse(text: bytes, with_queries: bool) -> Lines | Mistake:
     """Reads whole lines; `with_queries`: they name their queries. The first line that is wrong is a Mistake."""
-    lines = text.translate(BLANKS).removesuffix(b"\n").split(b"\n")
+    if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
+        text = text.translate(BLANKS)
+    lines = text.removesuffix(b"\n").split(b"\n")
     try:
         return _read(lines, with_queries)
     except ValueError as error:  # pyarrow's ArrowInvalid is one

@@ -1,12 +1,14 @@
 """A text file, gzipped or not, as blocks of whole lines, read in several processes and handed on in order."""
 
+import codecs
 import gzip
 import hashlib
 import multiprocessing
 import os
+import signal
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -21,7 +23,7 @@ BLOCK = 4 * 2**20
 """Bytes of text that are read at once."""
 FEW = 5
 """Blocks that are read sooner than processes start."""
-LONGEST_LINE = 16 * 2**20
+LONGEST_LINE = 4 * 2**20
 MOST_WORKERS = 8
 """Beyond it one process does not feed the others fast enough."""
 
@@ -53,26 +55,26 @@ class HashedFile:
 
 
 def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
-    """The text in blocks of whole lines; raises UserError for a file that is damaged or has no lines."""
+    """The text in blocks of whole lines; raises UserError for a file that is damaged or has no line ends."""
     stream: Any = gzip.GzipFile(fileobj=file, mode="rb") if path.suffix == ".gz" else file  # type: ignore[call-overload]
-    begun = b""
+    begun, line = b"", 1
     try:
         while block := stream.read(BLOCK):
+            block = begun + (block if begun or line > 1 else block.removeprefix(codecs.BOM_UTF8))
             cut = block.rfind(b"\n") + 1
             if cut:
-                yield begun + block[:cut]
-                begun = block[cut:]
-            else:
-                begun += block
+                yield block[:cut]
+                line += block.count(b"\n")
+            begun = block[cut:]
             if len(begun) > LONGEST_LINE:
-                raise UserError(f"{path}: expected lines of `{LINE}`, got one of more than {LONGEST_LINE:,} bytes")
+                raise UserError(f"{path}:{line}: expected `{LINE}`, got a line of more than {LONGEST_LINE:,} bytes")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
     if begun:
         yield begun
 
 
-def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: object) -> Iterator[Result]:
+def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: object) -> Generator[Result]:
     """`work(item, *arguments)` of each item, in order, done in a process for each processor; a few items are done here.
 
     `work` is a function of a module. No more than two items a process are in memory.
@@ -82,11 +84,10 @@ def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: obje
     if len(first) < FEW:
         yield from (work(item, *arguments) for item in first)
         return
-    workers = min(
-        MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(MOST_WORKERS, processors)
     waiting: deque[Future[Result]] = deque()
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_interrupts)
     try:
         for item in first:
             waiting.append(pool.submit(work, item, *arguments))
@@ -99,3 +100,8 @@ def in_order(work: Callable[..., Result], items: Iterable[Any], *arguments: obje
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process; the one that began the work ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rerank.errors import UserError
 from rerank.folds import make_folds, pick
 from rerank.letor.features import FeatureSet
-from rerank.letor.store import Stored, load, stored
+from rerank.letor.store import Stored, load, locked, stored
 from rerank.letor.writing import side_file
 
 PARTS = {"train": ("train",), "valid": ("vali", "valid"), "test": ("test",)}
@@ -28,7 +28,7 @@ class LetorFold(NamedTuple):
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file, or a folder with feature files where the known data sets have them."""
+    """Whether `source` is a file, or a folder with training files where the known data sets have them."""
     path = Path(source)
     return path.is_file() or bool(_fold_folders(path)) or bool(_candidates(path, "train"))
 
@@ -54,13 +54,15 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     Raises UserError with file and line for what is wrong in a file, for files that lack a document, and for a query in
     more than one of them.
     """
-    stores = _stores(source, name, folds, cache)
-    width = max(store.facts["width"] for store in stores.values())
+    with locked(cache):
+        stores = _stores(source, name, folds, cache)
+        width = max(store.facts["width"] for store in stores.values())
+        loaded = {part: load(store, width) for part, store in stores.items()}
     if "all" in stores:
-        everything = load(stores["all"], width)
+        everything = loaded["all"]
         (fold,) = pick(make_folds(everything.query_ids, folds), name)
         return LetorFold(name, *(everything.of(part) for part in (fold.train, fold.valid, fold.test)))
-    parts = {part: _named(load(store, width), part, store.path) for part, store in stores.items()}
+    parts = {part: _named(features, part, stores[part].path) for part, features in loaded.items()}
     part_of: dict[str, str] = {}
     for part, features in parts.items():
         for query_id in features.query_ids:
@@ -73,7 +75,8 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
 
 def checksums(source: str, name: str, folds: int, cache: Path) -> dict[str, str]:
     """SHA-256 of each file of a fold, by name, for manifests; known from the store where that is made."""
-    stores = _stores(source, name, folds, cache).values()
+    with locked(cache):
+        stores = _stores(source, name, folds, cache).values()
     return {file: checksum for store in stores for file, checksum in store.facts["checksums"].items()}
 
 
@@ -95,11 +98,13 @@ def _named(features: FeatureSet, part: str, path: Path) -> FeatureSet:
 
 
 def _fold_folders(path: Path) -> dict[str, Path]:
-    """The folders Fold1, Fold2, … with a training file, by number."""
+    """The folders Fold1, Fold2, … by number, where one of them has a training file."""
     if not path.is_dir():
         return {}
     matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
-    found = {match[1]: folder for match, folder in matches if match and _candidates(folder, "train")}
+    found = {match[1]: folder for match, folder in matches if match}
+    if not any(_candidates(folder, "train") for folder in found.values()):
+        return {}
     return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.letor.lines import Lines, parse
-from rerank.letor.mistakes import LINE, Mistake
+from rerank.letor.mistakes import LINE, Mistake, shown
 from rerank.letor.reading import HashedFile, blocks, in_order
 from rerank.progress import progress
 
@@ -32,8 +32,12 @@ class _Documents:
         self.query = ""
         self.seen: set[bytes] | None = None
 
-    def add(self, lines: Lines) -> None:
-        """Writes the documents of the next lines; raises UserError for one that does not go with those before."""
+    def add(self, lines: Lines | Mistake) -> None:
+        """Writes the documents of the next lines; raises UserError for one that is wrong or a repetition."""
+        if isinstance(lines, Mistake):
+            hint = f" (or a {side_file(self.path).name} beside it)" if lines.expected.startswith("qid:") else ""
+            place = f"{self.path}:{self.lines + lines.line + 1}"
+            raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
         runs = lines.queries if self.starts is None else self._counted(lines)
         self._write_features(lines)
         self.labels.write(lines.labels.data)
@@ -78,7 +82,8 @@ class _Documents:
         doc_ids = lines.doc_ids or [b""] * rows
         places = np.concatenate([[0], np.cumsum([len(doc_id) + 1 for doc_id in doc_ids], dtype=np.int64)])
         self.named = self.named or lines.doc_ids is not None
-        for (begin, query_id), end in zip(runs, [row for row, _ in runs[1:]] + [rows], strict=True):
+        ends = [*(row for row, _ in runs), rows][1:]
+        for (begin, query_id), end in zip(runs, ends, strict=True):
             if query_id != self.query or not self.first_line:
                 self._begin(query_id, self.rows + begin, self.id_bytes + int(places[begin]), self._line(lines, begin))
             if lines.doc_ids is not None or self.seen is not None:
@@ -118,7 +123,7 @@ class _Documents:
 
 
 def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
-    """Reads the text file `path`, opened as `file`, into files in `folder`, which is there; what is to be known of them.
+    """Reads the text file `path`, opened as `file`, into files in `folder`; what is to be known of them.
 
     features.bin: float32, rows of the widths that `layout` has; labels.bin: int32; offsets.npy: (2, queries + 1) int64,
     where a query's rows and the lines of its ids begin; queries.txt: query ids; doc_ids.txt: as in FeatureSet.id_lines.
@@ -129,13 +134,14 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
         names = ("features.bin", "labels.bin", "doc_ids.txt")
         outputs = [stack.enter_context((folder / name).open("wb")) for name in names]
         documents = _Documents(path, starts, *outputs)
-        work = _read(file, documents, starts is None)
-        deque(progress(work, path.stat().st_size >> 20, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
+        parsed = stack.enter_context(closing(in_order(parse, blocks(path, file), starts is None)))
+        work, size = _read(parsed, documents, file), path.stat().st_size >> 20
+        deque(progress(work, size, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
         checksum = file.sha256()
     if not documents.rows:
-        raise UserError(f"{path}: no document; expected lines of `{LINE}`")
+        raise UserError(f"{path}:{documents.lines + 1}: expected a document, as in `{LINE}`, got the end of the file")
     if not documents.layout[-1][1]:
-        raise UserError(f"{path}: no feature; expected lines of `{LINE}`")
+        raise UserError(f"{path}:{documents.lines + 1}: expected a document with a feature, got the end of the file")
     if starts is not None and documents.rows < starts[-1]:
         raise UserError(
             f"{side_file(path)}: expected sizes that sum to {documents.rows:,}, the documents of {path.name}, "
@@ -149,14 +155,10 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
     return {"rows": documents.rows, "width": documents.layout[-1][1], "layout": documents.layout, "sha256": checksum}
 
 
-def _read(file: HashedFile, documents: _Documents, with_queries: bool) -> Iterator[None]:
-    """Reads everything, and stops for each MiB of the file."""
+def _read(parsed: Iterator[Lines | Mistake], documents: _Documents, file: HashedFile) -> Iterator[None]:
+    """Writes everything, and stops for each MiB of the file."""
     told = 0
-    for lines in in_order(parse, blocks(documents.path, file), with_queries):
-        if isinstance(lines, Mistake):
-            place = f"{documents.path}:{documents.lines + lines.line + 1}"
-            hint = f" (or a {side_file(documents.path).name} beside it)" if lines.expected.startswith("qid:") else ""
-            raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
+    for lines in parsed:
         documents.add(lines)
         for _ in range(told, file.done >> 20):
             told += 1
@@ -177,6 +179,6 @@ def _starts(path: Path) -> np.ndarray | None:
     for number, line in enumerate(side.read_bytes().rstrip().split(b"\n"), 1):
         word = line.strip()
         if not (word.isdigit() and 0 < int(word) < 2**31):
-            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {word[:60]!r}")
+            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {shown(word)}")
         sizes.append(int(word))
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
