@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from cyclopts import App, Parameter
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.eval_flags import evaluate
+from rerank.settings import read_toml
 
 app = App(
     name="rerank",
@@ -76,6 +76,35 @@ def warmup(*, out: Path, config: Config = Config()) -> None:
     from rerank.warmup.warm import warm_up_into
 
     print(warm_up_into(config, out))
+
+
+@app.command
+def sweep(
+    grid: Path,
+    /,
+    *settings: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    config: Path | None = None,
+    fold: str = "",
+    workers: int | None = None,
+) -> None:
+    """Trains every cell of a grid of settings in parallel; finished cells are not trained again.
+
+    Parameters
+    ----------
+    grid
+        A TOML file such as configs/sweeps/letor.toml: `config`, `fold`, and [[grid]] tables of settings and values.
+    settings
+        Flags of `rerank train`, which hold for all cells: --collection DIR --epochs 5.
+    config
+        The TOML file below the grid, in place of the one that the grid names.
+    fold
+        The fold that tests, or all; the grid's where none is given.
+    workers
+        Processes that train at the same time: one a core where none are given, one where there is a GPU.
+    """
+    from rerank.sweep.command import run_sweep
+
+    sys.exit(0 if run_sweep(grid, settings, config, fold, workers) else 1)
 
 
 @app.command
@@ -196,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; a user's mistake is one line on standard error and exit code 2, an interrupt 130."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app.config = _config_file(words)
+        app.config = [] if words[:1] == ["sweep"] else _config_file(words)  # whose --config is one of its own flags
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except (UserError, cyclopts.CycloptsError) as error:
@@ -221,12 +250,7 @@ def _config_file(words: list[str]) -> list[cyclopts.config.Dict]:
     for place, word in enumerate(words):
         if word == "--config" or word.startswith("--config="):
             path = word.partition("=")[2] if "=" in word else (words[place + 1] if place + 1 < len(words) else "")
-            if not Path(path).is_file():
-                raise UserError(f"--config {path}: no such file; expected a TOML file such as configs/robust04.toml")
-            try:
-                tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise UserError(f"--config {path}: not TOML: {error}") from error
+            tables = read_toml(Path(path), "--config ")
             del words[place : place + (1 if "=" in word else 2)]
             # Below the name of every command, or else cyclopts drops [warmup], which is named like a command.
             return [cyclopts.config.Dict(dict.fromkeys(app, tables), source=str(Path(path).absolute()))]

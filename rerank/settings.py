@@ -83,6 +83,16 @@ def check(config: Config) -> None:
             raise UserError(f"--{key.replace('_', '-')}: got {value}, expected {smallest} or more")
 
 
+def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
+    """The tables of a TOML file; raises UserError, which begins with `flag`, where it is missing or no TOML."""
+    if not path.is_file():
+        raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{flag}{path}: not TOML: {error}") from error
+
+
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; what is None is left out."""
     lines = []
