@@ -52,7 +52,7 @@ def retrieve(*, config: Config = Config()) -> None:
 
 @app.command
 def train(*, fold: str = "all", config: Config = Config()) -> None:
-    """Fine-tunes an encoder on the folds and writes the runs of its test queries.
+    """Fine-tunes an encoder, or a network of feature vectors, on the folds and writes the runs of its test queries.
 
     Parameters
     ----------

@@ -1,6 +1,5 @@
 """A feature set -> its folds, memory-mapped, and what `rerank eval` needs of them; there is no first stage."""
 
-import fcntl
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from rerank.feature_scoring import judgments
 from rerank.files import replacing, short_hash
 from rerank.folds import read_folds, write_folds
 from rerank.letor.source import LetorFold, checksums, fold_names, open_fold
+from rerank.letor.store import locked
 from rerank.settings import check
 from rerank.trec import read_qrels, write_qrels
 from rerank.types import Fold
@@ -66,9 +66,7 @@ def keep_features_for_evaluation(prepared: PreparedFeatures) -> None:
 
     Raises UserError where experiments with another content of these folds lie in the same folder.
     """
-    prepared.folder.mkdir(parents=True, exist_ok=True)
-    with (prepared.folder / "features.lock").open("w") as lock:  # folds may be trained side by side
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(prepared.folder / "features"):  # folds may be trained side by side
         _keep(prepared)
 
 
