@@ -112,6 +112,8 @@ if __name__ == "__main__":
     parser.add_argument("--grid", type=Path, default=GRID)
     parser.add_argument("--rounds", type=int, default=5)
     given, rest = parser.parse_known_args()
+    if given.rounds < 1:
+        parser.error(f"--rounds: got {given.rounds}, expected 1 or more")
     try:
         print(table(given.grid, given.collections, given.rounds, rest))
     except (UserError, cyclopts.CycloptsError) as error:

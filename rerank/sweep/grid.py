@@ -45,20 +45,22 @@ def read_grid(path: Path) -> Grid:
 def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
     """Every combination of each table's values, over the TOML tables `base` (read from `source`) and the flags.
 
-    A cell's name (output.name) is its loss and the settings of its table, so that it is the same when the grid grows.
+    A cell's name (output.name) is its loss and the settings of its table, so that it is the same when the grid grows,
+    and the seed where it is not 0, so that the same grid may be repeated with --seed 1 in the same folder.
     Raises UserError where two cells would have one name, and what the command line raises for a wrong flag or value.
     """
     plain = _parse(base, source, flags)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; take another --output.folder")
     typed = _typed(grid.tables, base, source, flags)
+    seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
     for table in grid.tables:
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
                 config = with_setting(config, key, typed[key, str(value)])
-            config = with_setting(config, "output.name", cell_name(config, table))
+            config = with_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
     return list(found.values())

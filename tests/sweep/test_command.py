@@ -15,6 +15,7 @@ from rerank.sweep import command
 from rerank.sweep.workers import outcome
 from rerank.trec import read_run
 from tests.small_collection import failed
+from tests.small_features import SETTINGS, write_folds_of_features
 from tests.sweep.small_grid import CELLS, GRID
 
 
@@ -67,6 +68,19 @@ def test_cells_are_experiments_that_are_trained_once_and_ranked(grid, inline, ca
     main(["eval", *map(str, runs), "--fold", "2"])
     table = capsys.readouterr().out
     assert all(name in table for name in CELLS)
+
+
+def test_feature_vectors_are_swept_by_the_same_command(tmp_path, inline, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    table = 'config = "letor.toml"\n[[grid]]\nloss.name = ["smoothi", "listnet"]\ntraining.lr = [1e-2, 1e-3]\n'
+    (tmp_path / "grid.toml").write_text(table)
+    assert sweep("--training.measure", "loss", "--epochs", "2") == 0
+    out = capsys.readouterr().out
+    assert "the best of 4 finished cells" in out
+    assert "NDCG of validation" in out  # the loss itself says nothing across losses
+    assert len(list(tmp_path.glob("runs/letor/*/all.run"))) == 4
 
 
 def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, inline, capsys):

@@ -17,7 +17,7 @@ def made(folder: Path, text: str, base=None, flags=()):
 
 def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path):
     found = made(tmp_path, GRID, {"training": {"epochs": 7, "lr": 1.0}}, ["--seed", "3"])
-    assert sorted(cell.output.name for cell in found) == CELLS
+    assert sorted(cell.output.name for cell in found) == [f"{name}-seed=3" for name in CELLS]
     one, two, hinge = found
     assert (one.loss.name, one.loss.metric, two.loss.metric) == ("smoothi", "ndcg@10", "p@1")
     assert (hinge.loss.name, hinge.loss.metric) == ("hinge", None)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_features import SETTINGS, write_folds_of_features
 from tests.sweep.small_results import write_cell, write_collection
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -49,6 +50,21 @@ def test_the_table_of_losses(call, folder):
     assert "Left out, as it lacks a fold or a seed: other." in notes
     markdown = call("table_letor.py", folder, "--format", "markdown")
     assert "| SmoothI | **1.000 ± 0.000** |" in markdown
+
+
+def test_the_table_of_seconds(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    (tmp_path / "grid.toml").write_text(
+        'config = "letor.toml"\nfold = 2\n[[grid]]\nloss.name = "listnet"\n'
+        '[[grid]]\nloss.name = "smoothi"\nloss.metric = ["ndcg", "p@1"]\n'
+    )
+    lines = call("table_runtime.py", "letor", "--grid", "grid.toml", "--rounds", "2").splitlines()
+    assert lines[0].split() == ["loss", "letor"]
+    assert [line.split()[0] for line in lines[1:4]] == ["ListNet", "SmoothI-NDCG", "SmoothI-P@1"]
+    assert all(float(line.split()[1]) > 0 for line in lines[1:4])
+    assert "median of 2" in lines[5]
 
 
 def test_a_mistake_is_one_line(call, tmp_path):
