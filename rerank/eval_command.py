@@ -65,9 +65,9 @@ def evaluate_files(
     folds = folds or beside(paths, "folds.json")
     known = read_folds(folds) if folds else []
     fold_of = folds_of_file(folds, known) if folds else folds_of_names(parts, files)
-    tested = set(fold_of.values()) if folds else set()
-    if fold is None and len(tested) == 1:  # one fold: the judgments of its validation queries make no topics
-        fold = tested.pop()
+    names_of_folds = set(fold_of.values()) if folds else set()
+    if fold is None and len(names_of_folds) == 1:  # one fold: the judgments of its validation queries make no topics
+        fold = names_of_folds.pop()
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
     for name, run in runs.items():
