@@ -28,10 +28,12 @@ class Gains(NamedTuple):
     topics: list[Gain]
 
 
-def gains(results: Results, experiment: Experiment, texts: dict[str, str] | None = None) -> Gains:
+def gains(results: Results, experiment: Experiment) -> Gains:
     """The gain of every topic that was tested and is judged; raises UserError where the first stage is not there."""
     before, after = results.values(experiment)
-    topics = [Gain(query_id, (texts or {}).get(query_id, ""), before[query_id], after[query_id]) for query_id in before]
+    topics = [
+        Gain(query_id, results.queries.get(query_id, ""), before[query_id], after[query_id]) for query_id in before
+    ]
     return Gains(measure_label(results.measure), sorted(topics, key=lambda topic: (-topic.gain, topic.query_id)))
 
 

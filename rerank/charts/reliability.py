@@ -43,7 +43,10 @@ def draw_reliability(figure: Any, data: Reliability) -> None:
     low, high = everything.min(), everything.max()
     margin = 0.04 * (high - low) or 0.1
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="the same")
-    for points, name, colour in ((data.first, "first half of the epochs", SERIES[1]), (data.second, "second half", SERIES[0])):
+    for points, name, colour in (
+        (data.first, "first half of the epochs", SERIES[1]),
+        (data.second, "second half", SERIES[0]),
+    ):
         size = 9 if len(everything) < 100 else 4
         axes.plot(points[:, 0], points[:, 1], ".", color=colour, alpha=0.5, mew=0, markersize=size, label=name)
     axes.set_xlim(low - margin, high + margin)

@@ -3,7 +3,7 @@
 import functools
 import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,16 @@ class Experiment:
     `first_stage` is empty where `first_stage_file` is no longer there: it stands in no chart then.
     """
 
-    name: str
+    folder: Path
     settings: dict[str, Any]
     folds: list[FoldResult]
     first_stage_file: Path
     first_stage: Run
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.absolute().name
 
     @functools.cached_property
     def run(self) -> Run:
@@ -57,12 +62,16 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Results:
-    """`folder` is runs/<collection>; `measure` is trec_eval's name of the one that charts show; `qrels` are judged."""
+    """`folder` is runs/<collection>; `measure` is trec_eval's name of the one that charts show.
+
+    `queries` are the topics' texts, where they are known.
+    """
 
     folder: Path
     measure: str
     qrels: Qrels
     experiments: list[Experiment]
+    queries: dict[str, str] = field(default_factory=dict)
 
     def judged(self, query_ids: Any) -> Qrels:
         """The judgments of those queries that have any."""
@@ -104,7 +113,7 @@ def read_results(folder: Path, measure: str) -> Results:
 def only_experiment(results: Results, chart: str) -> Experiment:
     """The one experiment of the results; raises UserError where there are several."""
     if len(results.experiments) > 1:
-        names = " or ".join(str(results.folder / experiment.name) for experiment in results.experiments)
+        names = " or ".join(str(experiment.folder) for experiment in results.experiments)
         raise UserError(f"{chart}: shows one experiment, and {results.folder} has several; expected {names}")
     return results.experiments[0]
 
@@ -126,7 +135,7 @@ def _read_experiment(folder: Path, collection: Path, runs: dict[Path, Run]) -> E
         for query_id, scores in runs.get(file, {}).items()
         if query_id in tested
     }
-    return Experiment(folder.name, settings, folds, file, candidates)
+    return Experiment(folder, settings, folds, file, candidates)
 
 
 def _fold_order(path: Path) -> tuple[int, str]:
