@@ -21,9 +21,9 @@ CSS_NAMES = {INK: "ink", QUIET: "quiet", RULE: "rule", **{colour: f"series-{i}" 
 FORMATS = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {"Software": None}}
 """The endings of files that can be written, and what keeps the time of day out: the same data, the same bytes."""
 
-WIDTH = 5.0  # inches: 360 points, so that the text of a chart can be read on a phone and in a column of a paper
+WIDTH = 4.5  # inches: 324 points, so that the text of a chart can be read on a phone and in a column of a paper
 HOVER = "hover: "
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "font.size": 9,
     "text.color": INK,

@@ -55,19 +55,18 @@ def by_length(results: Results, experiment: Experiment, bounds: tuple[int, ...] 
     lengths, candidates = token_lengths(results, experiment), experiment.candidates()
     rows = []
     for query_id, judged in results.judged(experiment.run).items():
-        before, after = (
-            {d: rank for rank, d in enumerate(ranked(run.get(query_id, {})), 1)} for run in (candidates, experiment.run)
-        )
-        rows += [(lengths[d], judged.get(d, 0) > 0, before[d], after[d]) for d in after if d in before and d in lengths]
+        before, after = (_ranks(run.get(query_id, {})) for run in (candidates, experiment.run))
+        known = [doc_id for doc_id in after if doc_id in before and doc_id in lengths]
+        rows += [(lengths[d], judged.get(d, 0) > 0, before[d], after[d]) for d in known]
     tokens, relevant, old, new = np.array(rows).reshape(-1, 4).T
     found = []
     for over, to in zip(bounds, [*bounds[1:], None], strict=True):
         inside = (tokens > over if over else tokens >= 0) & (tokens <= to if to else True)
         ours, others = inside & (relevant == 1), inside & (relevant == 0)
         if ours.any():
-            before, after, up = (float(x[ours].mean()) for x in (old <= TOP, new <= TOP, old - new))
+            top_before, top_after, up = (float(x[ours].mean()) for x in (old <= TOP, new <= TOP, old - new))
             others_up = float((old - new)[others].mean()) if others.any() else np.nan
-            found.append(Length(over, to, int(ours.sum()), before, after, up, others_up))
+            found.append(Length(over, to, int(ours.sum()), top_before, top_after, up, others_up))
     if not found:
         raise UserError(f"{experiment.name}: no candidate of a tested topic is relevant: no chart of lengths")
     return found
@@ -89,6 +88,10 @@ def draw_lengths(figure: Any, data: list[Length]) -> None:
     axes.set_xlabel("tokens of the document")
     axes.set_ylabel(f"% of relevant in the top {TOP}")
     legend_above(axes)
+
+
+def _ranks(scores: dict[str, float]) -> dict[str, int]:
+    return {doc_id: rank for rank, doc_id in enumerate(ranked(scores), 1)}
 
 
 def _without_tokens(folder: Path) -> TokenStore:

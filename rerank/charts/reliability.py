@@ -47,8 +47,8 @@ def draw_reliability(figure: Any, data: Reliability) -> None:
         (data.first, "first half of the epochs", SERIES[1]),
         (data.second, "second half", SERIES[0]),
     ):
-        size = 9 if len(everything) < 100 else 4
-        axes.plot(points[:, 0], points[:, 1], ".", color=colour, alpha=0.5, mew=0, markersize=size, label=name)
+        size, alpha = (9, 0.9) if len(everything) < 100 else (4, 0.5)
+        axes.plot(points[:, 0], points[:, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name)
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(low - margin, high + margin)
     axes.set_xlabel(f"NDCG of a{'n' if data.of == 'epoch' else ''} {data.of}'s lists")

@@ -20,7 +20,8 @@ class Scores(NamedTuple):
 
 def scores(results: Results, experiment: Experiment) -> Scores:
     """The scores of the judged topics; raises UserError where one side has none."""
-    relevant, others = [], []
+    relevant: list[float] = []
+    others: list[float] = []
     for query_id, judged in results.judged(experiment.run).items():
         for doc_id, score in experiment.run[query_id].items():
             (relevant if judged.get(doc_id, 0) > 0 else others).append(score)

@@ -12,7 +12,7 @@ from rerank.errors import UserError
 from rerank.evaluation import measure_label
 from rerank.files import replacing
 from rerank.html_report.ceiling import ceiling_table
-from rerank.html_report.elements import Html, details, join, missing, section, table, tag
+from rerank.html_report.elements import Html, details, escaped, join, missing, section, table, tag
 from rerank.html_report.making import cost_table, origin_tables, settings_tables
 from rerank.html_report.movement import cut_table, judged_table, length_table, movement_table
 from rerank.html_report.scoreboard import scoreboard
@@ -101,26 +101,27 @@ def _document(results: Results, texts: Texts, parts: list[Html]) -> str:
 
 def _possible(results: Results) -> list[Html]:
     groups: dict[Path, list[Experiment]] = {}
+    absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
             groups.setdefault(experiment.first_stage_file, []).append(experiment)
+        else:
+            absent.append(_or_reason(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]
-    absent = [_or_reason(lambda e=e: e.candidates() and Html("")) for e in results.experiments if e not in known]
-    return [
-        *absent,
-        *(_or_reason(lambda group=group: ceiling_table(results, group)) for group in groups.values()),
+    parts = [
+        *(_or_reason(ceiling_table, results, group) for group in groups.values()),
         tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
-        tag("h3", "How far documents moved"), _or_reason(lambda: movement_table(known)),
-        tag("h3", "Judged documents"), _or_reason(lambda: judged_table(results, known)),
-        tag("h3", "What was cut, and long documents"), cut_table(results.experiments),
-        length_table(results, known),
+        tag("h3", "How far documents moved"), _or_reason(movement_table, known),
+        tag("h3", "Judged documents"), _or_reason(judged_table, results, known),
     ]  # fmt: skip
+    cut = [tag("h3", "What was cut, and long documents"), cut_table(results.experiments), length_table(results, known)]
+    return [*absent, *(parts if known else []), *cut]
 
 
 def _experiment(results: Results, experiment: Experiment, changed: Gains | None, texts: Texts) -> Html:
     number = results.experiments.index(experiment)
     figures = [_chart(name, results, experiment) for name in ("learning", "gain", "scores", "reliability", "length")]
-    parts: list[Html] = [tag("div", *figures, class_="charts")]
+    parts: list[Html] = [tag("p", _made_by(results, experiment), class_="quiet"), tag("div", *figures, class_="charts")]
     if changed:
         for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True):
             topics = [topic_details(results, experiment, topic, texts) for topic in side]
@@ -131,6 +132,15 @@ def _experiment(results: Results, experiment: Experiment, changed: Gains | None,
         ]
         parts.append(details("Every topic", table(["topic", "before", "after", "change", "text"], rows)))
     return section(f"run-{number}", experiment.name, *parts)
+
+
+def _made_by(results: Results, experiment: Experiment) -> str:
+    tables = experiment.settings
+    finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
+    loss = ", ".join(str(value) for value in tables.get("loss", {}).values())
+    encoder = Path(tables.get("encoder", {}).get("name", "")).name
+    topics = len(results.judged(experiment.run))
+    return f"Loss: {loss}. Encoder: {encoder}. Finished folds: {finished}, with {topics} judged topics."
 
 
 def _chart(name: str, results: Results, *experiment: Experiment) -> Html:
@@ -144,9 +154,9 @@ def _chart(name: str, results: Results, *experiment: Experiment) -> Html:
     return tag("figure", tag("h3", title), _or_reason(drawing), tag("figcaption", caption))
 
 
-def _or_reason(make: Callable[[], Html]) -> Html:
-    """A part of the page, or the line that says why it is not there."""
+def _or_reason(make: Callable[..., object], *arguments: object) -> Html:
+    """What `make` gives for the page, or the line that says why it cannot be there."""
     try:
-        return make()
+        return escaped(make(*arguments))
     except UserError as error:
         return missing(error)

@@ -16,16 +16,15 @@ h3 { margin: 1.5rem 0 .3rem; } p { max-width: 48rem; margin: .5rem 0; } a { colo
 small, .quiet, figcaption { color: var(--quiet); font-size: .85rem; } .missing { color: var(--quiet);
   font-style: italic; }
 nav a { margin-right: 1rem; white-space: nowrap; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem;
-  align-items: start; }
-figure { margin: 0; padding: .8rem; background: var(--panel); border-radius: .5rem; max-width: 40rem;
+.charts { columns: 2 22rem; column-gap: 1rem; }
+figure { margin: 0 0 1rem; padding: .8rem; background: var(--panel); border-radius: .5rem; max-width: 40rem;
   break-inside: avoid; }
 figure h3 { margin: 0 0 .4rem; font-size: 1rem; } figure svg { width: 100%; height: auto; display: block; }
 svg text { font-family: inherit !important; } svg text:not([style*="fill"]) { fill: var(--ink); }
 svg g:has(> title):hover { opacity: .6; }
 .scroll { overflow-x: auto; margin: .6rem 0; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem .25rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
+th, td { padding: .25rem 1.1rem .25rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
 th:first-child { text-align: left; font-weight: 600; } thead th { color: var(--quiet);
   border-bottom: 1px solid var(--rule); }
 tbody tr + tr > * { border-top: 1px solid var(--rule); } .text { text-align: left; white-space: normal;
@@ -40,6 +39,6 @@ mark { background: var(--mark); color: inherit; border-radius: .15rem; padding: 
 @media print { body { max-width: none; padding: 0; font-size: 9pt; } nav { display: none; } .scroll {
   overflow: visible; }
   td, th { white-space: normal; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
-  .charts { grid-template-columns: 1fr 1fr; } figure { background: none; border: 1px solid var(--rule); }
+  figure { background: none; border: 1px solid var(--rule); }
   details::details-content { content-visibility: visible; } }
 """

@@ -47,7 +47,7 @@ def topic_details(results: Results, experiment: Experiment, gain: Gain, texts: T
     return details(
         summary,
         tag("p", f"{gain.before:.3f} before, {gain.after:.3f} after", class_="quiet"),
-        table(["now", "before", "judged", "document"], rows),
+        table(["now", "before", "judged", tag("div", "document", class_="text")], rows),
     )
 
 
@@ -73,8 +73,9 @@ def _text(experiment: Experiment, gain: Gain, doc_id: str, texts: Texts) -> Html
         read = passage(whole, number, of, experiment.folder / f"fold{fold.name}" / "checkpoint", limit)
     part = excerpt(read, gain.text)
     words = whole.split()
-    beginning = "" if part.split()[:BEGINNING] == words[:BEGINNING] else " ".join(words[:BEGINNING]) + " … "
-    return join([tag("b", doc_id), " ", beginning, tag("small", where) if where else "", marked(part, gain.text)])
+    beginning = "" if part.split()[:BEGINNING] == words[:BEGINNING] else " ".join(words[:BEGINNING])
+    between = " … " if beginning and (where or not part.startswith("…")) else " "
+    return join([tag("b", doc_id), " ", beginning, between, tag("small", where), marked(part, gain.text)])
 
 
 def _rank(rank: int | None) -> str:
