@@ -44,6 +44,7 @@ def draw_gains(figure: Any, data: Gains) -> None:
         (bar,) = axes.bar(
             [place], [topic.gain], width=1.0 if len(data.topics) > 60 else 0.8, color=SERIES[topic.gain < 0]
         )
+        bar.set_in_layout(False)  # hundreds of them would take most of the time, and none is wider than the axes
         text = f"{topic.query_id}: {topic.text}" if topic.text else topic.query_id
         hover(bar, f"{text} — {topic.before:.3f} → {topic.after:.3f} ({topic.gain:+.3f})")
     axes.axhline(0, color=INK, linewidth=0.6)

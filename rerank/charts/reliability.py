@@ -9,6 +9,9 @@ from rerank.charts.results import Experiment
 from rerank.errors import UserError
 
 
+POINTS = 1500  # more of them make a page slow and hide each other
+
+
 class Reliability(NamedTuple):
     """(points, 2) exact and smooth NDCG of the first half of each fold's epochs, and of the second.
 
@@ -43,14 +46,15 @@ def draw_reliability(figure: Any, data: Reliability) -> None:
     low, high = everything.min(), everything.max()
     margin = 0.04 * (high - low) or 0.1
     axes.plot([low, high], [low, high], color=INK, linewidth=0.8, linestyle="--", label="the same")
+    every = -(-len(everything) // POINTS)
     for points, name, colour in (
         (data.first, "first half of the epochs", SERIES[1]),
         (data.second, "second half", SERIES[0]),
     ):
         size, alpha = (9, 0.9) if len(everything) < 100 else (4, 0.5)
-        axes.plot(points[:, 0], points[:, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name)
+        axes.plot(points[::every, 0], points[::every, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name)
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(low - margin, high + margin)
-    axes.set_xlabel(f"NDCG of a{'n' if data.of == 'epoch' else ''} {data.of}'s lists")
+    axes.set_xlabel(f"NDCG of the lists, {data.of} by {data.of}" + (f"; one in {every} is drawn" if every > 1 else ""))
     axes.set_ylabel("SmoothI's NDCG")
     legend_above(axes, columns=2)
