@@ -6,14 +6,14 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import cyclopts
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from rerank.bench.commands import bench
 from rerank.config import Config
 from rerank.errors import UserError
+from rerank.eval_flags import evaluate
 
 app = App(
     name="rerank",
@@ -105,36 +105,7 @@ def doctor(*, config: Config = Config()) -> None:
     sys.exit(0 if examine(config) else 1)
 
 
-@app.command(name="eval")
-def evaluate(
-    *runs: Path,
-    qrels: Path | None = None,
-    folds: Path | None = None,
-    fold: str | None = None,
-    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
-    markdown: bool = False,
-) -> None:
-    """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
-
-    Parameters
-    ----------
-    runs
-        TREC runs, .gz or not; files that differ only in their fold's number are one run.
-    qrels
-        The judgments; those kept in runs/<collection> where none are given.
-    folds
-        The folds.json to average over; that in runs/<collection> where none is given.
-    fold
-        Only the test queries of this fold.
-    measures
-        trec_eval's names, such as ndcg_cut_20; the paper's where none are given.
-    markdown
-        Print a Markdown table.
-    """
-    from rerank.eval_command import evaluate_files
-
-    print(evaluate_files(list(runs), qrels, folds, fold, list(measures) or None, markdown))
-
+app.command(evaluate, name="eval")
 
 @app.command
 def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20") -> None:
@@ -147,7 +118,7 @@ def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20
     out
         The file to write; report.html in the folder where none is given.
     measure
-        What charts and topics show, by trec_eval's name.
+        What charts and topics show, such as nDCG@20 or map.
     """
     from rerank.html_report.page import write_report
 
@@ -167,7 +138,7 @@ def plot(chart: str, folder: Path, *, out: Path, measure: str = "ndcg_cut_20") -
     out
         The file to write; its name ends in .pdf, .svg or .png.
     measure
-        What the chart shows, by trec_eval's name.
+        What the chart shows, such as nDCG@20 or map.
     """
     from rerank.charts.plot_command import plot
 

@@ -15,11 +15,12 @@ from rerank.budget import open_budget
 from rerank.candidates import without_relevant
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.evaluation import evaluate, measure_names
+from rerank.evaluation import evaluate
 from rerank.files import replacing
 from rerank.folds import pick
 from rerank.gradients import Loss
 from rerank.manifest import file_hash, write_manifest
+from rerank.measures import measure_names
 from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, warmup_of
 from rerank.parts import make_loss, open_accelerator, open_model, text_inputs, what_was_cut
 from rerank.preparation import Prepared, keep_for_evaluation, prepare

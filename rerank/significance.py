@@ -1,9 +1,16 @@
-"""How sure a mean and a difference of means are: standard errors and the paired t-test."""
+"""How sure a mean and a difference of means are: standard errors, paired tests, corrections for several tests."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+
+RESAMPLES = 10_000
+"""Random draws of the randomisation test and of the bootstrap."""
+SEED = 0
+CHUNK = 500  # draws at a time, so that memory does not grow with their number
+TESTS = ("t", "wilcoxon", "randomisation")
+CORRECTIONS = ("bonferroni", "holm", "none")
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
@@ -16,19 +23,67 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return mean, float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
-def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """The two-sided p-value of Student's t-test on the differences of paired values (one pair a query).
+def paired_test(first: Sequence[float], second: Sequence[float], test: str = "t") -> float:
+    """The two-sided p-value of one of TESTS on paired values, one pair a query.
 
-    Where every difference is the same, p is 1 for a difference of 0 and 0 for any other. NaN for fewer than 2 pairs:
-    there is no test. Raises ValueError where the values do not pair up.
+    NaN for fewer than 2 pairs: there is no test. Raises ValueError where the values do not pair up.
     """
     if len(first) != len(second):
         raise ValueError(f"expected pairs, got {len(first)} and {len(second)} values")
     if len(first) < 2:
         return math.nan
-    difference, error = mean_and_error(np.subtract(first, second).tolist())
+    differences = np.subtract(first, second)
+    return {"t": _t_test, "wilcoxon": _wilcoxon, "randomisation": _randomisation}[test](differences)
+
+
+def corrected(p_values: Sequence[float], correction: str = "bonferroni") -> list[float]:
+    """The p-values of a family of tests, corrected for their number; NaN stays NaN but counts as a test.
+
+    "bonferroni" multiplies by the number of tests; "holm" (Holm 1979) the smallest by it, the next by one less and so
+    on, none below the one before; "none" leaves them as they are.
+    """
+    n = len(p_values)
+    if correction == "none":
+        return list(p_values)
+    if correction == "bonferroni":
+        return [p if math.isnan(p) else min(1.0, n * p) for p in p_values]
+    result, highest = list(p_values), 0.0
+    for place, i in enumerate(sorted((i for i in range(n) if not math.isnan(p_values[i])), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (n - place) * p_values[i]))
+        result[i] = highest
+    return result
+
+
+def _t_test(differences: np.ndarray) -> float:
+    """Student's t-test. Where every difference is the same, p is 1 for a difference of 0 and 0 for any other."""
+    difference, error = mean_and_error(differences.tolist())
     if error == 0:
         return 1.0 if difference == 0 else 0.0
     from scipy.special import stdtr  # scipy.stats has the same test, but takes over a second to import
 
-    return 2 * float(stdtr(len(first) - 1, -abs(difference) / error))
+    return 2 * float(stdtr(len(differences) - 1, -abs(difference) / error))
+
+
+def _wilcoxon(differences: np.ndarray) -> float:
+    """Wilcoxon's signed-rank test; pairs without a difference are left out, and p is 1 where none is left."""
+    differences = differences[differences != 0]
+    if not len(differences):
+        return 1.0
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(differences).pvalue)
+
+
+def _randomisation(differences: np.ndarray) -> float:
+    """Fisher's randomisation test on the mean difference (Smucker, Allan and Carterette, CIKM 2007).
+
+    The signs of the differences are drawn RESAMPLES times, always from the same seed; p = (b + 1) / (n + 1), where b of
+    n draws are at least as far from 0 as what was observed.
+    """
+    draw, total = np.random.default_rng(SEED), abs(differences.sum())
+    far = 0
+    for _ in range(RESAMPLES // CHUNK):
+        bits = np.frombuffer(draw.bytes(CHUNK * len(differences)), dtype=np.uint8).reshape(CHUNK, -1) & 1
+        sums = np.abs(2 * (bits.astype(np.float64) @ differences) - differences.sum())
+        far += int((sums >= total * (1 - 1e-9)).sum())  # as far, but for the order of a sum
+    return (far + 1) / (RESAMPLES + 1)

@@ -1,5 +1,6 @@
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,19 +75,33 @@ def test_one_fold(runs: Path) -> None:
     assert evaluate_files([runs / "bm25.run"], fold="all") == evaluate_files([runs / "bm25.run"])
 
 
-def test_lacking_topics_count_zero_and_the_fold_is_suggested(runs: Path) -> None:
-    text = evaluate_files([runs / "smoothi" / "fold2" / "test.run"], measures=["P@1"])
+def test_lacking_topics_count_zero_and_are_told(runs: Path) -> None:
+    run = ranking(good=True)
+    write_run(runs / "part.run", {q: run[q] for q in QUERIES[1:]}, "t")
+    text = evaluate_files([runs / "part.run", runs / "bm25.run"], measures=["P@1"])
     assert "over 3 folds, 12 topics\n" in text
-    assert "smoothi lacks 8 of 12 topics, which count 0: " in text
-    assert "`--fold 2` limits the table to the topics of that fold.\n" in text
+    assert "part lacks 1 of 12 topics, which count 0: q0.\n" in text
+    assert "No run lacks" not in text
 
 
-def test_topics_without_judgments_or_fold_are_told(runs: Path) -> None:
+def test_no_mean_over_folds_that_a_run_lacks_or_that_lack_topics(runs: Path) -> None:
+    with pytest.raises(UserError, match=r"smoothi: lacks every topic of fold 1, 3; expected .* or `--fold 2`, which"):
+        evaluate_files([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])
     write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
+    with pytest.raises(
+        UserError, match=r"folds.json: 1 of 13 judged topics are in no fold \(outside\), so there is"
+    ):
+        evaluate_files([runs / "bm25.run"])
+    assert " topics of fold 2\n" in evaluate_files([runs / "bm25.run"], fold="2")
+    write_folds(runs / "folds.json", [FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])
+    with pytest.raises(UserError, match=r"folds.json: folds 1 and 2 both test query q\d+, expected one"):
+        evaluate_files([runs / "bm25.run"])
+
+
+def test_topics_without_judgments_are_told(runs: Path) -> None:
     write_run(runs / "bm25.run", {**ranking(good=False), "unjudged": {"d1": 1.0}}, "bm25")
     text = evaluate_files([runs / "bm25.run"])
     assert "Topics of the runs without judgments, which cannot count (1): unjudged.\n" in text
-    assert "Judged topics in no fold, which are left out (1 of 13): outside.\n" in text
 
 
 def test_names_are_short_and_distinct(runs: Path) -> None:
@@ -109,8 +124,12 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt beside .*x\.run"):
         evaluate_files([tmp_path / "alone" / "deep" / "er" / "x.run"])
     write_qrels(tmp_path / "alone" / "qrels.txt", judgments())
-    with pytest.raises(UserError, match=r"expected one qrels\.txt for all runs; name it"):
-        evaluate_files([tmp_path / "alone" / "deep" / "er" / "x.run", runs / "bm25.run"])
+    write_run(tmp_path / "alone" / "y.run", ranking(good=True), "t")
+    both = [tmp_path / "alone" / "y.run", runs / "bm25.run"]
+    assert "over 3 folds" in evaluate_files(both)  # copies of the same judgments are the same judgments
+    write_qrels(tmp_path / "alone" / "qrels.txt", {**judgments(), "q0": {"d1": 0}})
+    with pytest.raises(UserError, match=r"differ; expected one qrels\.txt for all runs; name it"):
+        evaluate_files(both)
     write_run(smoothi / "fold1" / "test.run", ranking(good=True), "t")
     with pytest.raises(UserError, match=r"fold2.test\.run: query q\d+ is also in .*fold1.test\.run"):
         evaluate_files([smoothi / "fold1" / "test.run", smoothi / "fold2" / "test.run"])

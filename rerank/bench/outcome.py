@@ -11,7 +11,7 @@ import torch
 
 from rerank.errors import UserError
 from rerank.files import replacing
-from rerank.report import aligned
+from rerank.tables.formats import aligned
 
 
 def check(rounds: int, out: Path | None) -> None:

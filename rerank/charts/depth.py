@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from rerank.charts.drawing import INK, QUIET, colour, legend_above
 from rerank.charts.results import Experiment, Results
 from rerank.errors import UserError
-from rerank.evaluation import evaluate, measure_label
+from rerank.evaluation import evaluate
+from rerank.measures import measure_label
 from rerank.trec import ranked
 from rerank.types import Qrels, Run
 

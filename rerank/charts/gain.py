@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from rerank.charts.drawing import INK, SERIES, hover
 from rerank.charts.results import Experiment, Results
-from rerank.evaluation import measure_label
+from rerank.measures import measure_label
 
 
 class Gain(NamedTuple):

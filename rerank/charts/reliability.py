@@ -8,7 +8,6 @@ from rerank.charts.drawing import INK, SERIES, legend_above
 from rerank.charts.results import Experiment
 from rerank.errors import UserError
 
-
 POINTS = 1500  # more of them make a page slow and hide each other
 
 
@@ -52,7 +51,9 @@ def draw_reliability(figure: Any, data: Reliability) -> None:
         (data.second, "second half", SERIES[0]),
     ):
         size, alpha = (9, 0.9) if len(everything) < 100 else (4, 0.5)
-        axes.plot(points[::every, 0], points[::every, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name)
+        axes.plot(
+            points[::every, 0], points[::every, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name
+        )
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(low - margin, high + margin)
     axes.set_xlabel(f"NDCG of the lists, {data.of} by {data.of}" + (f"; one in {every} is drawn" if every > 1 else ""))

@@ -9,7 +9,8 @@ from typing import Any
 
 from rerank.config import FirstStageTable
 from rerank.errors import UserError
-from rerank.evaluation import evaluate, measure_names
+from rerank.evaluation import evaluate
+from rerank.measures import measure_names
 from rerank.preparation import bm25_name
 from rerank.trec import ranked, read_qrels, read_run
 from rerank.types import Qrels, Run
@@ -62,7 +63,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Results:
-    """`folder` is runs/<collection>; `measure` is trec_eval's name of the one that charts show.
+    """`folder` is runs/<collection>; `measure` is the name of the one that charts show.
 
     `queries` are the topics' texts, where they are known.
     """

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from rerank.charts.depth import common_topics, ideal
 from rerank.charts.results import Experiment, Results
-from rerank.evaluation import MEASURES, evaluate, measure_label
+from rerank.evaluation import evaluate
 from rerank.html_report.elements import Html, join, percent, table, tag
+from rerank.measures import MEASURES, measure_label
 from rerank.types import Qrels, Run
 
 RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)

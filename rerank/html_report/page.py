@@ -9,7 +9,6 @@ from rerank.charts.gain import Gains, gains
 from rerank.charts.plot_command import chart_figure
 from rerank.charts.results import Experiment, Results, read_results
 from rerank.errors import UserError
-from rerank.evaluation import measure_label
 from rerank.files import replacing
 from rerank.html_report.ceiling import ceiling_table
 from rerank.html_report.elements import Html, details, escaped, join, missing, section, table, tag
@@ -19,6 +18,7 @@ from rerank.html_report.scoreboard import scoreboard
 from rerank.html_report.style import CSS
 from rerank.html_report.texts import Texts, open_queries, read_documents
 from rerank.html_report.topics import most_changed, shown_documents, topic_details
+from rerank.measures import measure_label
 from rerank.progress import say
 
 CHARTS = {

@@ -30,7 +30,7 @@ def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) 
     of_fold = f"fold{fold}/test.run" if fold else "all.run"
     paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
     judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    markdown = evaluate_files(paths, judged, folds if folds.is_file() else None, fold, markdown=True)
+    markdown = evaluate_files(paths, judged, folds if folds.is_file() else None, fold, form="markdown")
     return from_markdown(markdown)
 
 

@@ -1,0 +1,95 @@
+"""One table, three ways to write it: aligned text, Markdown, and LaTeX for a paper (booktabs)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FORMATS = ("text", "markdown", "latex")
+BEST = {"text": "*", "markdown": "bold", "latex": "bold"}
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "†": r"$^{\dagger}$",
+    "↑": r"$^{\uparrow}$",
+    "↓": r"$^{\downarrow}$",
+    "−": "$-$",
+    "<": "$<$",
+    "≥": r"$\geq$",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`text` is a value, `mark` what follows it; the best of a column is bold, or starred in text."""
+
+    text: str
+    best: bool = False
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`blocks` are rows of cells, the first of each the head; `legend` explains the marks, `notes` say the rest."""
+
+    title: str
+    blocks: Sequence[Sequence[Sequence[Cell]]]
+    legend: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def cells(texts: Sequence[str]) -> list[Cell]:
+    """A row without marks."""
+    return list(map(Cell, texts))
+
+
+def render(table: Table, form: str = "text") -> str:
+    """The table in one of FORMATS. `{best}` in the legend becomes what marks the best there."""
+    legend = [line.replace("{best}", BEST[form]) for line in table.legend]
+    if form == "latex":
+        return _latex(table, legend)
+    below = [*legend, *table.notes]
+    write = _markdown if form == "markdown" else _text
+    lines = "\n".join(f"- {line}" for line in below) if form == "markdown" else "\n".join(below)
+    parts = [table.title, *(write(block) for block in table.blocks), lines]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first the head, as lines of text whose columns stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _text(block: Sequence[Sequence[Cell]]) -> str:
+    return aligned([[cell.text + "*" * cell.best + cell.mark for cell in row] for row in block])
+
+
+def _markdown(block: Sequence[Sequence[Cell]]) -> str:
+    rows = [[(f"**{cell.text}**" if cell.best else cell.text) + cell.mark for cell in row] for row in block]
+    head, *body = ("| " + " | ".join(text.replace("|", r"\|") for text in row) + " |" for row in rows)
+    return "\n".join([head, "|---" * len(block[0]) + "|", *body])
+
+
+def _latex(table: Table, legend: Sequence[str]) -> str:
+    caption = " ".join(_escaped(line if line.endswith(".") else f"{line}.") for line in (table.title, *legend))
+    lines = [*(f"% {note}" for note in table.notes), r"\begin{table}", r"\centering", f"\\caption{{{caption}}}"]
+    for block in table.blocks:
+        head, *body = (" & ".join(map(_latex_cell, row)) + r" \\" for row in block)
+        columns = "l" * len(block[0])
+        lines += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+        lines += [r"\end{tabular}", ""]
+    return "% needs \\usepackage{booktabs}\n" + "\n".join([*lines[:-1], r"\end{table}"]) + "\n"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = _escaped(cell.text)
+    return (f"\\textbf{{{text}}}" if cell.best else text) + _escaped(cell.mark)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(".", lambda found: LATEX.get(found[0], found[0]), text)
