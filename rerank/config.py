@@ -23,7 +23,7 @@ class CollectionTable:
     """What is searched."""
 
     source: Annotated[str, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, or a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR's layout)."""
+    """An ir_datasets id, a folder in BEIR's layout, or feature vectors: Fold1/train.txt …, or one SVMlight file."""
     folds: int = 5
     """Folds to cut the queries into where the collection prescribes none."""
 
@@ -60,7 +60,16 @@ class EncoderTable:
     """How a document's score comes from its passages; mean is the mean of their [CLS] vectors."""
 
 
-@_table("lists", 4)
+@_table("network", 4)
+@dataclass(frozen=True)
+class NetworkTable:
+    """The model that scores a feature vector: batch norm, a hidden layer with ReLU, batch norm, one output."""
+
+    hidden: int = 1024
+    """Hidden units."""
+
+
+@_table("lists", 5)
 @dataclass(frozen=True)
 class ListsTable:
     """Which candidates make a training list."""
@@ -71,7 +80,7 @@ class ListsTable:
     """Non-relevant documents of a list: a number, or all."""
 
 
-@_table("loss", 5)
+@_table("loss", 6)
 @dataclass(frozen=True)
 class LossTable:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
@@ -114,19 +123,19 @@ class LossTable:
         return {key: value for key, value in asdict(self).items() if key != "name" and value is not None}
 
 
-@_table("training", 6)
+@_table("training", 7)
 @dataclass(frozen=True)
 class TrainingTable:
     """How the model is fine-tuned."""
 
     epochs: Annotated[int, Parameter(alias="--epochs")] = 100
     """Epochs at most."""
-    lists_per_epoch: int = 256
-    """Training lists of an epoch."""
+    lists_per_epoch: Count = 256
+    """Training lists of an epoch: a number, or all for one list of each training query."""
     lists_per_step: int = 8
     """Lists whose gradients are averaged into one step."""
     lr: float = 2e-5
-    """Adam's learning rate for the encoder."""
+    """Adam's learning rate for the encoder, or the whole network of feature vectors."""
     head_lr: float = 1e-3
     """Adam's learning rate for the dense layer on top."""
     clip: float = 0.0
@@ -134,7 +143,7 @@ class TrainingTable:
     patience: int = 20
     """Epochs without a better validation value before training stops."""
     measure: str = "ndcg_cut_20"
-    """The trec_eval measure that validation maximises."""
+    """The trec_eval measure that validation maximises; or loss, which it minimises: the log then has its negative."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto takes bf16 where a GPU has it."""
     tokens_per_forward: int | Literal["auto"] = "auto"
@@ -145,7 +154,7 @@ class TrainingTable:
     """Seed of everything random."""
 
 
-@_table("warmup", 7)
+@_table("warmup", 8)
 @dataclass(frozen=True)
 class WarmupTable:
     """Training on the documents alone, before any query or judgment is seen; once for all folds and losses."""
@@ -186,7 +195,7 @@ class WarmupTable:
         return {"title": self.titles, "sentence": self.sentences, "keywords": self.keywords}
 
 
-@_table("output", 8)
+@_table("output", 9)
 @dataclass(frozen=True)
 class OutputTable:
     """Where results go: FOLDER/<collection>/<name>/fold<i>."""
@@ -205,6 +214,7 @@ class Config:
     collection: CollectionTable = field(default_factory=CollectionTable)
     first_stage: FirstStageTable = field(default_factory=FirstStageTable)
     encoder: EncoderTable = field(default_factory=EncoderTable)
+    network: NetworkTable = field(default_factory=NetworkTable)
     lists: ListsTable = field(default_factory=ListsTable)
     loss: LossTable = field(default_factory=LossTable)
     training: TrainingTable = field(default_factory=TrainingTable)

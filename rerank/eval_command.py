@@ -38,8 +38,8 @@ def evaluate_files(
 
     Files whose names differ only in the number of a fold are the folds of one run: one row. The folds are those of the
     `folds.json` that is given or lies beside a run or up to three folders up; where there is none, the numbers in the
-    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests. Every
-    judged topic counts, 0 where a run lacks it, and the notes below the table (on standard error for CSV) say what was
+    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests, which
+    are the only ones where there is but one fold. Every judged topic counts, 0 where a run lacks it, and the notes below the table (on standard error for CSV) say what was
     lacking. `interpolate` is the first stage's run: every other run gets a second row, mixed with it, whose weight the
     measure `tune_on` chooses on the validation topics of each fold. `baseline`, `test` and `correction` are those of
     `compare`. `details` has every comparison in full, as CSV and JSON always have; `per_query` gives the values alone.
@@ -64,6 +64,9 @@ def evaluate_files(
     folds = folds or beside(paths, "folds.json")
     known = read_folds(folds) if folds else []
     fold_of = folds_of_file(folds, known) if folds else folds_of_names(parts, files)
+    numbers = set(fold_of.values()) if folds else set()
+    if fold is None and len(numbers) == 1:  # one fold: the judgments of its validation queries make no topics
+        fold = numbers.pop()
     fold = None if fold == "all" else fold
     chosen, groups = _topics(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
     mixing: list[str] = []

@@ -2,70 +2,90 @@
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from accelerate import Accelerator
 
-from rerank.batches.batch import make_batch
-from rerank.batches.sampling import epoch_lists
-from rerank.budget import open_budget
-from rerank.candidates import without_relevant
 from rerank.config import Config
-from rerank.errors import UserError
-from rerank.evaluation import evaluate
+from rerank.feature_fold import feature_fold
+from rerank.feature_preparation import keep_features_for_evaluation, prepare_features
 from rerank.files import replacing
+from rerank.fold_work import FoldWork
 from rerank.folds import pick
 from rerank.gradients import Loss
-from rerank.manifest import file_hash, write_manifest
+from rerank.letor.source import is_feature_source
+from rerank.manifest import write_manifest
 from rerank.measures import measure_names
-from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, warmup_of
-from rerank.parts import make_loss, open_accelerator, open_model, text_inputs, what_was_cut
-from rerank.preparation import Prepared, keep_for_evaluation, prepare
+from rerank.parts import make_loss, open_accelerator
+from rerank.preparation import keep_for_evaluation, prepare
 from rerank.progress import say
-from rerank.scoring import score
 from rerank.settings import keep
+from rerank.text_fold import text_fold
 from rerank.training import train
 from rerank.trec import read_run, write_run
-from rerank.types import Candidates, Fold, Run
+from rerank.types import Fold, Run
 from rerank.warmup.warm import warm_up
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What every fold works with; `folder` is runs/<collection>/<name>, `encoder` the name or folder to start from."""
+    """What every fold works with.
+
+    `folder` is runs/<collection>/<name>; `model` says what is trained; `folds` are those to train, `names` those of all;
+    `work_of` makes the parts that a fold is trained with.
+    """
 
     config: Config
-    prepared: Prepared
     folder: Path
-    encoder: str
+    model: str
+    folds: list[Fold]
+    names: list[str]
     loss: Loss
     accelerator: Accelerator
+    work_of: Callable[[Fold], FoldWork]
 
     def say(self, line: str) -> None:
         """Prints a line once, whatever the number of processes."""
         if self.accelerator.is_main_process:
             say(line)
 
-    def of(self, query_ids: Iterable[str]) -> list[Candidates]:
-        """The candidates of those queries that the first stage found something for."""
-        return [found for query_id in query_ids if (found := self.prepared.candidates[query_id]).doc_ids]
+    def fold_folder(self, name: str) -> Path:
+        """Where the results of a fold are."""
+        return self.folder / f"fold{name}"
 
 
-def open_experiment(config: Config) -> Experiment:
-    """Prepares the collection and the folder of an experiment; raises UserError for what the user can mend."""
+def open_experiment(config: Config, fold_name: str) -> Experiment:
+    """Prepares the collection and the folder of an experiment with the fold of that name, or "all".
+
+    A collection of texts and a set of feature vectors differ here and in what this chooses for them, and nowhere else.
+    Raises UserError for what the user can mend.
+    """
     loss = make_loss(config)
-    measure_names([config.training.measure])
+    if config.training.measure != "loss":
+        measure_names([config.training.measure])
     accelerator = open_accelerator(config)
+    name = config.output.name or config.loss.name
+    if is_feature_source(config.collection.source):
+        with accelerator.main_process_first():
+            features = prepare_features(config, fold_name)
+            keep_features_for_evaluation(features)
+            keep(config, features.folder / name / "config.toml")
+        model = f"a network of {config.network.hidden} hidden units"
+        work_of = partial(feature_fold, config, features, loss, accelerator)
+        return Experiment(
+            config, features.folder / name, model, features.folds, features.names, loss, accelerator, work_of
+        )
     with accelerator.main_process_first():
         prepared = prepare(config)
         keep_for_evaluation(prepared)
-        folder = prepared.folder / (config.output.name or config.loss.name)
-        keep(config, folder / "config.toml")
+        keep(config, prepared.folder / name / "config.toml")
     encoder = str(warm_up(config, accelerator)) if config.warmup.steps else config.encoder.name
-    return Experiment(config, prepared, folder, encoder, loss, accelerator)
+    folds, names = pick(prepared.folds, fold_name), [fold.name for fold in prepared.folds]
+    work_of = partial(text_fold, config, prepared, encoder, loss, accelerator)
+    return Experiment(config, prepared.folder / name, encoder, folds, names, loss, accelerator, work_of)
 
 
 def train_folds(config: Config, fold_name: str) -> Path:
@@ -73,14 +93,14 @@ def train_folds(config: Config, fold_name: str) -> Path:
 
     A fold that has its test run is not trained again; when every fold has one, `all.run` holds them all.
     """
-    experiment = open_experiment(config)
-    for fold in pick(experiment.prepared.folds, fold_name):
-        test_run = _fold_folder(experiment, fold) / "test.run"
+    experiment = open_experiment(config, fold_name)
+    for fold in experiment.folds:
+        test_run = experiment.fold_folder(fold.name) / "test.run"
         if test_run.exists():
             experiment.say(f"fold {fold.name}: {test_run} is there already")
         else:
             train_fold(experiment, fold)
-    runs = [_fold_folder(experiment, fold) / "test.run" for fold in experiment.prepared.folds]
+    runs = [experiment.fold_folder(name) / "test.run" for name in experiment.names]
     if experiment.accelerator.is_main_process and all(path.exists() for path in runs):
         everything: Run = {}
         for path in runs:
@@ -94,45 +114,25 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     """Trains one fold; its folder gets checkpoint/, valid.run, test.run, log.jsonl and manifest.json."""
     begun = time.time()
     config, accelerator = experiment.config, experiment.accelerator
-    table, folder, tag = config.training, _fold_folder(experiment, fold), experiment.folder.name
-    experiment.say(f"fold {fold.name}: {tag} with {experiment.encoder} on {accelerator.device}")
-    model, tokenizer, max_length = open_model(config, experiment.encoder, accelerator)
-    with accelerator.main_process_first():
-        inputs_of = text_inputs(config, experiment.prepared, tokenizer, max_length)
-    experiment.say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
-    budget = open_budget(table.tokens_per_forward, accelerator.device)
-    valid, test, latest = experiment.of(fold.valid), experiment.of(fold.test), Run()
-    for part, found in (("validation", valid), ("test", test)):
-        if not any(candidates.query_id in experiment.prepared.qrels for candidates in found):
-            raise UserError(
-                f"fold {fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
-            )
-
-    def validate() -> float:
-        latest.clear()
-        latest.update(score(model, inputs_of, valid, accelerator, budget, "validating"))
-        qrels = {q: experiment.prepared.qrels[q] for q in fold.valid if q in experiment.prepared.qrels}
-        (values,) = evaluate(qrels, latest, [table.measure]).values()
-        return sum(values.values()) / len(values)
+    table, folder, tag = config.training, experiment.fold_folder(fold.name), experiment.folder.name
+    experiment.say(f"fold {fold.name}: {tag} with {experiment.model} on {accelerator.device}")
+    work = experiment.work_of(fold)
 
     def keep_best() -> None:
         with replacing(folder / "checkpoint") as aside:
-            save_cross_encoder(model, tokenizer, aside, config.encoder.max_doc_tokens)
-        write_run(folder / "valid.run", latest, tag)
+            work.save(aside)
+        write_run(folder / "valid.run", work.valid_run(), tag)
 
-    trainable = _trainable(experiment, fold)
     history = train(
-        model,
-        model.parameter_groups(table.lr, table.head_lr),
-        lambda epoch: epoch_lists(
-            trainable, epoch, table.lists_per_epoch, config.lists.relevant, config.lists.non_relevant, table.seed
-        ),
-        partial(make_batch, inputs_of=inputs_of),
+        work.model,
+        work.parameter_groups,
+        work.epoch_lists,
+        work.batch_of,
         experiment.loss,
-        validate,
+        work.validate,
         keep_best,
         accelerator,
-        budget,
+        work.budget,
         folder,
         epochs=table.epochs,
         lists_per_step=table.lists_per_step,
@@ -141,23 +141,16 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         seed=table.seed,
     )
     accelerator.free_memory()
-    best, _, _ = open_cross_encoder(str(folder / "checkpoint"), config.encoder.pooling, table.seed)
-    best.to(accelerator.device)
-    run = score(best, inputs_of, test, accelerator, budget, "testing")
+    run = work.test_run(folder / "checkpoint")
     if accelerator.is_main_process:
         facts = {
             "config": asdict(config),
             "fold": asdict(fold),
             "epochs": len(history),
-            "warmup": warmup_of(model),
             "best_epoch": max(history, key=lambda record: record["valid"])["epoch"],
-            "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.queries_cut()},
-            "first_stage": {"run": str(experiment.prepared.run), "sha256": file_hash(experiment.prepared.run)},
+            **work.facts(),
             "device": str(accelerator.device),
             "precision": accelerator.mixed_precision,
-            "tokens_per_forward": budget.tokens,
-            "passages": f"padded: {model.why_padded}" if model.why_padded else "packed",
-            "attention_dropout": model.attention_dropout(),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - begun, 1),
         }
@@ -165,21 +158,3 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
         write_run(folder / "test.run", run, tag)
         shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model
     accelerator.wait_for_everyone()
-
-
-def _trainable(experiment: Experiment, fold: Fold) -> list[Candidates]:
-    found = {query_id: experiment.prepared.candidates[query_id] for query_id in fold.train}
-    skipped = set(without_relevant(found))
-    if skipped:
-        experiment.say(
-            f"fold {fold.name}: {len(skipped)} of {len(found)} training queries have no relevant candidate: skipped"
-        )
-    if len(skipped) == len(found):
-        raise UserError(
-            f"fold {fold.name}: none of its {len(found)} training queries has a relevant candidate: nothing to learn"
-        )
-    return [candidates for query_id, candidates in found.items() if query_id not in skipped]
-
-
-def _fold_folder(experiment: Experiment, fold: Fold) -> Path:
-    return experiment.folder / f"fold{fold.name}"

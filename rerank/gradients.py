@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 
 from rerank.batches.batch import Batch
@@ -20,21 +21,25 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def step_gradient(
-    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: Budget
+    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: Budget | None
 ) -> Tensor:
     """Sets the parameters' gradients to that of the sum of the lists' losses times `weight`.
 
     Lists that fit into the budget together go through the model once. A longer list is scored without a graph, the loss
     gives the gradient in its scores, and its passages then go through the model again with a graph, so many at a time
     (gradient caching, Gao et al. 2021). Dropout follows from `batch.inputs.seeds`, so that both ways give the same
-    gradient. Where memory runs out, the budget is halved and the step begins again.
+    gradient. Where memory runs out, the budget is halved and the step begins again. Without a budget all documents go
+    through in one forward pass, for models whose scores depend on what else is in the step (batch norm).
 
     Returns:
-        (lists, 3) on the CPU: each list's loss, its NDCG, and its smooth NDCG (SmoothI's).
+        (lists, 3) on the CPU: each list's loss, its NDCG, and its smooth NDCG (SmoothI's); (lists, 2) without a budget,
+        where the network is so small that the smooth NDCG would be most of the work.
 
     Raises:
         UserError: a passage does not fit into memory alone, or a list's scores do not.
     """
+    if budget is None:
+        return _in_one_pass(model, batch, loss, weight, accelerator)
     lengths = batch.inputs.lengths()
     rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # each passage's list
 
@@ -105,24 +110,50 @@ def _of_lists(
     last = scores_of(groups[-1])  # its graph is kept: no need to compute it twice
     leaves = [scores.requires_grad_() for scores in [*cached, last.detach()]] if cached else [last]
     flat = model.pool(in_order(torch.cat(leaves), groups), documents.to(last.device))
-    part = batch._replace(labels=batch.labels[lists].to(last.device), mask=batch.mask[lists].to(last.device))
-    grid, labels, mask = part.grid(flat), part.labels, part.mask
-    values = _loss(loss, grid, labels, mask, batch, lists)
-    (values.sum() * weight).backward()
+    part = batch._replace(
+        labels=batch.labels[lists], mask=batch.mask[lists], query_ids=tuple(batch.query_ids[row] for row in lists)
+    )
+    measured = _backward(part, flat, loss, weight, smooth=True)
     if cached:
         last.backward(leaves[-1].grad)
         for group, leaf in zip(groups[:-1], leaves[:-1], strict=True):
             scores_of(group).backward(leaf.grad)
+    return measured
+
+
+def _in_one_pass(model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator) -> Tensor:
+    model.zero_grad(set_to_none=True)
+    try:
+        with accelerator.autocast():
+            flat = model(batch.inputs.to(accelerator.device)).float()
+        return _backward(batch, flat, loss, weight, smooth=False)
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        raise UserError(
+            f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network together; "
+            "take fewer --training.lists-per-step or a smaller --network.hidden"
+        ) from None
+
+
+def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float, smooth: bool) -> Tensor:
+    """Takes the gradient of the lists' losses in the documents' scores `flat`, and measures the lists."""
+    labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
+    grid = batch.grid(flat)
+    values = _loss(loss, grid, labels, mask, batch)
+    (values.sum() * weight).backward()
     free = grid.detach()
-    measured = torch.stack([values.detach(), exact(free, labels, mask), 1 - smoothi(free, labels, mask)], dim=1)
-    return measured.double().cpu()
+    measured = [values.detach(), exact(free, labels, mask)]
+    if smooth:
+        measured.append(1 - smoothi(free, labels, mask))
+    return torch.stack(measured, dim=1).double().cpu()
 
 
-def _loss(loss: Loss, grid: Tensor, labels: Tensor, mask: Tensor, batch: Batch[Any], lists: Sequence[int]) -> Tensor:
+def _loss(loss: Loss, grid: Tensor, labels: Tensor, mask: Tensor, batch: Batch[Any]) -> Tensor:
     try:
         return loss(grid, labels, mask)
     except torch.OutOfMemoryError:
         raise UserError(
-            f"query {batch.query_ids[lists[0]]}: out of memory in the loss of {grid.shape[0]} lists of "
+            f"query {batch.query_ids[0]}: out of memory in the loss of {grid.shape[0]} lists of "
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None

@@ -11,6 +11,7 @@ from rerank.errors import UserError
 from rerank.files import replacing, short_hash
 from rerank.first_stage import choose_index, retrieve, with_texts_from_index
 from rerank.folds import make_folds, prescribed_folds, read_folds, write_folds
+from rerank.letor.source import is_feature_source
 from rerank.progress import say
 from rerank.settings import check
 from rerank.trec import read_run, write_qrels, write_run
@@ -39,6 +40,7 @@ def prepare(config: Config) -> Prepared:
     Raises UserError for what the user can mend.
     """
     check(config)
+    expect_text(config.collection.source)
     collection = open_collection(config.collection.source)
     folder = Path(config.output.folder) / collection.name
     run_file = first_stage_run(config, collection, folder)
@@ -54,9 +56,19 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     Raises UserError for what the user can mend.
     """
     check(config)
+    expect_text(config.collection.source)
     collection = open_documents(config.collection.source)
     index = _index(config.first_stage, collection, Path(config.output.folder) / collection.name)
     return (collection if collection.has_documents else with_texts_from_index(collection, index)), index
+
+
+def expect_text(source: str) -> None:
+    """Raises UserError for a feature set: what it has instead of documents cannot be searched or read."""
+    if is_feature_source(source):
+        raise UserError(
+            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to warm up on or to score again; "
+            "`rerank train` trains on them and writes the runs"
+        )
 
 
 def keep_for_evaluation(prepared: Prepared) -> None:

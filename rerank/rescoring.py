@@ -9,7 +9,7 @@ from rerank.errors import UserError
 from rerank.manifest import write_manifest
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
 from rerank.parts import open_accelerator, text_inputs
-from rerank.preparation import prepare
+from rerank.preparation import expect_text, prepare
 from rerank.progress import say
 from rerank.scoring import score
 from rerank.trec import read_run, write_run
@@ -23,6 +23,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     """
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
+    expect_text(config.collection.source)
     accelerator = open_accelerator(config)
     model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
     if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():

@@ -13,6 +13,7 @@ from rerank.batches.micro import micro_batches
 from rerank.batches.text import TextInputs
 from rerank.budget import Budget
 from rerank.errors import UserError
+from rerank.gradients import Loss
 from rerank.models.cross_encoder import in_order
 from rerank.progress import progress
 from rerank.types import Candidates, Run
@@ -50,6 +51,16 @@ def score(
             if not abs(value) < float("inf"):
                 raise UserError(f"query {query_id}, document {doc_id}: the model's score is {value}; is it broken?")
     return run
+
+
+def mean_loss(run: Run, lists: Sequence[Candidates], loss: Loss) -> float:
+    """The mean over the lists of their loss at the scores of a run."""
+    losses = []
+    for found in lists:
+        scores = torch.tensor([[run[found.query_id][doc_id] for doc_id in found.doc_ids]])
+        labels = torch.tensor([[float(label) for label in found.labels]])
+        losses.append(float(loss(scores, labels, torch.ones_like(labels, dtype=torch.bool))))
+    return sum(losses) / len(losses)
 
 
 def document_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: Budget) -> torch.Tensor:

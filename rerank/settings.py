@@ -12,7 +12,7 @@ from rerank.config import Config
 from rerank.errors import UserError
 from rerank.files import replacing
 
-RESERVED = ("index", "tokens")
+RESERVED = ("index", "tokens", "features")
 WARMUP = "warmup-"
 """What else lies beside the experiments of a collection: their names, and how those of warm-ups begin."""
 
@@ -49,6 +49,7 @@ def check(config: Config) -> None:
         "first_stage.k1": 0,
         "first_stage.b": 0,
         "encoder.max_doc_tokens": 1,
+        "network.hidden": 1,
         "lists.relevant": 1,
         "lists.non_relevant": 1,
         "training.epochs": 1,

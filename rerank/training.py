@@ -31,7 +31,7 @@ def train(
     validate: Callable[[], float],
     keep_best: Callable[[], None],
     accelerator: Accelerator,
-    budget: Budget,
+    budget: Budget | None,
     folder: Path,
     *,
     epochs: int,
@@ -59,7 +59,7 @@ def train(
             return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.places, epoch, seed)))
 
         model.train()
-        if not budget.tried:
+        if budget is not None and not budget.tried:
             try_budget(model, build(steps[0]), accelerator, budget)
         record = _epoch(model, optimizer, steps, build, loss, accelerator, budget, f"epoch {epoch + 1}", clip)
         value = validate()
@@ -69,9 +69,10 @@ def train(
             if best:
                 keep_best()
             _save(folder, model, optimizer, history)
+            smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
             say(
-                f"epoch {epoch + 1}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f} "
-                f"(smooth {record['smooth']:.3f}), validation {value:.4f}{' (best)' if best else ''}"
+                f"epoch {epoch + 1}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}, "
+                f"validation {value:.4f}{' (best)' if best else ''}"
             )
         accelerator.wait_for_everyone()
     return history
@@ -82,6 +83,10 @@ def _exhausted(history: list[dict[str, float]], patience: int) -> bool:
         return False
     values = [record["valid"] for record in history]
     return len(values) - 1 - values.index(max(values)) >= patience
+
+
+MEASURED = ("loss", "ndcg", "smooth")
+"""The columns of `step_gradient`."""
 
 
 class Step(NamedTuple):
@@ -114,23 +119,22 @@ def _epoch(
     build: Callable[[Step], Batch[Any]],
     loss: Loss,
     accelerator: Accelerator,
-    budget: Budget,
+    budget: Budget | None,
     what: str,
     clip: float,
 ) -> dict[str, float]:
     """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists."""
-    sums = torch.zeros(3, dtype=torch.float64)
+    sums = torch.zeros(1, dtype=torch.float64)
     seen = 0
 
     def figures() -> str:
-        mean = (sums / max(seen, 1)).tolist()
-        return f"loss {mean[0]:.4f} ndcg {mean[1]:.3f} smooth {mean[2]:.3f}"
+        return " ".join(f"{name} {value:.4f}" for name, value in zip(MEASURED, (sums / seen).tolist(), strict=False))
 
     bar = progress(built_ahead(steps, build), len(steps), what, figures, accelerator.is_main_process)
     for number, (step, batch) in enumerate(bar):
         of_step = step_gradient(model, batch, loss, 1 / step.of, accelerator, budget)
         _check(of_step[:, 0], step, f"{what}, step {number + 1}", accelerator)
-        sums += of_step.sum(0)
+        sums = sums + of_step.sum(0)
         seen += len(of_step)
         _sum_over_processes(model, accelerator)
         if clip:
@@ -138,7 +142,7 @@ def _epoch(
         optimizer.step()
     model.zero_grad(set_to_none=True)
     total = accelerator.reduce(torch.cat([sums, torch.tensor([float(seen)])]).float().to(accelerator.device)).tolist()
-    return dict(zip(("loss", "ndcg", "smooth"), (value / total[3] for value in total[:3]), strict=True))
+    return dict(zip(MEASURED, (value / total[-1] for value in total[:-1]), strict=False))
 
 
 def _seeds(mask: Tensor, places: Sequence[int], epoch: int, seed: int) -> Tensor:
@@ -149,7 +153,7 @@ def _seeds(mask: Tensor, places: Sequence[int], epoch: int, seed: int) -> Tensor
 
 def _check(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> None:
     """Raises UserError on every process where a loss of any is not finite."""
-    broken = [c for c, value in zip(step.lists, losses, strict=True) if not value.isfinite()]
+    broken = [step.lists[row] for row in (~losses.isfinite()).nonzero()[:, 0].tolist()]
     if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:
         lists = gather_object(broken) if accelerator.num_processes > 1 else broken
         raise UserError(

@@ -68,7 +68,6 @@ class Batch(NamedTuple, Generic[Inputs]):
     labels: Tensor
     mask: Tensor
     query_ids: tuple[str, ...]
-    doc_ids: tuple[tuple[str, ...], ...]
 
     def grid(self, flat: Tensor) -> Tensor:
         """(documents,) values onto the (lists, documents) grid, 0 where there is no document."""
@@ -89,4 +88,4 @@ def make_batch(lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs]
         labels[row, : len(candidates.labels)] = torch.tensor(candidates.labels, dtype=torch.float32)
         mask[row, : len(candidates.labels)] = True
     pairs = [(candidates.query_id, doc_id) for candidates in lists for doc_id in candidates.doc_ids]
-    return Batch(inputs_of(pairs), labels, mask, tuple(c.query_id for c in lists), tuple(c.doc_ids for c in lists))
+    return Batch(inputs_of(pairs), labels, mask, tuple(candidates.query_id for candidates in lists))

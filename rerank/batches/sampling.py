@@ -35,18 +35,27 @@ def _draw(places: np.ndarray, count: Count, rng: np.random.Generator) -> np.ndar
 
 
 def epoch_lists(
-    trainable: Sequence[Candidates], epoch: int, lists: int, relevant: Count, non_relevant: Count, seed: int
+    trainable: Sequence[Candidates], epoch: int, lists: Count, relevant: Count, non_relevant: Count, seed: int
 ) -> list[Candidates]:
-    """The `lists` training lists of an epoch (counted from 0).
+    """The `lists` training lists of an epoch (counted from 0), of the queries of `epoch_queries`."""
+    return [
+        sample_list(trainable[query], relevant, non_relevant, np.random.default_rng([seed, 1, place]))
+        for place, query in epoch_queries(len(trainable), epoch, lists, seed)
+    ]
+
+
+def epoch_queries(queries: int, epoch: int, lists: Count, seed: int) -> list[tuple[int, int]]:
+    """The place, counted over all epochs, and the query's number of the `lists` lists of an epoch (counted from 0).
 
     Queries come in rounds, each round a new order of all of them, and a round goes on in the next epoch, so that over
-    time every query is used equally often. Nothing but the arguments decides: a resumed run sees the same lists.
+    time every query is used equally often; "all" is one round an epoch. Nothing but the arguments decides: a resumed run
+    sees the same lists.
     """
-    chosen: list[Candidates] = []
-    for place in range(epoch * lists, (epoch + 1) * lists):
-        cycle, index = divmod(place, len(trainable))
+    each = queries if lists == "all" else lists
+    chosen: list[tuple[int, int]] = []
+    for place in range(epoch * each, (epoch + 1) * each):
+        cycle, index = divmod(place, queries)
         if not chosen or index == 0:
-            order = np.random.default_rng([seed, 0, cycle]).permutation(len(trainable))
-        rng = np.random.default_rng([seed, 1, place])
-        chosen.append(sample_list(trainable[order[index]], relevant, non_relevant, rng))
+            order = np.random.default_rng([seed, 0, cycle]).permutation(queries).tolist()
+        chosen.append((place, order[index]))
     return chosen

@@ -97,8 +97,8 @@ def draw_depths(figure: Any, data: Depths) -> None:
 
 
 def _relevant_or_found(qrels: Qrels, experiments: list[Experiment], measure: str) -> Qrels:
-    """Without the judgments that no measure but bpref looks at: they are most, and reading them is most of the time."""
-    if measure == "bpref":
+    """Without the judgments that only bpref and infAP look at: they are most, and reading them is most of the time."""
+    if measure.lower().startswith(("bpref", "infap")):
         return qrels
     return {
         query_id: {

@@ -50,10 +50,8 @@ def draw_reliability(figure: Any, data: Reliability) -> None:
         (data.first, "first half of the epochs", SERIES[1]),
         (data.second, "second half", SERIES[0]),
     ):
-        size, alpha = (9, 0.9) if len(everything) < 100 else (4, 0.5)
-        axes.plot(
-            points[::every, 0], points[::every, 1], ".", color=colour, alpha=alpha, mew=0, markersize=size, label=name
-        )
+        style = {"markersize": 9, "alpha": 0.9} if len(everything) < 100 else {"markersize": 4, "alpha": 0.5}
+        axes.plot(points[::every, 0], points[::every, 1], ".", color=colour, mew=0, label=name, **style)
     axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(low - margin, high + margin)
     axes.set_xlabel(f"NDCG of the lists, {data.of} by {data.of}" + (f"; one in {every} is drawn" if every > 1 else ""))

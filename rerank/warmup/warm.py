@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
@@ -27,7 +26,7 @@ from rerank.models.hub import encoder_folder
 from rerank.parts import make_loss, open_accelerator, open_model
 from rerank.preparation import documents_and_index
 from rerank.progress import say
-from rerank.scoring import score
+from rerank.scoring import mean_loss, score
 from rerank.settings import WARMUP
 from rerank.tokens import open_store, tokenise
 from rerank.training import train
@@ -170,12 +169,7 @@ def _measure(run: Run, lists: PseudoLists, loss: Loss) -> tuple[float, float]:
     """MRR and mean loss of the held-out lists."""
     labels = {c.query_id: dict(zip(c.doc_ids, c.labels, strict=True)) for c in lists.held_out}
     (ranks,) = evaluate(labels, run, ["recip_rank"]).values()
-    losses = []
-    for query_id, of_query in labels.items():
-        scores = torch.tensor([[run[query_id][doc_id] for doc_id in of_query]])
-        wanted = torch.tensor([[float(label) for label in of_query.values()]])
-        losses.append(float(loss(scores, wanted, torch.ones_like(wanted, dtype=torch.bool))))
-    return sum(ranks.values()) / len(ranks), sum(losses) / len(losses)
+    return sum(ranks.values()) / len(ranks), mean_loss(run, lists.held_out, loss)
 
 
 def _finish(

@@ -1,0 +1,82 @@
+"""The exact form of an SVMlight line, checked line by line: slow, only for text that `lines.parse` could not read."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+LARGEST_INDEX = 9_999
+"""Rows are stored dense: this one is 40 kB."""
+LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
+LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
+LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
+DOC_ID = re.compile(rb"\bdocid *= *([^ ]*)")
+FEATURE = re.compile(rb"([0-9]+):([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|nan|inf|infinity))", re.I)
+FLOAT32_MAX = 3.4028234663852886e38
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a line: its number from 0, what was expected, what stands there."""
+
+    line: int
+    expected: str
+    got: str
+
+
+def first_mistake(lines: Iterable[bytes], with_queries: bool) -> Mistake | None:
+    """The first line that is not as it should be; blanks are spaces only."""
+    for number, line in enumerate(lines):
+        content, _, comment = line.partition(b"#")
+        wrong = _in_content(content.split(), with_queries) or _in_comment(comment)
+        if wrong:
+            return Mistake(number, *wrong)
+    return None
+
+
+def _in_content(words: list[bytes], with_queries: bool) -> tuple[str, str] | None:
+    if not words:
+        return None
+    if not LABEL.fullmatch(words[0]):
+        return "a whole number of at most 9 digits as label", shown(words[0])
+    features = words[1:]
+    if with_queries:
+        if not features or not features[0].startswith(b"qid:") or features[0] == b"qid:":
+            got = shown(features[0]) if features else "the end of the line"
+            return f"qid:QUERY after the label, as in `{LINE}`", got
+        if _text(features[0]) is None:
+            return "a query id in UTF-8", shown(features[0])
+        features = features[1:]
+    last = 0
+    for feature in features:
+        match = FEATURE.fullmatch(feature)
+        if not match:
+            return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", shown(feature)
+        index = int(match[1])
+        if not 1 <= index <= LARGEST_INDEX:
+            return f"a feature index from 1 to {LARGEST_INDEX:,}", shown(feature)
+        if index <= last:
+            return f"feature indices that rise, so one above {last}", shown(feature)
+        if not -FLOAT32_MAX <= float(match[2]) <= FLOAT32_MAX:
+            return f"a finite value (float32) of feature {index}", shown(match[2])
+        last = index
+    return None
+
+
+def _in_comment(comment: bytes) -> tuple[str, str] | None:
+    match = DOC_ID.search(comment)
+    if match and not match[1]:
+        return "a document id after `docid =`", shown(b"#" + comment)
+    if match and _text(match[1]) is None:
+        return "a document id in UTF-8", shown(match[1])
+    return None
+
+
+def _text(name: bytes) -> str | None:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def shown(text: bytes) -> str:
+    """Some text of a file for a message, cut where it is long."""
+    return repr(text[:60].decode(errors="backslashreplace") + ("…" if len(text) > 60 else ""))

@@ -1,0 +1,64 @@
+"""The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score a document."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from rerank.batches.features import Vectors
+from rerank.errors import UserError
+from rerank.models.normalised_scores import normalised_scores
+
+KIND = "feature_mlp"
+
+
+class FeatureMLP(nn.Module):
+    """Thonet et al. 2021, "Neural model and compared losses": `features` inputs, `hidden` units (1024 there).
+
+    The weights are drawn with `seed`, as torch draws those of its linear layers.
+    """
+
+    def __init__(self, features: int, hidden: int, seed: int) -> None:
+        super().__init__()
+        self.features, self.hidden = features, hidden
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.input_norm = nn.BatchNorm1d(features)
+            self.hidden_layer = nn.Linear(features, hidden)
+            self.hidden_norm = nn.BatchNorm1d(hidden)
+            self.output = nn.Linear(hidden, 1)
+
+    def forward(self, inputs: Vectors) -> Tensor:
+        """(documents,) float32 scores."""
+        if self.training and len(inputs.features) == 1:  # one document has no variance, and its list no loss
+            self.eval()
+            scores = self.forward(inputs)
+            self.train()
+            return scores
+        hidden = torch.relu_(self.hidden_layer(self.input_norm(inputs.features)))
+        return normalised_scores(hidden, self.hidden_norm, self.output)
+
+
+def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
+    """Writes model.safetensors and config.json into a new folder."""
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "model.safetensors")
+    settings = {"kind": KIND, "features": model.features, "hidden": model.hidden}
+    (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
+def open_feature_mlp(folder: Path) -> FeatureMLP:
+    """The model that `save_feature_mlp` wrote, in evaluation mode; raises UserError where the folder holds none."""
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if settings.get("kind") != KIND:
+            raise ValueError(f"config.json has kind {settings.get('kind')}, expected {KIND}")
+        model = FeatureMLP(settings["features"], settings["hidden"], seed=0)
+        model.load_state_dict(load_file(folder / "model.safetensors"))
+    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
+    return model.eval()

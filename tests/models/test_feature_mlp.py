@@ -1,0 +1,107 @@
+"""The network of feature vectors: the paper's layers, batch norm over real documents, checkpoints."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from rerank.batches.features import Vectors
+from rerank.errors import UserError
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
+
+X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
+
+
+def trained():
+    """A model with running statistics and affine parameters that are not those of a new one."""
+    model = FeatureMLP(5, 16, seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+    for _ in range(3):
+        model(X)
+    return model.eval()
+
+
+def normalised(x, weight, bias):
+    return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt() * weight + bias
+
+
+def by_hand(weights, x):
+    """The scores of the paper's network in training, from the definition."""
+    w = dict(zip(("g0", "b0", "W", "b", "g1", "b1", "V", "c"), weights, strict=True))
+    hidden = F.relu(normalised(x, w["g0"], w["b0"]) @ w["W"].T + w["b"])
+    return (normalised(hidden, w["g1"], w["b1"]) @ w["V"].T + w["c"])[:, 0]
+
+
+def test_scores_and_gradients_are_those_of_the_papers_layers():
+    model = trained().double().train()
+    x, wanted = X.features.double(), torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
+    copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
+    scores, expected = model(Vectors(x)), by_hand(copies, x)
+    torch.testing.assert_close(scores, expected)
+    (scores * wanted).sum().backward()
+    (expected * wanted).sum().backward()
+    for parameter, copy in zip(model.parameters(), copies, strict=True):
+        torch.testing.assert_close(parameter.grad, copy.grad)
+
+
+def test_in_evaluation_a_score_depends_on_its_document_alone():
+    model = trained()
+    with torch.no_grad():
+        together = model(X)
+        alone = torch.cat([model(Vectors(row[None])) for row in X.features])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_running_statistics_are_those_of_the_documents():
+    model = FeatureMLP(5, 16, seed=1)
+    model(X)
+    hidden = torch.relu(model.hidden_layer(normalised(X.features, 1, 0)))
+    for norm, seen in ((model.input_norm, X.features), (model.hidden_norm, hidden)):
+        torch.testing.assert_close(norm.running_mean, 0.1 * seen.mean(0))
+        torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * seen.var(0))
+
+
+def test_a_step_of_one_document_has_scores_and_leaves_the_statistics():
+    model = trained()
+    before = [buffer.clone() for buffer in model.buffers()]
+    expected = model(Vectors(X.features[:1]))
+    scores = model.train()(Vectors(X.features[:1]))
+    assert model.training
+    torch.testing.assert_close(scores, expected)
+    assert all(torch.equal(buffer, old) for buffer, old in zip(model.buffers(), before, strict=True))
+
+
+def test_the_seed_decides_the_weights_and_leaves_torchs_generator():
+    state = torch.get_rng_state()
+    first, again, other = (FeatureMLP(5, 16, seed).hidden_layer.weight for seed in (4, 4, 5))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_checkpoint_gives_the_same_scores(tmp_path):
+    model = trained()
+    save_feature_mlp(model, tmp_path / "checkpoint")
+    assert json.loads((tmp_path / "checkpoint" / "config.json").read_text()) == {
+        "kind": "feature_mlp", "features": 5, "hidden": 16,
+    }  # fmt: skip
+    assert torch.equal(open_feature_mlp(tmp_path / "checkpoint")(X), model(X))
+
+
+@pytest.mark.parametrize("damage", ["none", "kind", "shape", "weights"])
+def test_what_is_no_checkpoint_is_one_line(tmp_path, damage):
+    folder = tmp_path / "checkpoint"
+    if damage != "none":
+        save_feature_mlp(trained(), folder)
+    if damage == "kind":
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+    if damage == "shape":
+        (folder / "config.json").write_text('{"kind": "feature_mlp", "features": 6, "hidden": 16}')
+    if damage == "weights":
+        (folder / "model.safetensors").write_bytes(b"?")
+    with pytest.raises(UserError, match=r"checkpoint: not a checkpoint of a model of feature vectors: .") as caught:
+        open_feature_mlp(folder)
+    assert "\n" not in str(caught.value)
