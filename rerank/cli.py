@@ -107,6 +107,7 @@ def doctor(*, config: Config = Config()) -> None:
 
 app.command(evaluate, name="eval")
 
+
 @app.command
 def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20") -> None:
     """Writes one HTML page about the experiments of a collection: tables, charts, topics, settings. No network.

@@ -38,11 +38,12 @@ def evaluate_files(
 
     Files whose names differ only in the number of a fold are the folds of one run: one row. The folds are those of the
     `folds.json` that is given or lies beside a run or up to three folders up; where there is none, the numbers in the
-    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests, which
-    are the only ones where there is but one fold. Every judged topic counts, 0 where a run lacks it, and the notes below the table (on standard error for CSV) say what was
-    lacking. `interpolate` is the first stage's run: every other run gets a second row, mixed with it, whose weight the
-    measure `tune_on` chooses on the validation topics of each fold. `baseline`, `test` and `correction` are those of
-    `compare`. `details` has every comparison in full, as CSV and JSON always have; `per_query` gives the values alone.
+    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests,
+    which are the only ones where there is but one fold. Every judged topic counts, 0 where a run lacks it, and the
+    notes below the table (on standard error for CSV) say what was lacking. `interpolate` is the first stage's run:
+    every other run gets a second row, mixed with it, whose weight the measure `tune_on` chooses on the validation
+    topics of each fold. `baseline`, `test` and `correction` are those of `compare`. `details` has every comparison
+    in full, as CSV and JSON always have; `per_query` gives the values alone.
 
     Raises UserError where a file is missing or malformed, no judgments are found, a topic is in two folds or in two
     files of a run, folds leave out judged topics or a run whole folds, a fold or the baseline does not exist, a measure
