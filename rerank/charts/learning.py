@@ -39,7 +39,8 @@ def draw_curves(figure: Any, data: list[Curve]) -> None:
             (metric, "smooth", ":"),
             (valid, "valid", "-"),
         ):
-            axes.plot(epochs, [record[key] for record in curve.records], line, **style)
+            if all(key in record for record in curve.records):  # feature vectors have no smooth NDCG
+                axes.plot(epochs, [record[key] for record in curve.records], line, **style)
         value = next(record["valid"] for record in curve.records if record["epoch"] == curve.kept)
         (dot,) = valid.plot([curve.kept], [value], "o", color=colour(number), markersize=7)
         hover(dot, f"fold {curve.fold}: epoch {curve.kept} kept, validation {value:.4f}")

@@ -29,6 +29,8 @@ def reliability(experiment: Experiment) -> Reliability:
     ]
     if not records:
         raise UserError(f"{experiment.name}: no fold has a log.jsonl, so smooth and true NDCG are not known")
+    if not all("smooth" in record for record, _ in records):
+        raise UserError(f"{experiment.name}: its log has no smooth NDCG, which is not measured for feature vectors")
     steps = all("steps" in record for record, _ in records)
     halves: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for record, late in records:
