@@ -92,7 +92,7 @@ def inline_svg(figure: Figure, key: str, label: str) -> str:
     """The chart as an element of a page: colours are CSS variables, every id begins with `key`, `label` is read out."""
     svg = _svg(figure)
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.DOTALL)  # the style would be the whole page's
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
     for hexadecimal, name in CSS_NAMES.items():
         svg = svg.replace(hexadecimal, f"var(--{name})")
@@ -107,4 +107,5 @@ def _svg(figure: Figure) -> str:
     with mpl.rc_context(STYLE):
         figure.savefig(out, format="svg", metadata=FORMATS[".svg"], transparent=True)
     # matplotlib has no hover texts; it writes an artist's gid as the id of its group, escaped.
-    return re.sub(rf'<g id="{HOVER}([^"]*)"', r"<g><title>\1</title", out.getvalue()).rstrip() + "\n"
+    titled = re.sub(rf"<g id=([\"']){HOVER}(.*?)\1>", r"<g><title>\2</title>", out.getvalue())
+    return titled.rstrip() + "\n"

@@ -20,6 +20,7 @@ nav a { margin-right: 1rem; white-space: nowrap; }
 figure { margin: 0 0 1rem; padding: .8rem; background: var(--panel); border-radius: .5rem; max-width: 40rem;
   break-inside: avoid; }
 figure h3 { margin: 0 0 .4rem; font-size: 1rem; } figure svg { width: 100%; height: auto; display: block; }
+svg * { stroke-linejoin: round; stroke-linecap: butt; }
 svg text { font-family: inherit !important; } svg text:not([style*="fill"]) { fill: var(--ink); }
 svg g:has(> title):hover { opacity: .6; }
 .scroll { overflow-x: auto; margin: .6rem 0; }
