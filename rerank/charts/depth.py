@@ -46,7 +46,7 @@ def re_ranked(first: Run, run: Run, depth: int) -> Run:
         head = set(order[:depth])
         again = [doc_id for doc_id in ranked(run.get(query_id, {})) if doc_id in head]
         again += [doc_id for doc_id in order[:depth] if doc_id not in run.get(query_id, {})]
-        mixed[query_id] = {doc_id: -float(place) for place, doc_id in enumerate(again + order[depth:])}
+        mixed[query_id] = {doc_id: float(-place) for place, doc_id in enumerate(again + order[depth:])}
     return mixed
 
 

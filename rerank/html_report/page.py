@@ -108,14 +108,16 @@ def _possible(results: Results) -> list[Html]:
         else:
             absent.append(_or_reason(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]
-    parts = [
-        *(_or_reason(ceiling_table, results, group) for group in groups.values()),
-        tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
-        tag("h3", "How far documents moved"), _or_reason(movement_table, known),
-        tag("h3", "Judged documents"), _or_reason(judged_table, results, known),
-    ]  # fmt: skip
+    parts: list[Html] = []
+    if known:
+        parts = [
+            *(_or_reason(ceiling_table, results, group) for group in groups.values()),
+            tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
+            tag("h3", "How far documents moved"), _or_reason(movement_table, known),
+            tag("h3", "Judged documents"), _or_reason(judged_table, results, known),
+        ]  # fmt: skip
     cut = [tag("h3", "What was cut, and long documents"), cut_table(results.experiments), length_table(results, known)]
-    return [*absent, *(parts if known else []), *cut]
+    return [*absent, *parts, *cut]
 
 
 def _experiment(results: Results, experiment: Experiment, changed: Gains | None, texts: Texts) -> Html:
