@@ -75,7 +75,7 @@ def depths(results: Results) -> Depths:
         first = {
             query_id: experiment.first_stage[query_id] for query_id in topics if query_id in experiment.first_stage
         }
-        name = experiment.first_stage_file.stem
+        name = results.first_stage_name(experiment)
         if name not in ceilings:
             best = ideal(first, qrels)
             ceilings[name] = [mean(re_ranked(first, best, depth)) for depth in steps]

@@ -43,7 +43,10 @@ def judged(results: Results) -> Judged:
     deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
     return Judged(
         len(topics),
-        {e.first_stage_file.stem: judged_shares(e.first_stage, results.qrels, topics, deepest) for e in experiments},
+        {
+            results.first_stage_name(e): judged_shares(e.first_stage, results.qrels, topics, deepest)
+            for e in experiments
+        },
         {e.name: judged_shares(e.run, results.qrels, topics, deepest) for e in experiments},
     )
 

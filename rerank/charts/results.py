@@ -42,6 +42,7 @@ class Experiment:
     settings: dict[str, Any]
     folds: list[FoldResult]
     first_stage_file: Path
+    depth: int
     first_stage: Run
 
     @property
@@ -73,6 +74,14 @@ class Results:
     qrels: Qrels
     experiments: list[Experiment]
     queries: dict[str, str] = field(default_factory=dict)
+
+    def first_stage_name(self, experiment: Experiment) -> str:
+        """What the candidates of an experiment are called: as short as tells different ones apart."""
+        keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
+        forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
+        telling = [form for form in forms if len(set(form)) == len(keys)]
+        names = telling[0] if telling else [f"{file}, first {depth}" for file, depth in keys]
+        return names[keys.index((experiment.first_stage_file, experiment.depth))]
 
     def judged(self, query_ids: Any) -> Qrels:
         """The judgments of those queries that have any."""
@@ -136,7 +145,7 @@ def _read_experiment(folder: Path, collection: Path, runs: dict[Path, Run]) -> E
         for query_id, scores in runs.get(file, {}).items()
         if query_id in tested
     }
-    return Experiment(folder, settings, folds, file, candidates)
+    return Experiment(folder, settings, folds, file, table.depth, candidates)
 
 
 def _fold_order(path: Path) -> tuple[int, str]:

@@ -42,7 +42,7 @@ def ceiling_table(results: Results, experiments: list[Experiment]) -> Html:
     for row in ceilings(results, experiments):
         reached = [_reached(row, value) for value in row.reached.values()]
         rows.append([measure_label(row.measure), f"{row.first:.4f}", *reached, f"{row.ideal:.4f}"])
-    name = experiments[0].first_stage_file.stem
+    name = results.first_stage_name(experiments[0])
     head = ["mean", name, *(experiment.name for experiment in experiments), "ideal re-ranking"]
     explained = (
         f"Over {len(common_topics(results))} topics. The ideal re-ranking puts the candidates of {name} in the order "
@@ -61,7 +61,10 @@ def recall_table(results: Results, experiment: Experiment) -> Html:
     depths = [*(depth for depth in RECALL_DEPTHS if depth < deepest), deepest]
     means = _means(qrels, first, [f"recall_{depth}" for depth in depths])
     without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in first[q]) for q in topics)
-    row = [f"recall of {experiment.first_stage_file.stem}", *(f"{means[f'recall_{depth}']:.4f}" for depth in depths)]
+    row = [
+        f"recall of {results.first_stage_name(experiment)}",
+        *(f"{means[f'recall_{depth}']:.4f}" for depth in depths),
+    ]
     note = f"{without} of {len(topics)} topics have no relevant candidate: no re-ranking can help them."
     return join([table(["among the first", *depths], [row]), tag("p", note, class_="quiet")])
 

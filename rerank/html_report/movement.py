@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rerank.charts.judged import judged_shares
+from rerank.charts.judged import judged
 from rerank.charts.lengths import TOP, Length, by_length
 from rerank.charts.results import Experiment, Results
 from rerank.errors import UserError
@@ -40,27 +40,31 @@ def movement(experiment: Experiment) -> Movement:
 
 
 def movement_table(experiments: list[Experiment]) -> Html:
-    """A row an experiment."""
+    """A row an experiment, over all topics that it tested."""
     rows = []
     for experiment in experiments:
         of = movement(experiment)
         rows.append(
-            [experiment.name, f"{of.tau:.3f}", percent(of.overlap_10), percent(of.overlap_20), f"{of.places:.1f}"]
+            [
+                experiment.name,
+                len(experiment.run),
+                f"{of.tau:.3f}",
+                percent(of.overlap_10),
+                percent(of.overlap_20),
+                f"{of.places:.1f}",
+            ]
         )
-    return table(["run", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "places moved"], rows)
+    return table(["run", "topics", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "places moved"], rows)
 
 
-def judged_table(results: Results, experiments: list[Experiment]) -> Html:
-    """The share of judged documents at several depths: a row a run, each over the topics that it tested."""
-    deepest = max(len(scores) for experiment in experiments for scores in experiment.candidates().values())
-    depths = [depth for depth in JUDGED_AT if depth <= deepest]
-    runs = {e.first_stage_file.stem: (e.candidates(), e) for e in experiments}
-    runs |= {experiment.name: (experiment.run, experiment) for experiment in experiments}
-    rows = []
-    for name, (run, experiment) in runs.items():
-        shares = judged_shares(run, results.qrels, list(results.judged(experiment.run)), deepest)
-        rows.append([name, *(percent(shares[depth - 1]) for depth in depths)])
-    return table(["judged among the first", *depths], rows)
+def judged_table(results: Results) -> Html:
+    """The share of judged documents at several depths, a row a run, over the topics that all experiments tested."""
+    shown = judged(results)
+    runs = shown.first_stages | shown.experiments
+    depths = [depth for depth in JUDGED_AT if all(depth <= len(shares) for shares in runs.values())]
+    rows = [[name, *(percent(shares[depth - 1]) for depth in depths)] for name, shares in runs.items()]
+    note = f"Over the {shown.topics} topics that all experiments tested."
+    return join([tag("p", note, class_="quiet"), table(["judged among the first", *depths], rows)])
 
 
 def cut_table(experiments: list[Experiment]) -> Html:

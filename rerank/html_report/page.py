@@ -100,11 +100,11 @@ def _document(results: Results, texts: Texts, parts: list[Html]) -> str:
 
 
 def _possible(results: Results) -> list[Html]:
-    groups: dict[Path, list[Experiment]] = {}
+    groups: dict[str, list[Experiment]] = {}
     absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
-            groups.setdefault(experiment.first_stage_file, []).append(experiment)
+            groups.setdefault(results.first_stage_name(experiment), []).append(experiment)
         else:
             absent.append(_or_reason(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]
@@ -114,7 +114,7 @@ def _possible(results: Results) -> list[Html]:
             *(_or_reason(ceiling_table, results, group) for group in groups.values()),
             tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
             tag("h3", "How far documents moved"), _or_reason(movement_table, known),
-            tag("h3", "Judged documents"), _or_reason(judged_table, results, known),
+            tag("h3", "Judged documents"), _or_reason(judged_table, results),
         ]  # fmt: skip
     cut = [tag("h3", "What was cut, and long documents"), cut_table(results.experiments), length_table(results, known)]
     return [*absent, *parts, *cut]
