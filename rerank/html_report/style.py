@@ -39,7 +39,6 @@ mark { background: var(--mark); color: inherit; border-radius: .15rem; padding: 
   min-width: 13rem; } }
 @media print { body { max-width: none; padding: 0; font-size: 9pt; } nav { display: none; } .scroll {
   overflow: visible; }
-  td, th { white-space: normal; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
-  figure { background: none; border: 1px solid var(--rule); }
-  details::details-content { content-visibility: visible; } }
+  table { font-size: .66rem; } th { white-space: normal; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
+  figure { background: none; border: 1px solid var(--rule); } }
 """
