@@ -10,6 +10,7 @@ from typing import Annotated
 import cyclopts
 from cyclopts import App, Parameter
 
+from rerank.bench.commands import bench
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.eval_flags import evaluate
@@ -24,6 +25,7 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
+app.command(bench)
 
 
 @app.command
@@ -135,74 +137,43 @@ def doctor(*, config: Config = Config()) -> None:
 
 app.command(evaluate, name="eval")
 
-bench = App(name="bench", help="Measures what this machine reaches, and what others reach on it in the same run.")
-app.command(bench)
 
-
-@bench.command(name="training")
-def bench_training(*, encoder: str = "", rounds: int = 3, lists: int | None = None, out: Path | None = None) -> None:
-    """Training documents a second: rerank and a plain CEDR-style loop.
+@app.command
+def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20") -> None:
+    """Writes one HTML page about the experiments of a collection: tables, charts, topics, settings. No network.
 
     Parameters
     ----------
-    encoder
-        minilm (default on a CPU), bert-base (on a GPU), both with random weights; or a folder or a name on the hub.
-    rounds
-        Everything is measured once a round, in turns; the median counts.
-    lists
-        Lists of four documents that are trained on a round; 16 on a CPU and 128 on a GPU where none are given.
+    folder
+        runs/<collection>, or one experiment's folder in it.
     out
-        The JSON file to write.
+        The file to write; report.html in the folder where none is given.
+    measure
+        What charts and topics show, such as nDCG@20 or map.
     """
-    from rerank.bench.training import bench_training
+    from rerank.html_report.page import write_report
 
-    print(bench_training(encoder, rounds, lists, out))
+    print(write_report(folder, out, measure))
 
 
-@bench.command(name="scoring")
-def bench_scoring(*, encoder: str = "", rounds: int = 3, documents: int | None = None, out: Path | None = None) -> None:
-    """Documents scored a second: rerank and sentence_transformers.CrossEncoder.
+@app.command
+def plot(chart: str, folder: Path, *, out: Path, measure: str = "ndcg_cut_20") -> None:
+    """Writes a chart of the report as a file for a paper.
 
     Parameters
     ----------
-    encoder
-        minilm (default on a CPU), bert-base (on a GPU), both with random weights; or a folder or a name on the hub.
-    rounds
-        Everything is measured once a round, in turns; the median counts.
-    documents
-        Documents that are scored a round; 512 on a CPU and 8,192 on a GPU where none are given.
+    chart
+        depth or judged, of a collection; learning, gain, scores, reliability or length, of one experiment.
+    folder
+        runs/<collection>, or one experiment's folder in it.
     out
-        The JSON file to write.
+        The file to write; its name ends in .pdf, .svg or .png.
+    measure
+        What the chart shows, such as nDCG@20 or map.
     """
-    from rerank.bench.scoring import bench_scoring
+    from rerank.charts.plot_command import plot
 
-    print(bench_scoring(encoder, rounds, documents, out))
-
-
-@bench.command(name="losses")
-def bench_losses(
-    *,
-    lists: int = 128,
-    documents: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative=())] = (147, 1251),
-    rounds: int = 3,
-    out: Path | None = None,
-) -> None:
-    """Milliseconds and memory of every loss, forward and backward, and of SmoothI with an autograd graph.
-
-    Parameters
-    ----------
-    lists
-        Lists of a batch.
-    documents
-        Documents of a list; a table for each number.
-    rounds
-        Everything is measured once a round, in turns; the median counts.
-    out
-        The JSON file to write.
-    """
-    from rerank.bench.losses import bench_losses
-
-    print(bench_losses(rounds, lists, documents, out))
+    print(plot(chart, folder, out, measure))
 
 
 @bench.command(name="letor")

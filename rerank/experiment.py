@@ -1,5 +1,6 @@
 """The composition: a prepared collection -> folds × (train, score) -> runs/<collection>/<experiment>."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from rerank.gradients import Loss
 from rerank.letor.source import is_feature_source
 from rerank.manifest import write_manifest
 from rerank.measures import measure_names
-from rerank.parts import make_loss, open_accelerator
+from rerank.parts import make_loss, open_accelerator, peak_memory
 from rerank.preparation import keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.settings import keep
@@ -111,7 +112,7 @@ def train_folds(config: Config, fold_name: str) -> Path:
 
 
 def train_fold(experiment: Experiment, fold: Fold) -> None:
-    """Trains one fold; its folder gets checkpoint/, valid.run, test.run, log.jsonl and manifest.json."""
+    """Trains one fold; its folder gets the checkpoint, the runs, test.passages.json, the log and the manifest."""
     begun = time.time()
     config, accelerator = experiment.config, experiment.accelerator
     table, folder, tag = config.training, experiment.fold_folder(fold.name), experiment.folder.name
@@ -153,8 +154,12 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "precision": accelerator.mixed_precision,
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - begun, 1),
+            "peak_memory": peak_memory(accelerator.device),
         }
         write_manifest(folder / "manifest.json", facts)
+        if passages := work.passages():
+            with replacing(folder / "test.passages.json") as aside:
+                aside.write_text(json.dumps(passages, separators=(",", ":")), encoding="utf-8")
         write_run(folder / "test.run", run, tag)
         shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model
     accelerator.wait_for_everyone()

@@ -72,6 +72,7 @@ def feature_fold(
         lambda: run_of(judged, latest),
         lambda folder: save_feature_mlp(model, folder),
         test_run,
+        dict,
         facts,
         None,
     )

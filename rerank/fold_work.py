@@ -8,6 +8,7 @@ from torch import nn
 
 from rerank.batches.batch import Batch
 from rerank.budget import Budget
+from rerank.scoring import Passages
 from rerank.types import Run
 
 
@@ -17,8 +18,8 @@ class FoldWork(NamedTuple):
     `model` is trained in place, `parameter_groups` are those of an optimizer. `epoch_lists` gives the training lists of
     an epoch, `batch_of` their batch. `validate` measures the model and gives the value to maximise; `valid_run` is the
     run of the last `validate`. `save` writes the model's checkpoint into a folder that is not there yet, `test_run`
-    scores the test queries with the model of such a folder. `facts` are for the manifest. `budget` is None where a
-    step must be one forward pass.
+    scores the test queries with the model of such a folder, and `passages` are the best of that run. `facts` are for
+    the manifest. `budget` is None where a step must be one forward pass.
     """
 
     model: nn.Module
@@ -29,5 +30,6 @@ class FoldWork(NamedTuple):
     valid_run: Callable[[], Run]
     save: Callable[[Path], None]
     test_run: Callable[[Path], Run]
+    passages: Callable[[], Passages]
     facts: Callable[[], dict[str, Any]]
     budget: Budget | None

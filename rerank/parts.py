@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import resource
+import sys
 from functools import partial
 from typing import Any
 
@@ -54,6 +56,14 @@ def open_accelerator(config: Config) -> Accelerator:
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes that this process took so far: its tensors on a GPU, and else all of it."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _precision(config: Config) -> str:

@@ -91,7 +91,7 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
     table = config.first_stage
     if table.run:
         return Path(table.run)
-    file = folder / f"{_bm25_name(table)}.run"
+    file = folder / f"{bm25_name(table)}.run"
     origin = file.with_suffix(".json")
     searched = {"documents": collection.fingerprint, "queries": short_hash(*collection.queries.items())}
     if file.exists():
@@ -123,7 +123,7 @@ def _index(table: FirstStageTable, collection: Collection, folder: Path) -> Path
         raise
 
 
-def _bm25_name(table: FirstStageTable) -> str:
+def bm25_name(table: FirstStageTable) -> str:
     """bm25, followed by every setting that is not the default, so that no two rankings share a name."""
     changed = [
         f"-{field.name}={getattr(table, field.name)}".replace("/", "_")

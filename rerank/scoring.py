@@ -18,6 +18,9 @@ from rerank.models.cross_encoder import in_order
 from rerank.progress import progress
 from rerank.types import Candidates, Run
 
+Passages = dict[str, dict[str, tuple[int, int]]]
+"""query_id -> doc_id -> the number of the passage that scored highest, from 0, and how many there are."""
+
 
 def score(
     model: Any,
@@ -26,26 +29,32 @@ def score(
     accelerator: Accelerator,
     budget: Budget,
     what: str = "scoring",
+    passages: Passages | None = None,
 ) -> Run:
     """Scores every candidate once, the processes sharing the work, and gives every process the whole run.
 
     Documents are taken longest first across queries, so that memory peaks at the start and little is padded where
-    anything is. Raises UserError for a score that is not finite.
+    anything is. `passages`, where it is given, is filled for the documents that have several. Raises UserError for a
+    score that is not finite.
     """
     pairs = [(c.query_id, doc_id) for c in candidates for doc_id in c.doc_ids]
     chunks = by_length(pairs, inputs_of, budget.tokens)
     mine = chunks[accelerator.process_index :: accelerator.num_processes]
     model.eval()
-    found: list[tuple[str, str, float]] = []
+    found: list[tuple[str, str, float, int, int]] = []
     with torch.inference_mode():
         for chunk, inputs in progress(built_ahead(mine, inputs_of), len(mine), what, show=accelerator.is_main_process):
-            scores = document_scores(model, inputs, accelerator, budget).tolist()
-            found += [(query_id, doc_id, value) for (query_id, doc_id), value in zip(chunk, scores, strict=True)]
+            of_passages = passage_scores(model, inputs, accelerator, budget)
+            scores = model.pool(of_passages, inputs.documents).tolist()
+            best = best_passages(of_passages, inputs.documents)
+            found += [(*pair, value, *of) for pair, value, of in zip(chunk, scores, best, strict=True)]
     if accelerator.num_processes > 1:
         found = gather_object(found)
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
-    for query_id, doc_id, value in found:
+    for query_id, doc_id, value, number, of in found:
         run[query_id][doc_id] = value
+        if passages is not None and of > 1:
+            passages.setdefault(query_id, {})[doc_id] = number, of
     for query_id, scores_of in run.items():
         for doc_id, value in scores_of.items():
             if not abs(value) < float("inf"):
@@ -63,19 +72,26 @@ def mean_loss(run: Run, lists: Sequence[Candidates], loss: Loss) -> float:
     return sum(losses) / len(losses)
 
 
-def document_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: Budget) -> torch.Tensor:
-    """(documents,) float32 scores on the CPU, of as many passages at a time as the budget allows."""
+def passage_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: Budget) -> torch.Tensor:
+    """(passages,) float32 scores on the CPU, as many at a time as the budget allows."""
     lengths = inputs.lengths()
 
-    def passage_scores(tokens: int) -> torch.Tensor:
+    def scores_of(tokens: int) -> torch.Tensor:
         groups = micro_batches(lengths, tokens, model.pads)
         with accelerator.autocast():
             scores = [model(inputs.take(group).to(accelerator.device)) for group in groups]
         return in_order(torch.cat(scores), groups)
 
-    scores = budget.run(passage_scores, max(lengths)).float().cpu()
-    pooled: torch.Tensor = model.pool(scores, inputs.documents)
-    return pooled
+    return budget.run(scores_of, max(lengths)).float().cpu()
+
+
+def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
+    """The number of the highest of each document's passages, and how many it has, from (passages,) scores.
+
+    >>> best_passages(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    [(1, 2), (0, 1)]
+    """
+    return [(int(of.argmax()), len(of)) for of in scores.split(documents.bincount().tolist())]
 
 
 def by_length(pairs: Pairs, inputs_of: TextInputs, tokens: int) -> list[Pairs]:

@@ -21,7 +21,7 @@ from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, 
 from rerank.parts import open_model, text_inputs, what_was_cut
 from rerank.preparation import Prepared
 from rerank.progress import say
-from rerank.scoring import mean_loss, score
+from rerank.scoring import Passages, mean_loss, score
 from rerank.types import Candidates, Fold, Run
 
 
@@ -45,7 +45,7 @@ def text_fold(
             raise UserError(
                 f"fold {fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
             )
-    trainable = _trainable(prepared, fold, accelerator)
+    trainable, best_passages = _trainable(prepared, fold, accelerator), Passages()
 
     def validate() -> float:
         latest.clear()
@@ -59,7 +59,7 @@ def text_fold(
     def test_run(checkpoint: Path) -> Run:
         best, _, _ = open_cross_encoder(str(checkpoint), config.encoder.pooling, table.seed)
         best.to(accelerator.device)
-        return score(best, inputs_of, test, accelerator, budget, "testing")
+        return score(best, inputs_of, test, accelerator, budget, "testing", best_passages)
 
     def facts() -> dict[str, Any]:
         return {
@@ -82,6 +82,7 @@ def text_fold(
         lambda: latest,
         lambda folder: save_cross_encoder(model, tokenizer, folder, config.encoder.max_doc_tokens),
         test_run,
+        lambda: best_passages,
         facts,
         budget,
     )

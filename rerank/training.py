@@ -1,6 +1,7 @@
 """The only training loop: accumulate exactly, step, validate, keep the best epoch, stop early, resume."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.ahead import built_ahead
-from rerank.batches.batch import Batch
+from rerank.batches.batch import Batch, Packed
 from rerank.budget import Budget
 from rerank.errors import UserError
 from rerank.files import replacing
@@ -39,8 +40,8 @@ def train(
     clip: float,
     patience: int,
     seed: int,
-) -> list[dict[str, float]]:
-    """Trains `model` in place and returns what was measured, one record an epoch.
+) -> list[dict[str, Any]]:
+    """Trains `model` in place and returns what was measured, one record an epoch (see `_epoch`).
 
     `epoch_lists` gives an epoch's training lists (epochs count from 0), `batch_of` builds their batch, `validate` the
     value to maximise after an epoch, and `keep_best` is called on the main process when that value is the best so far.
@@ -78,7 +79,7 @@ def train(
     return history
 
 
-def _exhausted(history: list[dict[str, float]], patience: int) -> bool:
+def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
     if not history:
         return False
     values = [record["valid"] for record in history]
@@ -122,10 +123,16 @@ def _epoch(
     budget: Budget | None,
     what: str,
     clip: float,
-) -> dict[str, float]:
-    """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists."""
+) -> dict[str, Any]:
+    """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists.
+
+    Returns the means over the lists of what `step_gradient` measures, the means of each step but for the loss under
+    `steps`, and the epoch's `seconds`, `documents` and, of text, `tokens`.
+    """
+    begun = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
-    seen = 0
+    of_steps = []
+    seen = documents = tokens = 0
 
     def figures() -> str:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(MEASURED, (sums / seen).tolist(), strict=False))
@@ -136,13 +143,27 @@ def _epoch(
         _check(of_step[:, 0], step, f"{what}, step {number + 1}", accelerator)
         sums = sums + of_step.sum(0)
         seen += len(of_step)
+        of_steps.append(torch.cat([of_step[:, 1:].sum(0), torch.tensor([float(len(of_step))])]))
+        documents += int(batch.mask.sum())
+        tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         _sum_over_processes(model, accelerator)
         if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
     model.zero_grad(set_to_none=True)
     total = accelerator.reduce(torch.cat([sums, torch.tensor([float(seen)])]).float().to(accelerator.device)).tolist()
-    return dict(zip(MEASURED, (value / total[-1] for value in total[:-1]), strict=False))
+    *step_sums, lists = accelerator.reduce(torch.stack(of_steps, 1).float().to(accelerator.device)).cpu()
+    worked = accelerator.reduce(torch.tensor([documents, tokens], device=accelerator.device)).tolist()
+    return {
+        **dict(zip(MEASURED, (value / total[-1] for value in total[:-1]), strict=False)),
+        "steps": {name: _rounded(of / lists) for name, of in zip(MEASURED[1:], step_sums, strict=False)},
+        "seconds": round(time.perf_counter() - begun, 2),
+        **{name: count for name, count in zip(("documents", "tokens"), worked, strict=True) if count},
+    }
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 4) for value in values.tolist()]
 
 
 def _seeds(mask: Tensor, places: Sequence[int], epoch: int, seed: int) -> Tensor:
@@ -172,7 +193,7 @@ def _sum_over_processes(model: nn.Module, accelerator: Accelerator) -> None:
             parameter.grad = accelerator.reduce(parameter.grad)
 
 
-def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str, float]]) -> None:
+def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str, Any]]) -> None:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
@@ -187,12 +208,12 @@ def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str
         aside.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
-def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, float]]:
+def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     if not state.is_dir():
         return []
     try:
         tensors = load_file(state / "state.safetensors")
-        history: list[dict[str, float]] = json.loads((state / "history.json").read_text(encoding="utf-8"))
+        history: list[dict[str, Any]] = json.loads((state / "history.json").read_text(encoding="utf-8"))
         model.load_state_dict(
             {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         )

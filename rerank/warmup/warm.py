@@ -200,6 +200,7 @@ def _finish(
     settings["rerank"]["warmup"] = facts
     with replacing(path) as aside:
         aside.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_manifest(folder / "manifest.json", {"config": asdict(config), "warmup": facts, "history": history})
+    means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
+    write_manifest(folder / "manifest.json", {"config": asdict(config), "warmup": facts, "history": means})
     for needless in ("state", "tokens"):  # only an unfinished warm-up needs them
         shutil.rmtree(folder / needless)

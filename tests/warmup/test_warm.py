@@ -109,6 +109,8 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
             "runs/towns/after/fold1/test.run",
             "--qrels",
             "runs/towns/qrels.txt",
+            "--fold",
+            "1",
         ]
     )
     table = capsys.readouterr().out
