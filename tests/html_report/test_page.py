@@ -9,6 +9,7 @@ from rerank.eval_command import evaluate_files
 from tests.html_report.parsed import Page
 from tests.small_results import FIRST_STAGE
 
+UNMEASURED = ("smooth", "steps", "tokens")  # what the log of feature vectors lacks
 CHARTS_OF_ALL, CHARTS_OF_ONE = 2, 5
 
 
@@ -129,8 +130,7 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
     shutil.rmtree(folder / "good")
     (folder / f"{FIRST_STAGE}.run").unlink()
     for fold in folder.glob("poor/fold*"):
-        unmeasured = ("smooth", "steps", "tokens")
-        edit(fold / "log.jsonl", lambda row: {key: value for key, value in row.items() if key not in unmeasured})
+        edit(fold / "log.jsonl", lambda row: {key: value for key, value in row.items() if key not in UNMEASURED})
         facts = json.loads((fold / "manifest.json").read_text())
         del facts["texts"]
         (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
