@@ -55,8 +55,15 @@ class Experiment:
         """The test runs of all finished folds."""
         return {query_id: scores for fold in self.folds for query_id, scores in fold.run.items()}
 
+    @property
+    def of_features(self) -> bool:
+        """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
+        return any("features" in fold.facts for fold in self.folds)
+
     def candidates(self) -> Run:
         """The first stage's candidates; raises UserError where its run is not there."""
+        if self.of_features:
+            raise UserError(f"{self.name}: feature vectors have no first stage to compare with")
         if not self.first_stage:
             raise UserError(f"{self.name}: the first stage's run {self.first_stage_file} is not there to compare with")
         return self.first_stage

@@ -141,8 +141,9 @@ def _made_by(results: Results, experiment: Experiment) -> str:
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
     loss = ", ".join(str(value) for value in tables.get("loss", {}).values())
     encoder = Path(tables.get("encoder", {}).get("name", "")).name
+    model = f"Hidden units: {tables['network']['hidden']}" if experiment.of_features else f"Encoder: {encoder}"
     topics = len(results.judged(experiment.run))
-    return f"Loss: {loss}. Encoder: {encoder}. Finished folds: {finished}, with {topics} judged topics."
+    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {topics} judged topics."
 
 
 def _chart(name: str, results: Results, *experiment: Experiment) -> Html:

@@ -32,6 +32,8 @@ class Texts(NamedTuple):
 
 def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, str]:
     """The topics' texts and the collection that the experiments' settings name, or why it cannot be opened."""
+    if results.experiments[0].of_features:
+        return {}, None, "feature vectors have none"
     source = results.experiments[0].settings.get("collection", {}).get("source", "")
     try:
         collection = open_collection(source)

@@ -9,6 +9,7 @@ from rerank.eval_command import evaluate_files
 from tests.html_report.parsed import Page
 from tests.small_results import FIRST_STAGE
 
+UNMEASURED = ("smooth", "steps", "tokens")  # what the log of feature vectors lacks
 CHARTS_OF_ALL, CHARTS_OF_ONE = 2, 5
 
 
@@ -125,12 +126,18 @@ def test_folds_that_are_finished_have_their_own_table(folder):
     assert "topics of fold 2" not in page.text
 
 
-def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder, tmp_path):
-    edit_settings = (folder / "poor" / "config.toml").read_text().replace("hinge", "smoothi")
-    (folder / "poor" / "config.toml").write_text(edit_settings)
-    for log in folder.glob("poor/fold*/log.jsonl"):
-        edit(log, lambda row: {key: value for key, value in row.items() if key not in ("smooth", "steps", "tokens")})
+def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
+    shutil.rmtree(folder / "good")
+    (folder / f"{FIRST_STAGE}.run").unlink()
+    for fold in folder.glob("poor/fold*"):
+        edit(fold / "log.jsonl", lambda row: {key: value for key, value in row.items() if key not in UNMEASURED})
+        facts = json.loads((fold / "manifest.json").read_text())
+        del facts["texts"]
+        (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
     page = report(folder)
-    assert "poor: its log has no smooth NDCG" in page.text
-    assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE - 1
+    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest tells of texts"):
+        assert f"poor: {reason}" in page.text
+    assert "ids stand for them: feature vectors have none" in page.text
+    assert "Hidden units: 1024." in page.text
+    assert page.count("svg") == 2  # curves and scores
     assert re.search(r"poor, fold 131\s*1\.5\s*–8", page.text)  # epochs, kept, minutes, no tokens/s, documents/s
