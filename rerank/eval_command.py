@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from rerank.comparison import compare
 from rerank.errors import UserError
@@ -16,7 +17,7 @@ from rerank.tables.formats import render
 from rerank.tables.paper import paper_table
 from rerank.tables.records import as_csv, as_json, comparison_records, per_query_records
 from rerank.trec import check_common, examples, read_qrels, read_run
-from rerank.types import Qrels, Run
+from rerank.types import Measurements, Qrels, Run
 
 
 def evaluate_files(
@@ -36,23 +37,62 @@ def evaluate_files(
 ) -> str:
     """The table of the runs in `paths`, as text, Markdown, LaTeX, CSV or JSON (`form`).
 
+    What is read and how is said at `measure_files`, which has the same arguments; its notes stand below the table (on
+    standard error for CSV). `baseline`, `test` and `correction` are those of `compare`. `details` has every comparison
+    in full, as CSV and JSON always have; `per_query` gives the values alone. Raises UserError as `measure_files` does,
+    and where no run is called `baseline`.
+    """
+    if per_query and form not in ("csv", "json"):
+        raise UserError(f"--per-query: expected --format csv or json, got {form}")
+    measured = measure_files(paths, qrels, folds, fold, measures, interpolate, tune_on)
+    if per_query:
+        return _records("values", per_query_records(measured.rows, measured.fold_of), form, measured.notes)
+    full = details or form in ("csv", "json")
+    compared = compare(measured.rows, measured.groups, baseline, test, correction, intervals=full)
+    if form in ("csv", "json"):
+        records = comparison_records(compared)
+        return _records("comparisons", records, form, measured.notes, test=test, correction=correction)
+    view = details_table if details else paper_table
+    return render(view(compared, measured.over, measured.notes, baseline, test, correction), form)
+
+
+class Measured(NamedTuple):
+    """`rows` are the measurements of each run over the same topics, `groups` the topics of each fold to average over.
+
+    `fold_of` is query_id -> fold, `over` says what the means are over, and `notes` what was lacking and left out.
+    """
+
+    rows: dict[str, Measurements]
+    groups: list[list[str]]
+    fold_of: dict[str, str]
+    over: str
+    notes: list[str]
+
+
+def measure_files(
+    paths: list[Path],
+    qrels: Path | None = None,
+    folds: Path | None = None,
+    fold: str | None = None,
+    measures: list[str] | None = None,
+    interpolate: Path | None = None,
+    tune_on: str = "nDCG@20",
+) -> Measured:
+    """The measurements of the runs in `paths`.
+
     Files whose names differ only in the number of a fold are the folds of one run: one row. The folds are those of the
     `folds.json` that is given or lies beside a run or up to three folders up; where there is none, the numbers in the
-    file names. `qrels.txt` is looked for in the same places. `fold` limits the table to the topics that it tests, which
-    are the only ones where there is but one fold. Every judged topic counts, 0 where a run lacks it; the notes below
-    the table (on standard error for CSV) say what was lacking. `interpolate` is the first stage's run: every other run
-    gets a second row, mixed with it, whose weight the measure `tune_on` chooses on the validation topics of each fold.
-    `baseline`, `test` and `correction` are those of `compare`. `details` has every comparison in full, as CSV and JSON
-    always have; `per_query` gives the values alone.
+    file names. `qrels.txt` is looked for in the same places. `fold` limits the rows to the topics that it tests, which
+    are the only ones where there is but one fold. Every judged topic counts, 0 where a run lacks it. `interpolate` is
+    the first stage's run: every other run gets a second row, mixed with it, whose weight the measure `tune_on` chooses
+    on the validation topics of each fold.
 
     Raises UserError where a file is missing or malformed, no judgments are found, a topic is in two folds or in two
-    files of a run, folds leave out judged topics or a run whole folds, a fold or the baseline does not exist, a measure
-    is unknown, or a run has none of the judged topics.
+    files of a run, folds leave out judged topics or a run whole folds, a fold does not exist, a measure is unknown, or
+    a run has none of the judged topics.
     """
     names = measure_names(measures or MEASURES)
     (tuned_by,) = measure_names([tune_on])
-    if per_query and form not in ("csv", "json"):
-        raise UserError(f"--per-query: expected --format csv or json, got {form}")
     given = files_of_runs(paths)
     files = files_of_runs([*paths, interpolate]) if interpolate and not _holds(given, interpolate) else given
     qrels = qrels or beside(paths, "qrels.txt")
@@ -83,16 +123,8 @@ def evaluate_files(
         runs, mixing = with_interpolated(runs, files, (first, first_run), tested, judged, tuned_by)
     rows = {name: evaluate(chosen, run, names) for name, run in runs.items()}
     notes = [*_notes(runs, chosen, judged), *mixing, *warmed_up(files)]
-    if per_query:
-        records = per_query_records(rows, fold_of)
-        return _records("values", records, form, notes)
-    full = details or form in ("csv", "json")
-    compared = compare(rows, groups, baseline, test, correction, intervals=full)
-    if form in ("csv", "json"):
-        return _records("comparisons", comparison_records(compared), form, notes, test=test, correction=correction)
     over = f"{len(groups)} folds, " * bool(groups) + f"{len(chosen)} topics" + f" of fold {fold}" * bool(fold)
-    view = details_table if details else paper_table
-    return render(view(compared, over, notes, baseline, test, correction), form)
+    return Measured(rows, groups, fold_of, over, notes)
 
 
 def _records(name: str, records: list[dict[str, object]], form: str, notes: list[str], **facts: str) -> str:

@@ -1,10 +1,11 @@
 """The table of `rerank eval` on the page."""
 
-import re
-
 from rerank.charts.results import Experiment, Results
-from rerank.eval_command import evaluate_files
-from rerank.html_report.elements import Html, escaped, join, table, tag
+from rerank.comparison import compare
+from rerank.eval_command import measure_files
+from rerank.html_report.elements import Html, join, table, tag
+from rerank.tables.formats import Cell, Table
+from rerank.tables.paper import paper_table
 
 
 def scoreboard(results: Results) -> Html:
@@ -30,25 +31,19 @@ def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) 
     of_fold = f"fold{fold}/test.run" if fold else "all.run"
     paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
     judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    markdown = evaluate_files(paths, judged, folds if folds.is_file() else None, fold, form="markdown")
-    return from_markdown(markdown)
+    measured = measure_files(paths, judged, folds if folds.is_file() else None, fold)
+    return as_html(paper_table(compare(measured.rows, measured.groups), measured.over, measured.notes))
 
 
-def from_markdown(text: str) -> Html:
-    """Tables, lists and paragraphs of the Markdown that `rerank eval` prints, as elements."""
-    parts = []
-    for block in text.strip().split("\n\n"):
-        lines = block.splitlines()
-        if lines[0].startswith("|"):
-            head, _, *rows = ([_cell(cell.strip()) for cell in line.strip("|").split("|")] for line in lines)
-            parts.append(table(head, rows))
-        elif lines[0].startswith("- "):
-            parts.append(tag("p", join((line.removeprefix("- ") for line in lines), Html("<br>")), class_="quiet"))
-        else:
-            parts.append(tag("p", block))
-    return join(parts)
+def as_html(view: Table) -> Html:
+    """The title, a table for each block, and the lines below."""
+    blocks = []
+    for block in view.blocks:
+        head, *rows = ([_cell(cell) for cell in row] for row in block)
+        blocks.append(table(head, rows))
+    below = [*(line.replace("{best}", "bold") for line in view.legend), *view.notes]
+    return join([tag("p", view.title), *blocks, tag("p", join(below, Html("<br>")), class_="quiet")])
 
 
-def _cell(text: str) -> Html:
-    bold = re.fullmatch(r"\*\*(.*)\*\*", text)
-    return tag("strong", bold[1]) if bold else escaped(text)
+def _cell(cell: Cell) -> Html:
+    return join([tag("strong", cell.text) if cell.best else cell.text, cell.mark])
