@@ -39,7 +39,6 @@ def feature_fold(
             "nothing to learn"
         )
     model = FeatureMLP(train.features.shape[1], config.network.hidden, table.seed).to(accelerator.device)
-    lists = [FeatureList(train, query) for query in range(len(fold.train))]
     judged = judgments(valid)
     latest = torch.zeros(0)
 
@@ -65,7 +64,8 @@ def feature_fold(
         model,
         [{"params": list(model.parameters()), "lr": table.lr}],
         lambda epoch: [
-            lists[query] for _, query in epoch_queries(len(lists), epoch, table.lists_per_epoch, table.seed)
+            FeatureList(train, query, (table.seed, 1, place))
+            for place, query in epoch_queries(len(fold.train), epoch, table.lists_per_epoch, table.seed)
         ],
         make_feature_batch,
         validate,

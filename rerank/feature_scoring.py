@@ -58,7 +58,9 @@ def mean_loss_of(features: FeatureSet, scores: Tensor, loss: Loss) -> float:
     """The mean over a set's lists of their loss at the scores of `score_features`."""
     total, done = 0.0, 0
     for begin in range(0, len(features.query_ids), LISTS):
-        labels, mask = make_grid(features, range(begin, min(begin + LISTS, len(features.query_ids))))
+        queries = np.arange(begin, min(begin + LISTS, len(features.query_ids)))
+        lengths = features.ends[queries] - features.begins[queries]
+        labels, mask = make_grid(features, rows_of(features, queries), lengths)
         documents = int(mask.sum())
         grid = torch.zeros(mask.shape).masked_scatter(mask, scores[done : done + documents])
         total += float(loss(grid, labels, mask).double().sum())

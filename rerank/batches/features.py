@@ -12,10 +12,14 @@ from rerank.letor.features import FeatureSet
 
 
 class FeatureList(NamedTuple):
-    """A training list: all documents of query number `query` of a set."""
+    """A training list: all documents of query number `query` of a set, in an order that is drawn with `seed`.
+
+    The file's order must not teach: ListMLE keeps documents of one label in the order in which it gets them.
+    """
 
     of: FeatureSet
     query: int
+    seed: tuple[int, ...]
 
     @property
     def query_id(self) -> str:
@@ -24,8 +28,14 @@ class FeatureList(NamedTuple):
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
-        """The ids of its documents, in their order."""
+        """The ids of its documents, in the file's order."""
         return self.of.doc_ids(self.query)
+
+    def rows(self) -> np.ndarray:
+        """Where its documents stand in the set, in the drawn order: (documents,)."""
+        begin, end = self.of.begins[self.query], self.of.ends[self.query]
+        rows: np.ndarray = begin + np.random.default_rng(self.seed).permutation(end - begin)
+        return rows
 
 
 class Vectors(NamedTuple):
@@ -44,23 +54,21 @@ class Vectors(NamedTuple):
 
 def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
     """The batch of these lists, which are of one set."""
-    features, queries = lists[0].of, [found.query for found in lists]
-    labels, mask = make_grid(features, queries)
-    inputs = Vectors(vectors(features, rows_of(features, queries)))
+    rows = [found.rows() for found in lists]
+    labels, mask = make_grid(lists[0].of, np.concatenate(rows), np.array(list(map(len, rows))))
+    inputs = Vectors(vectors(lists[0].of, np.concatenate(rows)))
     return Batch(inputs, labels, mask, tuple(found.query_id for found in lists))
 
 
-def make_grid(features: FeatureSet, queries: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The labels of these queries' documents, float32 and 0 on padding, and their mask: each (queries, documents)."""
-    chosen = np.asarray(queries)
-    lengths = features.ends[chosen] - features.begins[chosen]
+def make_grid(features: FeatureSet, rows: np.ndarray, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
+    """The labels of these rows, float32 and 0 on padding, and their mask: each (lists, documents), from the lengths."""
     mask = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])
     labels = torch.zeros(mask.shape)
-    labels[mask] = torch.from_numpy(features.labels[rows_of(features, queries)].astype(np.float32))
+    labels[mask] = torch.from_numpy(features.labels[rows].astype(np.float32))
     return labels, mask
 
 
-def rows_of(features: FeatureSet, queries: Sequence[int]) -> np.ndarray:
+def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where the documents of these queries stand in the set, query after query: (documents,)."""
     begins = features.begins[np.asarray(queries)]
     lengths = features.ends[np.asarray(queries)] - begins

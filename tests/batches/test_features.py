@@ -16,7 +16,15 @@ def features(tmp_path_factory):
 
 
 def batch_of(features, queries):
-    return make_feature_batch([FeatureList(features, query) for query in queries])
+    return make_feature_batch([FeatureList(features, query, (0, query)) for query in queries])
+
+
+def drawn(features, query):
+    """The rows of a list of `batch_of`."""
+    begin, end = int(features.begins[query]), int(features.ends[query])
+    rows = begin + np.random.default_rng((0, query)).permutation(end - begin)
+    assert sorted(rows) == list(range(begin, end))
+    return rows
 
 
 @pytest.mark.parametrize("queries", [[0], [5, 2, 11], [2, 2, 0], list(range(17, -1, -1))])
@@ -24,12 +32,12 @@ def test_it_is_the_queries_rows_one_after_the_other_and_their_labels_on_the_grid
     batch = batch_of(features, queries)
     found, row = [], 0
     for place, query in enumerate(queries):
-        begin, end = int(features.begins[query]), int(features.ends[query])
-        assert batch.mask[place].tolist() == [i < end - begin for i in range(batch.mask.shape[1])]
-        assert batch.labels[place, : end - begin].tolist() == features.labels[begin:end].tolist()
-        assert not batch.labels[place, end - begin :].any()
-        found.append(features.features[begin:end])
-        row += end - begin
+        rows = drawn(features, query)
+        assert batch.mask[place].tolist() == [i < len(rows) for i in range(batch.mask.shape[1])]
+        assert batch.labels[place, : len(rows)].tolist() == features.labels[rows].tolist()
+        assert not batch.labels[place, len(rows) :].any()
+        found.append(features.features[rows])
+        row += len(rows)
     assert torch.equal(batch.inputs.features, torch.from_numpy(np.concatenate(found)))
     assert batch.mask.sum() == row == len(batch.inputs.features)
     assert batch.mask.shape[1] == max(map(len, found))
@@ -49,6 +57,12 @@ def test_a_list_in_another_order_or_company_is_the_same_list(features):
 
 
 def test_a_list_names_its_query_and_documents(features):
-    found = FeatureList(features, 4)
+    found = FeatureList(features, 4, (0,))
     assert found.doc_ids[0] == f"d{found.query_id}-0"
     assert len(found.doc_ids) == features.ends[4] - features.begins[4]
+
+
+def test_the_files_order_is_not_taught(features):
+    longest = int((features.ends - features.begins).argmax())
+    orders = {tuple(FeatureList(features, longest, (0, 1, place)).rows()) for place in range(20)}
+    assert len(orders) > 10
