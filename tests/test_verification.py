@@ -175,6 +175,20 @@ def test_what_an_older_manifest_lacks_is_said_and_no_failure(here, capsys):
     assert below.startswith("Not recorded, or not here, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
 
 
+def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
+    shutil.copy(TOWNS / "bm25.run", "mine.run")
+    main(command("--loss", "hinge", "--epochs", "1", "--fold", "1", "--name", "mine", "--first-stage.run", "mine.run"))
+    assert facts_of(TOWNS / "mine" / "fold1")["java"] is None
+    change(Path("mine.run"), " 1 ", " 9 ")
+    code, said, _ = verified(capsys, TOWNS / "mine")
+    assert code == 1
+    assert "mine.run: expected SHA-256" in said["mine/fold1"]
+    Path("mine.run").unlink()
+    code, _, below = verified(capsys, TOWNS / "mine")
+    assert code == 0
+    assert "not checked: first_stage: mine.run (mine/fold1)" in below
+
+
 def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     write_folds_of_features(tmp_path / "letor")
     (tmp_path / "letor.toml").write_text(SETTINGS)
