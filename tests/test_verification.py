@@ -1,6 +1,7 @@
 """`rerank verify`: finished runs hold, and whatever was changed since is named."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -129,9 +130,7 @@ def test_another_order_and_other_judgments_change_the_values(here, capsys):
     (FOLD / "test.run").write_text("".join(f"{line}\n" for line in lines if not line.startswith(f"{query_id} ")))
     code, said, _ = verified(capsys, FOLD)
     assert code == 1
-    recorded = facts_of(FOLD)["outcome"]["test"]["means"]["P_1"]
-    assert "test.run, P@1: expected" in said["hinge/fold2"] or recorded == 0
-    assert "other measures)" in said["hinge/fold2"]
+    assert re.search(r"test.run, \S+: expected \S+, found \S+ \(and \d other measures\)", said["hinge/fold2"])
     fold = TOWNS / "hinge" / "fold1"
     (relevant,) = [d for d, grade in read_qrels(TOWNS / "qrels.txt")["q0"].items() if grade][:1]
     change(TOWNS / "qrels.txt", f"q0 0 {relevant} 1", f"q0 0 {relevant} 0")
