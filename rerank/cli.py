@@ -139,6 +139,23 @@ app.command(evaluate, name="eval")
 
 
 @app.command
+def verify(folder: Path) -> None:
+    """Says whether the numbers of finished runs still hold: files, hashes, settings, values. Exit code 1: not all.
+
+    Parameters
+    ----------
+    folder
+        runs/<collection>, an experiment's folder in it, or a fold's.
+    """
+    from rerank.verification import verify
+
+    table, holds = verify(folder)
+    print(table, end="")
+    sys.stdout.flush()
+    sys.exit(0 if holds else 1)
+
+
+@app.command
 def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20") -> None:
     """Writes one HTML page about the experiments of a collection: tables, charts, topics, settings. No network.
 

@@ -18,9 +18,9 @@ from rerank.fold_work import FoldWork
 from rerank.folds import pick
 from rerank.gradients import Loss
 from rerank.letor.source import is_feature_source
-from rerank.manifest import write_manifest
+from rerank.manifest import judgments_hash, outcome, write_manifest
 from rerank.measures import measure_names
-from rerank.parts import make_loss, open_accelerator, peak_memory
+from rerank.parts import device_name, make_loss, open_accelerator, peak_memory
 from rerank.preparation import keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.settings import keep
@@ -144,22 +144,29 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     accelerator.free_memory()
     run = work.test_run(folder / "checkpoint")
     if accelerator.is_main_process:
+        judged, best = work.judgments(), max(history, key=lambda record: record["valid"])
         facts = {
             "config": asdict(config),
             "fold": asdict(fold),
             "epochs": len(history),
-            "best_epoch": max(history, key=lambda record: record["valid"])["epoch"],
+            "best_epoch": best["epoch"],
+            "best_valid": best["valid"],
             **work.facts(),
+            "qrels": {part: judgments_hash(qrels) for part, qrels in judged.items()},
             "device": str(accelerator.device),
+            "device_name": device_name(accelerator.device),
             "precision": accelerator.mixed_precision,
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - begun, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        write_manifest(folder / "manifest.json", facts)
         if passages := work.passages():
             with replacing(folder / "test.passages.json") as aside:
                 aside.write_text(json.dumps(passages, separators=(",", ":")), encoding="utf-8")
-        write_run(folder / "test.run", run, tag)
+        with replacing(folder / "test.run") as aside:  # in its place last: where it is, the fold is finished
+            write_run(aside, run, tag)
+            runs = {"valid": folder / "valid.run", "test": aside}
+            facts["outcome"] = {part: outcome(file, judged[part]) for part, file in runs.items()}
+            write_manifest(folder / "manifest.json", facts)
         shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model
     accelerator.wait_for_everyone()

@@ -74,5 +74,6 @@ def feature_fold(
         test_run,
         dict,
         facts,
+        lambda: {"valid": judged, "test": judgments(test)},
         None,
     )

@@ -9,7 +9,7 @@ from torch import nn
 from rerank.batches.batch import Batch
 from rerank.budget import Budget
 from rerank.scoring import Passages
-from rerank.types import Run
+from rerank.types import Qrels, Run
 
 
 class FoldWork(NamedTuple):
@@ -19,7 +19,8 @@ class FoldWork(NamedTuple):
     an epoch, `batch_of` their batch. `validate` measures the model and gives the value to maximise; `valid_run` is the
     run of the last `validate`. `save` writes the model's checkpoint into a folder that is not there yet, `test_run`
     scores the test queries with the model of such a folder, and `passages` are the best of that run. `facts` are for
-    the manifest. `budget` is None where a step must be one forward pass.
+    the manifest. `judgments` are those of each part of the fold (train, valid, test) that are kept for evaluation.
+    `budget` is None where a step must be one forward pass.
     """
 
     model: nn.Module
@@ -32,4 +33,5 @@ class FoldWork(NamedTuple):
     test_run: Callable[[Path], Run]
     passages: Callable[[], Passages]
     facts: Callable[[], dict[str, Any]]
+    judgments: Callable[[], dict[str, Qrels]]
     budget: Budget | None

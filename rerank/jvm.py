@@ -58,6 +58,15 @@ def describe_java() -> str:
     return f"Java {java.version} at {java.home} ({java.found})"
 
 
+def java_facts() -> dict[str, str] | None:
+    """The version of `find_java`'s and how it was found, for manifests; None where there is none."""
+    try:
+        java = find_java()
+    except UserError:
+        return None
+    return {"version": java.version, "found": java.found}
+
+
 @functools.cache
 def java_class(name: str) -> Any:
     """The Java class of that full name, as pyjnius shows it to Python; starts the virtual machine on the first call.

@@ -2,9 +2,11 @@
 
 import inspect
 import os
+import platform
 import resource
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,6 +66,16 @@ def peak_memory(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+def device_name(device: torch.device) -> str:
+    """The processor, or the GPU, in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
 
 
 def _precision(config: Config) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.manifest import write_manifest
+from rerank.manifest import file_hash, write_manifest
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
-from rerank.parts import open_accelerator, text_inputs
+from rerank.parts import device_name, open_accelerator, text_inputs
 from rerank.preparation import expect_text, prepare
 from rerank.progress import say
 from rerank.scoring import score
@@ -48,6 +48,15 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     scored = score(model, inputs_of, found, accelerator, budget)
     if accelerator.is_main_process:
         write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
-        facts = {"model": checkpoint, "warmup": warmup_of(model), "config": asdict(config)}
+        facts = {
+            "model": checkpoint,
+            "warmup": warmup_of(model),
+            "config": asdict(config),
+            "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
+            "first_stage": {"run": str(run), "sha256": file_hash(run)},
+            "device": str(accelerator.device),
+            "device_name": device_name(accelerator.device),
+            "run": {"sha256": file_hash(out)},
+        }
         write_manifest(out.with_name(f"{out.name}.json"), facts)
     return out

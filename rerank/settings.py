@@ -114,18 +114,23 @@ def keep(config: Config, path: Path) -> None:
     """
     begun = [*path.parent.glob("fold*/state"), *path.parent.glob("fold*/test.run")]
     if path.exists() and begun:
-        there, here = (_flat(tomllib.loads(toml)) for toml in (path.read_text(encoding="utf-8"), to_toml(config)))
-        there = _flat(asdict(Config())) | there
-        changed = [key for key in sorted(here.keys() | there) if here.get(key) != there.get(key)]
+        changed = differences(tomllib.loads(path.read_text(encoding="utf-8")), asdict(config))
         if not changed:
             return
-        old, new = ("; ".join(f"{key} = {of.get(key)}" for key in changed) for of in (there, here))
+        old, new = ("; ".join(f"{key} = {values[of]}" for key, values in changed.items()) for of in (0, 1))
         raise UserError(
             f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
             "give this one another --name, or remove the folder"
         )
     with replacing(path) as aside:
         aside.write_text(to_toml(config), encoding="utf-8")
+
+
+def differences(there: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """table.key -> the values there and here, of the keys that differ and have an effect; what one lacks is default."""
+    defaults = _flat(asdict(Config()))
+    old, new = (defaults | _flat(tables) for tables in (there, here))
+    return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 
 
 def _flat(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from rerank.errors import UserError
 from rerank.evaluation import evaluate
 from rerank.fold_work import FoldWork
 from rerank.gradients import Loss
+from rerank.jvm import java_facts
 from rerank.manifest import file_hash
 from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, warmup_of
 from rerank.parts import open_model, text_inputs, what_was_cut
 from rerank.preparation import Prepared
 from rerank.progress import say
 from rerank.scoring import Passages, mean_loss, score
-from rerank.types import Candidates, Fold, Run
+from rerank.types import Candidates, Fold, Qrels, Run
 
 
 def text_fold(
@@ -61,11 +62,17 @@ def text_fold(
         best.to(accelerator.device)
         return score(best, inputs_of, test, accelerator, budget, "testing", best_passages)
 
+    def judgments() -> dict[str, Qrels]:
+        parts = {"train": fold.train, "valid": fold.valid, "test": fold.test}
+        return {part: {q: prepared.qrels[q] for q in ids if q in prepared.qrels} for part, ids in parts.items()}
+
     def facts() -> dict[str, Any]:
         return {
             "warmup": warmup_of(model),
             "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.queries_cut()},
+            "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
             "first_stage": {"run": str(prepared.run), "sha256": file_hash(prepared.run)},
+            "java": None if config.first_stage.run else java_facts(),
             "tokens_per_forward": budget.tokens,
             "passages": f"padded: {model.why_padded}" if model.why_padded else "packed",
             "attention_dropout": model.attention_dropout(),
@@ -84,6 +91,7 @@ def text_fold(
         test_run,
         lambda: best_passages,
         facts,
+        judgments,
         budget,
     )
 

@@ -1,5 +1,6 @@
 """The on-disk store of tokenised documents: made once for a collection and a tokenizer, then memory-mapped."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ class TokenStore:
         """The kept token ids of a document."""
         row = self.rows[doc_id]
         return self.tokens[self.offsets[row] : self.offsets[row + 1]]
+
+    def sha256(self) -> str:
+        """Of the kept tokens and of where each document begins: of the texts, as the tokenizer reads them."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.offsets).data)
+        digest.update(self.tokens.data)
+        return digest.hexdigest()
 
     def statistics(self) -> dict[str, int]:
         """How many documents and tokens there are, and how many of them the cut took away."""

@@ -9,6 +9,7 @@ import pytest
 
 from rerank import training
 from rerank.cli import main
+from rerank.manifest import file_hash
 from rerank.trec import read_qrels, read_run
 from tests.small_collection import command, failed
 
@@ -138,6 +139,10 @@ def test_a_checkpoint_re_ranks_a_run(here, capsys):
     assert len(again) == 15
     for query_id, documents in before.items():
         assert again[query_id] == pytest.approx(documents, abs=1e-5)
+    facts = json.loads(Path("again.run.json").read_text())
+    assert facts["first_stage"] == {"run": "runs/towns/bm25.run", "sha256": file_hash(Path("runs/towns/bm25.run"))}
+    assert facts["run"]["sha256"] == file_hash(Path("again.run"))
+    assert facts["documents"].keys() == {"fingerprint", "tokens"}
     assert "train it first" in failed(
         capsys, "score", "encoder", "runs/towns/bm25.run", "--out", "no.run", "--collection", "towns"
     )

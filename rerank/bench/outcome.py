@@ -1,7 +1,6 @@
 """The outcome of a benchmark: a table for people, and JSON with everything that was measured."""
 
 import json
-import platform
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 
 from rerank.errors import UserError
 from rerank.files import replacing
+from rerank.parts import device_name
 from rerank.tables.formats import aligned
 
 
@@ -20,16 +20,6 @@ def check(rounds: int, out: Path | None) -> None:
         raise UserError(f"--rounds: got {rounds}, expected 1 or more")
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UserError(f"--out {out}: expected the name of a file in a folder that is there")
-
-
-def machine(device: torch.device) -> str:
-    """The processor, or the GPU, in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
 
 
 def publish(
@@ -47,7 +37,7 @@ def publish(
     is left out. A value that is a text is shown as it is, one that is None or lacking as nothing.
     """
     facts: dict[str, Any] = {
-        "machine": machine(device),
+        "machine": device_name(device),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
