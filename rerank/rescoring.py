@@ -8,7 +8,7 @@ from rerank.config import Config
 from rerank.errors import UserError
 from rerank.manifest import file_hash, write_manifest
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
-from rerank.parts import device_name, open_accelerator, text_inputs
+from rerank.parts import device_name, open_accelerator, text_inputs, what_was_cut
 from rerank.preparation import expect_text, prepare
 from rerank.progress import say
 from rerank.scoring import score
@@ -41,6 +41,8 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         prepared = prepare(config)
         inputs_of = text_inputs(config, prepared, tokenizer, max_length)
     model.to(accelerator.device)
+    if accelerator.is_main_process:
+        say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
     found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
     if strange := read_run(run).keys() - prepared.candidates.keys():
         say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
