@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+from rerank import training
 from rerank.cli import main
 from tests.small_collection import SETTINGS, write_collection, write_encoder
 
@@ -27,7 +28,27 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def here(home, tmp_path, monkeypatch):
-    """A copy of that folder to work in."""
+    """A copy of the module's `home` to work in."""
     shutil.copytree(home, tmp_path / "home")
     monkeypatch.chdir(tmp_path / "home")
     return tmp_path / "home"
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Runs a command that is interrupted once the state of an epoch is saved, and gives its exit code."""
+
+    def run(words):
+        save = training._save
+
+        def interrupt(*arguments):
+            save(*arguments)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "_save", interrupt)
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+        return ended.value.code
+
+    return run

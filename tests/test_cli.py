@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rerank import training
 from rerank.cli import main
 from rerank.manifest import file_hash
 from rerank.trec import read_qrels, read_run
@@ -67,19 +66,9 @@ def test_a_finished_fold_is_not_trained_again(here, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, monkeypatch):
-    save = training._save
-
-    def interrupt(*arguments):
-        save(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "_save", interrupt)
-    with pytest.raises(SystemExit) as ended:
-        main(command("--fold", "2"))
-    assert ended.value.code == 130
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, interrupted):
+    assert interrupted(command("--fold", "2")) == 130
     assert "the same command goes on" in capsys.readouterr().err
-    monkeypatch.setattr(training, "_save", save)
     main(command("--fold", "2"))
     assert "going on after epoch 1" in capsys.readouterr().err
     main(command("--fold", "2", "--name", "whole"))

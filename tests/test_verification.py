@@ -22,7 +22,7 @@ FOLD = TOWNS / "hinge" / "fold2"
 
 
 @pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
+def home(home, tmp_path_factory):
     """A copy of the collection with one experiment over all folds."""
     folder = tmp_path_factory.mktemp("trained") / "home"
     shutil.copytree(home, folder)
@@ -30,13 +30,6 @@ def trained(home, tmp_path_factory):
         patch.chdir(folder)
         main(command("--loss", "hinge", "--epochs", "1"))
     return folder
-
-
-@pytest.fixture
-def here(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 def verified(capsys, folder=TOWNS):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rerank.significance import paired_test
+from rerank.significance import corrected, paired_test
 from rerank.sweep.results import Cell, Results
 
 Chosen = dict[tuple[str, Any], Cell]
@@ -45,13 +45,16 @@ def reached(results: Results, chosen: Chosen, measure: str) -> Reached:
 def worse_than_best(rows: dict[str, Reached], level: float) -> tuple[set[str], set[str]]:
     """The rows with the best mean, and those that a two-sided paired t-test over the queries finds worse than it.
 
-    `level` is divided by the number of comparisons with the best (Bonferroni).
+    Bonferroni's correction is for the number of comparisons with the best.
     """
     means = {name: fmean(row.means) for name, row in rows.items()}
     best = max(means, key=lambda name: means[name])
-    worse = set()
-    for name in rows.keys() - {best}:
-        mine, its = ([rows[row].of_query[query_id] for query_id in rows[best].of_query] for row in (name, best))
-        if fmean(mine) < fmean(its) and paired_test(mine, its) < level / (len(rows) - 1):
-            worse.add(name)
+    values = {name: [row.of_query[query_id] for query_id in rows[best].of_query] for name, row in rows.items()}
+    others = [name for name in rows if name != best]
+    p_values = corrected([paired_test(values[name], values[best]) for name in others])
+    worse = {
+        name
+        for name, p in zip(others, p_values, strict=True)
+        if p < level and fmean(values[name]) < fmean(values[best])
+    }
     return {name for name in rows if means[name] == means[best]}, worse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank import beir, training
+from rerank import beir
 from rerank.cli import main
 from rerank.trec import read_run
 from tests.small_collection import SETTINGS, failed, write_collection
@@ -38,13 +38,6 @@ def home(tmp_path_factory):
         main(["retrieve", "--collection", "towns"])
         main(warmup("documents", "--out", "warm"))
     return folder
-
-
-@pytest.fixture
-def here(home, tmp_path, monkeypatch):
-    shutil.copytree(home, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 def warmup(source, *words):
@@ -144,20 +137,10 @@ def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, ca
     )
 
 
-def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, capsys, monkeypatch):
+def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, capsys, interrupted):
     shutil.rmtree(folder_of("documents"))
-    save = training._save
-
-    def interrupt(*arguments):
-        save(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "_save", interrupt)
-    with pytest.raises(SystemExit) as ended:
-        main(warmup("documents", "--out", "again"))
-    assert ended.value.code == 130
+    assert interrupted(warmup("documents", "--out", "again")) == 130
     assert not Path("again").exists()
-    monkeypatch.setattr(training, "_save", save)
     main(warmup("documents", "--out", "again"))
     assert "going on after epoch 1" in capsys.readouterr().err
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
