@@ -109,7 +109,7 @@ def read_titled(folder: Path, doc_ids: Sequence[str]) -> Iterator[tuple[str, str
 
 def _records_of(folder: Path, doc_ids: Sequence[str]) -> Iterator[dict[str, Any]]:
     path = folder / CORPUS
-    offsets = _offsets(path, stamp(folder))
+    offsets = _offsets(path, _stamp(path))
     for doc_id in doc_ids:
         if doc_id not in offsets:
             raise UserError(f"{path}: has no document {doc_id}; the run or the qrels come from another collection")
@@ -119,14 +119,14 @@ def _records_of(folder: Path, doc_ids: Sequence[str]) -> Iterator[dict[str, Any]
             yield _record(corpus.readline(), f"{path}, document {doc_id}")
 
 
-def stamp(folder: Path) -> tuple[int, int]:
-    """What changes when corpus.jsonl does: its size in bytes and its time of change in nanoseconds."""
-    status = (folder / CORPUS).stat()
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes when a file does: its size in bytes and its time of change in nanoseconds."""
+    status = path.stat()
     return status.st_size, status.st_mtime_ns
 
 
 @functools.lru_cache(maxsize=2)
-def _offsets(path: Path, _stamp: tuple[int, int]) -> dict[str, int]:
+def _offsets(path: Path, _of: tuple[int, int]) -> dict[str, int]:
     """Where the line of each document begins, in bytes."""
     offsets: dict[str, int] = {}
     for where, offset, record in _records(path):

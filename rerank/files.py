@@ -64,3 +64,9 @@ def _remove(path: Path) -> None:
 def short_hash(*parts: object) -> str:
     """16 hexadecimal digits that name a cache entry: the same parts, as text, give the same digits."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

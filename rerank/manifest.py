@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from rerank.evaluation import evaluate
-from rerank.files import replacing
+from rerank.files import file_hash, replacing
 from rerank.measures import MEASURES
 from rerank.trec import read_run
 from rerank.types import Qrels
@@ -41,12 +41,6 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
             ),
             encoding="utf-8",
         )
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def judgments_hash(qrels: Qrels) -> str:

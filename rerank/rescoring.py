@@ -6,7 +6,8 @@ from pathlib import Path
 from rerank.budget import open_budget
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.manifest import file_hash, write_manifest
+from rerank.files import file_hash
+from rerank.manifest import write_manifest
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
 from rerank.parts import device_name, open_accelerator, text_inputs, what_was_cut
 from rerank.preparation import expect_text, prepare

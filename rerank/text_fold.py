@@ -14,10 +14,10 @@ from rerank.candidates import without_relevant
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.evaluation import evaluate
+from rerank.files import file_hash
 from rerank.fold_work import FoldWork
 from rerank.gradients import Loss
 from rerank.jvm import java_facts
-from rerank.manifest import file_hash
 from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder, warmup_of
 from rerank.parts import open_model, text_inputs, what_was_cut
 from rerank.preparation import Prepared

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.errors import UserError
+from rerank.files import file_hash
 from rerank.folds import read_folds
-from rerank.manifest import file_hash, judgments_hash, outcome
+from rerank.manifest import judgments_hash, outcome
 from rerank.measures import measure_label, measure_names
 from rerank.settings import differences, read_toml
 from rerank.tables.formats import aligned

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli import main
-from rerank.manifest import file_hash
+from rerank.files import file_hash
 from rerank.trec import read_qrels, read_run
 from tests.small_collection import command, failed
 

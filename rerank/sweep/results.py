@@ -12,9 +12,8 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation import evaluate
-from rerank.files import replacing, short_hash
+from rerank.files import file_hash, replacing, short_hash
 from rerank.folds import read_folds
-from rerank.manifest import file_hash
 from rerank.measures import measure_label, measure_names
 from rerank.progress import progress
 from rerank.significance import mean_and_error

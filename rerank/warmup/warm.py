@@ -17,10 +17,10 @@ from rerank.collection import Collection
 from rerank.config import Config, LossTable
 from rerank.errors import UserError, nearest
 from rerank.evaluation import evaluate
-from rerank.files import replacing, short_hash
+from rerank.files import file_hash, replacing, short_hash
 from rerank.gradients import Loss
 from rerank.losses import LOSSES
-from rerank.manifest import file_hash, write_manifest
+from rerank.manifest import write_manifest
 from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.parts import make_loss, open_accelerator, open_model
