@@ -1,10 +1,11 @@
-"""Measures of a run, query by query, as trec_eval computes them: pytrec_eval does, no metric is written here."""
+"""Measures of a run, query by query, by pytrec_eval, and by ir_measures what it lacks: no metric is written here."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from rerank.errors import UserError
 from rerank.measures import MEASURES, Measure, parse
+from rerank.other_measures import evaluate_others
 from rerank.trec import check_common, check_scores, ranked
 from rerank.types import Measurements, Qrels, Run
 
@@ -26,8 +27,10 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = MEASURES) -> Meas
     check_scores(found)
     passes: dict[tuple[int, str, int], list[Measure]] = defaultdict(list)  # pytrec_eval has one `rel` at a time
     for measure in parsed:
-        passes[measure.rel, measure.gains, measure.cut].append(measure)
-    values: Measurements = {}
+        if measure.trec_name:
+            passes[measure.rel, measure.gains, measure.cut].append(measure)
+    others = [measure.name for measure in parsed if not measure.trec_name]
+    values = evaluate_others(judged, found, others) if others else {}
     for (rel, gains, cut), group in passes.items():
         by_query = _evaluated(judged, found, {measure.trec_name for measure in group}, rel, gains, cut)
         for measure in group:

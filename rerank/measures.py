@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rerank.errors import UserError, nearest
+from rerank.other_measures import name_of_other
 
 MEASURES = ("P_1", "P_5", "P_10", "P_20", "map", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg_cut_20", "ndcg")
 """The measures of the paper's table "Text-based IR", in its order, by trec_eval's names."""
@@ -36,28 +37,15 @@ WITH_CUTOFF = {
     "success": ("Success", True),
     "relative_P": ("relative_P", True),
 }
-ALIASES = {"ap": "map", "mrr": "recip_rank", "precision": "p", "iprec_at_recall": "iprec"}
-OTHERS = (
-    "ERR",
-    "nERR",
-    "RBP",
-    "INST",
-    "INSQ",
-    "SDCG",
-    "BPM",
-    "Compat",
-    "Accuracy",
-    "alpha_nDCG",
-    "alpha_DCG",
-    "ERR_IA",
-)
+ALIASES = {"ap": "map", "mrr": "recip_rank", "rr": "recip_rank", "precision": "p", "iprec_at_recall": "iprec"}
 NAME = re.compile(r"(?P<family>\w+?)(?:\((?P<settings>[^()]*)\))?(?:(?:@|_|\.)(?P<at>0\.[0-9]+|[01]\.0+|[0-9]+))?")
 CUTOFF = re.compile("[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """`name` is trec_eval's, or ir_measures' where trec_eval has none; `trec_name` is what pytrec_eval computes.
+    """`name` is trec_eval's, or ir_measures' where trec_eval has none; `trec_name` is what pytrec_eval computes,
+    "" where trec_eval has no such measure and ir_measures computes it by its name.
 
     `rel` is the grade from which a document is relevant. `gains` are the judgments that it is computed with: "grade" as
     they are, "exponential" 2^grade - 1 (which makes ndcg_cut that of the losses), "judged" 1 for every judged document.
@@ -78,7 +66,7 @@ def parse(measures: Iterable[str]) -> list[Measure]:
     bad = []
     for text in measures:
         try:
-            measure = _parsed(text.strip())
+            measure = _measure(text.strip())
             found.setdefault(measure.name, measure)
         except ValueError as problem:
             bad.append(f"{text!r} ({problem})")
@@ -107,14 +95,21 @@ def measure_label(name: str) -> str:
     return parse([name])[0].label
 
 
+def _measure(text: str) -> Measure:
+    try:
+        return _parsed(text)
+    except ValueError:
+        if name := name_of_other(text):
+            return Measure(name, name, "")
+        raise
+
+
 def _parsed(text: str) -> Measure:
     """Raises ValueError that says what is wrong with the name."""
     parts = NAME.fullmatch(text)
     family = ALIASES.get(parts["family"].lower(), parts["family"].lower()) if parts else ""
     at = parts["at"] if parts else None
     settings = _settings(parts["settings"] or "") if parts else {}
-    if family in (name.lower() for name in OTHERS):
-        raise ValueError("ir_measures has it, but trec_eval, which computes every measure here, has not")
     if family == "iprec" and at and float(at) <= 1 and round(float(at), 2) == float(at):
         return _leveled(f"iprec_at_recall_{float(at):.2f}", f"IPrec@{at}", True, settings)
     if at and not CUTOFF.fullmatch(at):
@@ -127,8 +122,11 @@ def _parsed(text: str) -> Measure:
             if name in ("ndcg", "ndcg_cut") and "dcg" in settings:
                 return _discounted(trec_name, label, settings)
             return _leveled(trec_name, label, leveled, settings)
+    if family == "recip_rank" and at:  # trec_eval has no cut-off for it
+        measure = _leveled(family, f"RR@{at}", True, settings)
+        return replace(measure, name=measure.label, cut=int(at))
     valid = [*(f"{label}@{at or 20}" for label, _ in WITH_CUTOFF.values()), *(label for label, _ in WHOLE.values())]
-    raise ValueError(nearest(text, [*valid, f"Judged@{at or 20}"]))
+    raise ValueError(nearest(text, [*valid, f"Judged@{at or 20}", f"RR@{at or 20}"]))
 
 
 def _settings(text: str) -> dict[str, str]:

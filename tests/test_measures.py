@@ -38,6 +38,12 @@ def test_default_measures_are_the_papers() -> None:
         ("SetF", "set_F"),
         ("11pt_avg", "11pt_avg"),
         ("Judged@20", "Judged@20"),
+        ("MRR@10", "RR@10"),
+        ("RR(rel=2)@10", "RR(rel=2)@10"),
+        ("ERR@20", "ERR@20"),
+        ("RBP(p=0.5, rel=1)", "RBP(p=0.5,rel=1)"),
+        ("RBP(rel=1,p=0.8)", "RBP(rel=1)"),
+        ("nDCG(judged_only=True)@10", "nDCG(judged_only=True)@10"),
     ],
 )
 def test_names_of_trec_eval_and_ir_measures(written: str, name: str) -> None:
@@ -45,14 +51,17 @@ def test_names_of_trec_eval_and_ir_measures(written: str, name: str) -> None:
 
 
 def test_all_unknown_measures_are_named_at_once() -> None:
-    bad = ["NDGC@20", "P_0", "P", "P@-1", "bogus@x", "IPrec@0.123", "P(rel=0)@5", "nDCG(rel=2)@5", "ERR@20", "num_q"]
+    bad = ["NDGC@20", "P_0", "P", "P@-1", "bogus@x", "IPrec@0.123", "P(rel=0)@5", "nDCG(rel=2)@5", "num_q", "NumQ"]
+    bad += ["ERR", "ERR@0", "ERR(", "alpha_nDCG@10", "RBP(rel=1)@10", "SDCG@10"]
     with pytest.raises(UserError) as error:
         measure_names(["map", *bad])
     line = str(error.value)
     assert line.startswith("measures: unknown 'NDGC@20' (did you mean NDCG@20?), 'P_0' (0 is no cut-off from 1 to")
     assert all(f"'{name}' (" in line for name in bad)
     assert "'map'" not in line
-    assert "'ERR@20' (ir_measures has it, but trec_eval" in line
+    assert "'ERR' (ir_measures computes it with other settings; it takes @cutoff)" in line
+    assert "'alpha_nDCG@10' (it measures subtopics" in line
+    assert "'RBP(rel=1)@10' (ir_measures needs more for it: pip install ir-measures[trectools]; or" in line
     assert "'nDCG(rel=2)@5' (expected no setting but dcg)" in line
     with pytest.raises(UserError, match="expected dcg='log2', with gain rel, or dcg='exp-log2'"):
         measure_names(["nDCG(dcg='log10')@20"])
