@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 FORMATS = ("text", "markdown", "latex")
 BEST = {"text": "*", "markdown": "bold", "latex": "Bold"}
+SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # to the page, if it is wider
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -77,17 +78,17 @@ def _markdown(block: Sequence[Sequence[Cell]]) -> str:
 
 def _latex(table: Table, legend: Sequence[str]) -> str:
     caption = " ".join(_escaped(line if line.endswith(".") else f"{line}.") for line in (table.title, *legend))
-    lines = [*(f"% {note}" for note in table.notes), r"\begin{table}", r"\centering", f"\\caption{{{caption}}}"]
+    lines = [*(f"% {note}" for note in table.notes), r"\begin{table*}", r"\centering", f"\\caption{{{caption}}}"]
     for block in table.blocks:
         head, *body = (" & ".join(map(_latex_cell, row)) + r" \\" for row in block)
         columns = "l" * len(block[0])
-        lines += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-        lines += [r"\end{tabular}", ""]
-    return "% needs \\usepackage{booktabs}\n" + "\n".join([*lines[:-1], r"\end{table}"]) + "\n"
+        lines += [SHRUNK, f"\\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+        lines += [r"\end{tabular}}", r"\par\medskip"]
+    return "% needs \\usepackage{booktabs, graphicx}\n" + "\n".join([*lines[:-1], r"\end{table*}"]) + "\n"
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = _escaped(cell.text)
+    text = _escaped(re.sub(r"(?<!\S)(\[?)-(?=\d)", r"\1−", cell.text))  # a minus, not a hyphen
     return (f"\\textbf{{{text}}}" if cell.best else text) + _escaped(cell.mark)
 
 
