@@ -13,10 +13,11 @@ Count = int | Literal["all"]
 def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rng: np.random.Generator) -> Candidates:
     """Up to `relevant` relevant (label >= 1) and `non_relevant` other documents, drawn without repetition.
 
-    The documents keep the first stage's order. A query that has fewer gives what it has.
+    Their order is drawn too: ListMLE takes documents of one label as they come, so it would learn the first stage's
+    order. A query that has fewer gives what it has.
     """
     labels = np.asarray(candidates.labels)
-    chosen = np.sort(
+    chosen = rng.permutation(
         np.concatenate(
             [_draw(np.flatnonzero(labels >= 1), relevant, rng), _draw(np.flatnonzero(labels < 1), non_relevant, rng)]
         )
