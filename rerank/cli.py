@@ -11,7 +11,7 @@ import cyclopts
 from cyclopts import App, Parameter
 
 from rerank.bench.commands import bench
-from rerank.config import Config
+from rerank.config import Config, Whole
 from rerank.errors import UserError
 from rerank.eval_flags import evaluate
 from rerank.settings import read_toml
@@ -87,7 +87,7 @@ def sweep(
     *settings: Annotated[str, Parameter(allow_leading_hyphen=True)],
     config: Path | None = None,
     fold: str = "",
-    workers: int | None = None,
+    workers: Whole | None = None,
 ) -> None:
     """Trains every cell of a grid of settings in parallel; finished cells are not trained again.
 

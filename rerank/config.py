@@ -1,11 +1,27 @@
 """The settings of an experiment: frozen tables whose defaults are the paper's text experiment."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from cyclopts import Group, Parameter, default_name_transform
+from cyclopts import Group, Parameter, Token, default_name_transform
 
-Count = int | Literal["all"]
+
+def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
+    """A whole number, or a word where one may stand for it; cyclopts itself would round 2.5."""
+    (token,) = tokens
+    if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
+        return token.value
+    try:
+        return int(token.value)
+    except ValueError:
+        or_word = "".join(f" or {word}" for word in words)
+        raise ValueError(f"expected a whole number{or_word}, got {token.value}") from None
+
+
+_WHOLE = Parameter(converter=_whole)
+Whole = Annotated[int, _WHOLE]
+Count = Annotated[int | Literal["all"], _WHOLE]
 
 
 def _table(name: str, place: int) -> Parameter:
@@ -24,7 +40,7 @@ class CollectionTable:
 
     source: Annotated[str, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
     """An ir_datasets id, a folder in BEIR's layout, or feature vectors: Fold1/train.txt …, or one SVMlight file."""
-    folds: int = 5
+    folds: Whole = 5
     """Folds to cut the queries into where the collection prescribes none."""
 
 
@@ -37,13 +53,13 @@ class FirstStageTable:
     """A TREC run that stands in for BM25."""
     index: str = "auto"
     """auto (own where the documents are here, else the prebuilt one), own, a Pyserini prebuilt index, or a folder."""
-    depth: int = 150
+    depth: Whole = 150
     """Candidates a query."""
     k1: float = 0.9
     """BM25's k1."""
     b: float = 0.4
     """BM25's b."""
-    threads: int = 0
+    threads: Whole = 0
     """Threads for indexing and retrieval; 0 takes all cores."""
 
 
@@ -54,7 +70,7 @@ class EncoderTable:
 
     name: Annotated[str, Parameter(alias="--encoder")] = "bert-base-uncased"
     """A Hugging Face encoder or cross-encoder: a name on the hub or a folder."""
-    max_doc_tokens: int = 800
+    max_doc_tokens: Whole = 800
     """Tokens that are kept of a document."""
     pooling: Literal["mean", "first", "max", "sum"] = "mean"
     """How a document's score comes from its passages; mean is the mean of their [CLS] vectors."""
@@ -65,7 +81,7 @@ class EncoderTable:
 class NetworkTable:
     """The model that scores a feature vector: batch norm, a hidden layer with ReLU, batch norm, one output."""
 
-    hidden: int = 1024
+    hidden: Whole = 1024
     """Hidden units."""
 
 
@@ -111,7 +127,7 @@ class LossTable:
     """Entropic regularisation of OT."""
     margin: float | None = None
     """Margin of the hinge."""
-    bins: int | None = None
+    bins: Whole | None = None
     """Bins of ListAP."""
     low: float | None = None
     """Lowest score that ListAP's bins cover."""
@@ -128,11 +144,11 @@ class LossTable:
 class TrainingTable:
     """How the model is fine-tuned."""
 
-    epochs: Annotated[int, Parameter(alias="--epochs")] = 100
+    epochs: Annotated[Whole, Parameter(alias="--epochs")] = 100
     """Epochs at most."""
     lists_per_epoch: Count = 256
     """Training lists of an epoch: a number, or all for one list of each training query."""
-    lists_per_step: int = 8
+    lists_per_step: Whole = 8
     """Lists whose gradients are averaged into one step."""
     lr: float = 2e-5
     """Adam's learning rate for the encoder, or the whole network of feature vectors."""
@@ -140,17 +156,17 @@ class TrainingTable:
     """Adam's learning rate for the dense layer on top."""
     clip: float = 0.0
     """Largest norm of a step's gradient; 0 does not clip."""
-    patience: int = 20
+    patience: Whole = 20
     """Epochs without a better validation value before training stops."""
     measure: str = "ndcg_cut_20"
     """The trec_eval measure that validation maximises; or loss, which it minimises: the log then has its negative."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto takes bf16 where a GPU has it."""
-    tokens_per_forward: int | Literal["auto"] = "auto"
+    tokens_per_forward: Annotated[int | Literal["auto"], _WHOLE] = "auto"
     """Tokens that go through the encoder at a time, which sets the memory; auto tries, and halves where it runs out."""
     gradient_checkpointing: bool = False
     """Whether activations are computed again instead of kept: less memory a token, a third more work."""
-    seed: Annotated[int, Parameter(alias="--seed")] = 0
+    seed: Annotated[Whole, Parameter(alias="--seed")] = 0
     """Seed of everything random."""
 
 
@@ -159,9 +175,9 @@ class TrainingTable:
 class WarmupTable:
     """Training on the documents alone, before any query or judgment is seen; once for all folds and losses."""
 
-    steps: int = 0
+    steps: Whole = 0
     """Steps at most; 0 is no warm-up."""
-    lists_per_step: int = 8
+    lists_per_step: Whole = 8
     """Lists of a pseudo-query and its documents whose gradients are averaged into one step."""
     titles: float = 2.0
     """Share of titles among the pseudo-queries, relative to the two below; documents without a title do without."""
@@ -171,11 +187,11 @@ class WarmupTable:
     """Share of keyword queries."""
     keep_sentence: float = 0.1
     """How often a sentence stays in its document."""
-    neighbours: int = 3
+    neighbours: Whole = 3
     """Negatives of a list that BM25 finds for the pseudo-query."""
-    depth: int = 50
+    depth: Whole = 50
     """BM25's best documents that they are drawn from."""
-    random: int = 1
+    random: Whole = 1
     """Negatives of a list that are drawn from all documents."""
     loss: str = "softmax"
     """A name of rerank.losses.LOSSES."""
@@ -183,11 +199,11 @@ class WarmupTable:
     """Adam's learning rate for the encoder."""
     head_lr: float = 1e-3
     """Adam's learning rate for the dense layer on top."""
-    held_out: int = 100
+    held_out: Whole = 100
     """Documents, at most a fifth of all, whose pseudo-queries are held out and measured by MRR."""
-    validate_every: int = 50
+    validate_every: Whole = 50
     """Steps between two measurements."""
-    patience: int = 3
+    patience: Whole = 3
     """Measurements without a better MRR before the warm-up stops."""
 
     def weights(self) -> dict[str, float]:

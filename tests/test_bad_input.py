@@ -29,6 +29,9 @@ from tests.small_collection import command, failed, write_collection
         (["--name", "warmup-1"], "--name warmup-1: expected"),
         (["--collection.folds", "2"], "--collection.folds: got 2"),
         (["--output.folder", "towns.toml"], "towns.toml"),
+        (["--epochs", "2.5"], "--epochs: expected a whole number, got 2.5"),
+        (["--loss.bins", "1e1"], "--loss.bins: expected a whole number, got 1e1"),
+        (["--lists.relevant", "1.5"], "--lists.relevant: expected a whole number or all, got 1.5"),
     ],
 )
 def test_values_that_no_setting_may_have(here, capsys, words, expected):
