@@ -138,7 +138,7 @@ def _train(
         validate,
         keep_best,
         accelerator,
-        open_budget(config.training.tokens_per_forward, accelerator.device),
+        budget,
         folder,
         epochs=-(-len(lists.train) // each),
         lists_per_step=table.lists_per_step,
