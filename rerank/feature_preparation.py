@@ -10,7 +10,7 @@ from rerank.feature_scoring import judgments
 from rerank.files import replacing, short_hash
 from rerank.folds import read_folds, write_folds
 from rerank.letor.source import LetorFold, checksums, fold_names, open_fold
-from rerank.letor.store import locked
+from rerank.locks import locked
 from rerank.settings import check
 from rerank.trec import read_qrels, write_qrels
 from rerank.types import Fold
@@ -66,7 +66,7 @@ def keep_features_for_evaluation(prepared: PreparedFeatures) -> None:
 
     Raises UserError where experiments with another content of these folds lie in the same folder.
     """
-    with locked(prepared.folder / "features"):  # folds may be trained side by side
+    with locked(prepared.folder / "features", "features"):  # folds may be trained side by side
         _keep(prepared)
 
 

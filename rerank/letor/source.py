@@ -8,8 +8,9 @@ from typing import NamedTuple
 from rerank.errors import UserError
 from rerank.folds import make_folds, pick
 from rerank.letor.features import FeatureSet
-from rerank.letor.store import Stored, load, locked, stored
+from rerank.letor.store import Stored, load, stored
 from rerank.letor.writing import side_file
+from rerank.locks import locked
 
 PARTS = {"train": ("train",), "valid": ("vali", "valid"), "test": ("test",)}
 LAYOUTS = "a file, or a folder with Fold*/{train,vali,test}.txt, {train,vali,test}.txt or set1.{train,valid,test}.txt"
@@ -54,7 +55,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     Raises UserError with file and line for what is wrong in a file, for files that lack a document, and for a query in
     more than one of them.
     """
-    with locked(cache):
+    with locked(cache, "features"):
         stores = _stores(source, name, folds, cache)
         width = max(store.facts["width"] for store in stores.values())
         loaded = {part: load(store, width) for part, store in stores.items()}
@@ -75,7 +76,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
 
 def checksums(source: str, name: str, folds: int, cache: Path) -> dict[str, str]:
     """SHA-256 of each file of a fold, by name, for manifests; known from the store where that is made."""
-    with locked(cache):
+    with locked(cache, "features"):
         stores = _stores(source, name, folds, cache).values()
     return {file: checksum for store in stores for file, checksum in store.facts["checksums"].items()}
 

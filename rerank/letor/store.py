@@ -1,9 +1,7 @@
 """The binary store of a text file with features: read once, then memory-mapped."""
 
 import contextlib
-import fcntl
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,23 +27,6 @@ class Stored(NamedTuple):
     path: Path
     folder: Path
     facts: dict[str, Any]
-
-
-@contextlib.contextmanager
-def locked(cache: Path) -> Iterator[None]:
-    """Lets one process at a time make and open stores: the ranks of a training, or the runs of a sweep, share them."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        file = (cache / "letor.lock").open("a")
-    except OSError as error:
-        raise UserError(f"{cache}: cannot be written: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"{cache}: waiting for another process that reads features")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def stored(path: Path, cache: Path) -> Stored:

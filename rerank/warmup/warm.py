@@ -1,5 +1,6 @@
 """The warm-up: an encoder that has never ranked learns to, from a collection's documents alone, with the only loop."""
 
+import contextlib
 import json
 import shutil
 from dataclasses import asdict, replace
@@ -19,6 +20,7 @@ from rerank.errors import UserError, nearest
 from rerank.evaluation import evaluate
 from rerank.files import file_hash, replacing, short_hash
 from rerank.gradients import Loss
+from rerank.locks import locked
 from rerank.losses import LOSSES
 from rerank.manifest import write_manifest
 from rerank.models.cross_encoder import save_cross_encoder
@@ -66,21 +68,28 @@ def warm_up(config: Config, accelerator: Accelerator) -> Path:
     loss = make_loss(replace(config, loss=LossTable(name=config.warmup.loss)))
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
-    identity = _identity(config, collection)
-    folder = Path(config.output.folder) / collection.name / f"{WARMUP}{identity}"
-    if (folder / "manifest.json").is_file():
-        if accelerator.is_main_process:
+    folder = Path(config.output.folder) / collection.name / f"{WARMUP}{_identity(config, collection)}"
+    alone = locked(folder, "warm-up") if accelerator.is_main_process else contextlib.nullcontext()
+    with alone:  # folds may be trained side by side
+        accelerator.wait_for_everyone()
+        if not (folder / "manifest.json").is_file():
+            _make(config, accelerator, collection, index, loss, folder)
+        elif accelerator.is_main_process:
             say(f"warm-up: {folder} is there already")
-        return folder / "checkpoint"
+    return folder / "checkpoint"
+
+
+def _make(
+    config: Config, accelerator: Accelerator, collection: Collection, index: Path, loss: Loss, folder: Path
+) -> None:
     with accelerator.main_process_first():
         if not (folder / "lists.jsonl").is_file():
             write_lists(folder / "lists.jsonl", make_pseudo_lists(config, collection, index))
     lists = read_lists(folder / "lists.jsonl")
     history, before = _train(config, accelerator, collection, lists, loss, folder)
     if accelerator.is_main_process:
-        _finish(config, folder, identity, history, before, lists)
+        _finish(config, folder, history, before, lists)
     accelerator.wait_for_everyone()
-    return folder / "checkpoint"
 
 
 def _identity(config: Config, collection: Collection) -> str:
@@ -175,7 +184,6 @@ def _measure(run: Run, lists: PseudoLists, loss: Loss) -> tuple[float, float]:
 def _finish(
     config: Config,
     folder: Path,
-    identity: str,
     history: list[dict[str, float]],
     before: tuple[float, float],
     lists: PseudoLists,
@@ -186,7 +194,7 @@ def _finish(
     trained_on = min(len(lists.train), int(best["epoch"]) * each)
     kinds = [lists.kinds[c.query_id] for c in lists.train[:trained_on]]
     facts = {
-        "hash": identity,
+        "hash": folder.name.removeprefix(WARMUP),
         "collection": config.collection.source,
         "encoder": config.encoder.name,
         "steps": -(-trained_on // config.warmup.lists_per_step),

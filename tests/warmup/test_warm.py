@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rerank import beir
 from rerank.cli import main
+from rerank.locks import locked
 from rerank.trec import read_run
 from tests.small_collection import SETTINGS, failed, write_collection
 from tests.small_world import WORDS
@@ -109,6 +112,22 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
     table = capsys.readouterr().out
     how = f"({facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']})"
     assert f"Warmed up on the documents alone: alone, after {how}.\n" in table
+
+
+def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
+    """The second process waits for the first, which the test stands in for, and finds the warm-up made."""
+    made = folder_of("documents")
+    with ThreadPoolExecutor() as pool, locked(made, "warm-up"):
+        second = pool.submit(main, warmup("documents", "--out", "second"))
+        told = ""
+        while "waiting for another process, which makes the warm-up" not in told:
+            time.sleep(0.05)
+            told += capsys.readouterr().err
+            assert not second.done()
+        assert not Path("second").exists()
+    second.result(timeout=60)
+    assert "is there already" in capsys.readouterr().err
+    assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
 
 
 def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, capsys):
