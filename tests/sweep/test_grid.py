@@ -96,19 +96,20 @@ def test_a_name_for_all_cells_is_refused(tmp_path):
         made(tmp_path, "[[grid]]\nloss.alpha = 1\n", flags=["--name", "mine"])
 
 
-def test_the_papers_grids_have_its_losses_and_nothing_that_is_refused():
+def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
     sweeps = Path(__file__).parents[2] / "configs" / "sweeps"
     counts = {}
     for path in sorted(sweeps.glob("*.toml")):
         grid = read_grid(path)
-        found = cells(grid, read_toml(grid.config), str(grid.config), ["--collection", "data"])
+        base = read_toml(grid.config) if grid.config else {}
+        found = cells(grid, base, str(grid.config), ["--collection", "data"])
         for cell in found:
             check(cell)
             make_loss(cell)
         counts[path.stem] = len(found)
         losses = {cell.loss.name for cell in found}
-        assert losses == {"smoothi"} if path.stem == "alpha_delta" else len(losses) == 10
+        assert losses == {"smoothi"} if path.stem in ("alpha_delta", "warmup") else len(losses) == 10
     # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
     # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
     table = 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4)
-    assert counts == {"letor": table, "letor_once": 10, "alpha_delta": 40, "runtime": 22}
+    assert counts == {"letor": table, "letor_once": 10, "alpha_delta": 40, "runtime": 22, "warmup": 15}
