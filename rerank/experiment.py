@@ -20,7 +20,7 @@ from rerank.gradients import Loss
 from rerank.letor.source import is_feature_source
 from rerank.manifest import judgments_hash, outcome, write_manifest
 from rerank.measures import measure_names
-from rerank.parts import device_name, make_loss, open_accelerator, peak_memory
+from rerank.parts import alone, device_name, make_loss, open_accelerator, peak_memory
 from rerank.preparation import keep_for_evaluation, prepare
 from rerank.progress import say
 from rerank.settings import keep
@@ -96,11 +96,12 @@ def train_folds(config: Config, fold_name: str) -> Path:
     """
     experiment = open_experiment(config, fold_name)
     for fold in experiment.folds:
-        test_run = experiment.fold_folder(fold.name) / "test.run"
-        if test_run.exists():
-            experiment.say(f"fold {fold.name}: {test_run} is there already")
-        else:
-            train_fold(experiment, fold)
+        folder = experiment.fold_folder(fold.name)
+        with alone(experiment.accelerator, folder, "fold"):
+            if (folder / "test.run").exists():
+                experiment.say(f"fold {fold.name}: {folder / 'test.run'} is there already")
+            else:
+                train_fold(experiment, fold)
     runs = [experiment.fold_folder(name) / "test.run" for name in experiment.names]
     if experiment.accelerator.is_main_process and all(path.exists() for path in runs):
         everything: Run = {}

@@ -1,10 +1,12 @@
 """From the configuration to the parts that training and re-ranking work with: the loss, the device, the inputs."""
 
+import contextlib
 import inspect
 import os
 import platform
 import resource
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from rerank.batches.text import TextInputs
 from rerank.config import Config
 from rerank.errors import UserError, nearest
 from rerank.gradients import Loss
+from rerank.locks import locked
 from rerank.losses import LOSSES
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder
 from rerank.preparation import Prepared
@@ -58,6 +61,14 @@ def open_accelerator(config: Config) -> Accelerator:
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
+
+
+@contextlib.contextmanager
+def alone(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
+    """`locked` for all processes of this run, which wait together for those of other runs."""
+    with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
+        accelerator.wait_for_everyone()
+        yield
 
 
 def peak_memory(device: torch.device) -> int:

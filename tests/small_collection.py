@@ -2,11 +2,14 @@
 
 import json
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rerank.cli import main
+from rerank.locks import locked
 from tests.small_world import WORDS
 from tests.tiny_encoders import make_encoder
 
@@ -62,3 +65,15 @@ def failed(capsys, *words):
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith("rerank: ")
     return lines[-1]
+
+
+def run_beside_another(capsys, folder, what, *words):
+    """Runs a command while another process, which the test stands in for, makes `what` in `folder`: it has to wait."""
+    with ThreadPoolExecutor() as pool, locked(folder, what):
+        second = pool.submit(main, words)
+        told = ""
+        while f"waiting for another process, which makes the {what}" not in told:
+            assert not second.done()
+            time.sleep(0.05)
+            told += capsys.readouterr().err
+    second.result()

@@ -10,7 +10,7 @@ import pytest
 from rerank.cli import main
 from rerank.files import file_hash
 from rerank.trec import read_qrels, read_run
-from tests.small_collection import command, failed
+from tests.small_collection import command, failed, run_beside_another
 
 
 def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
@@ -101,6 +101,12 @@ def test_several_processes_train_the_same_model_and_score_every_document_once(he
     manifest = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())
     assert manifest["processes"] == processes
     assert manifest["tokens_per_forward"] == 100
+
+
+def test_a_fold_is_trained_by_one_command_at_a_time(here, capsys):
+    run_beside_another(capsys, here / "runs" / "towns" / "smoothi" / "fold1", "fold", *command("--fold", "1"))
+    assert "epoch 2: loss" in capsys.readouterr().err
+    assert len(read_run("runs/towns/smoothi/fold1/test.run")) == 3
 
 
 def test_any_run_stands_in_for_bm25(here):

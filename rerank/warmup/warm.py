@@ -1,6 +1,5 @@
 """The warm-up: an encoder that has never ranked learns to, from a collection's documents alone, with the only loop."""
 
-import contextlib
 import json
 import shutil
 from dataclasses import asdict, replace
@@ -20,12 +19,11 @@ from rerank.errors import UserError, nearest
 from rerank.evaluation import evaluate
 from rerank.files import file_hash, replacing, short_hash
 from rerank.gradients import Loss
-from rerank.locks import locked
 from rerank.losses import LOSSES
 from rerank.manifest import write_manifest
 from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
-from rerank.parts import make_loss, open_accelerator, open_model
+from rerank.parts import alone, make_loss, open_accelerator, open_model
 from rerank.preparation import documents_and_index
 from rerank.progress import say
 from rerank.scoring import mean_loss, score
@@ -69,9 +67,7 @@ def warm_up(config: Config, accelerator: Accelerator) -> Path:
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = Path(config.output.folder) / collection.name / f"{WARMUP}{_identity(config, collection)}"
-    alone = locked(folder, "warm-up") if accelerator.is_main_process else contextlib.nullcontext()
-    with alone:  # folds may be trained side by side
-        accelerator.wait_for_everyone()
+    with alone(accelerator, folder, "warm-up"):  # folds may be trained side by side
         if not (folder / "manifest.json").is_file():
             _make(config, accelerator, collection, index, loss, folder)
         elif accelerator.is_main_process:

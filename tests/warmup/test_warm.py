@@ -3,17 +3,14 @@
 import json
 import os
 import shutil
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rerank import beir
 from rerank.cli import main
-from rerank.locks import locked
 from rerank.trec import read_run
-from tests.small_collection import SETTINGS, failed, write_collection
+from tests.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.small_world import WORDS
 from tests.tiny_encoders import make_encoder
 from tests.warmup.small_documents import NAMES, write_documents
@@ -115,17 +112,7 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
 
 
 def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
-    """The second process waits for the first, which the test stands in for, and finds the warm-up made."""
-    made = folder_of("documents")
-    with ThreadPoolExecutor() as pool, locked(made, "warm-up"):
-        second = pool.submit(main, warmup("documents", "--out", "second"))
-        told = ""
-        while "waiting for another process, which makes the warm-up" not in told:
-            time.sleep(0.05)
-            told += capsys.readouterr().err
-            assert not second.done()
-        assert not Path("second").exists()
-    second.result(timeout=60)
+    run_beside_another(capsys, folder_of("documents"), "warm-up", *warmup("documents", "--out", "second"))
     assert "is there already" in capsys.readouterr().err
     assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
 
