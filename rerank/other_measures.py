@@ -51,11 +51,10 @@ def evaluate_others(judged: Qrels, run: Run, names: Sequence[str]) -> Measuremen
     import ir_measures
 
     measures = {name: ir_measures.parse_measure(name) for name in names}
-    for query_id, judgments in judged.items():
-        if (grade := max(judgments.values())) > GDEVALS_HIGHEST_GRADE and any(
-            m.NAME == "ERR" for m in measures.values()
-        ):
-            raise UserError(f"query {query_id}: ERR: expected grades up to {GDEVALS_HIGHEST_GRADE}, got {grade}")
+    if any(measure.NAME == "ERR" for measure in measures.values()):
+        for query_id, judgments in judged.items():
+            if (grade := max(judgments.values())) > GDEVALS_HIGHEST_GRADE:
+                raise UserError(f"query {query_id}: ERR: expected grades up to {GDEVALS_HIGHEST_GRADE}, got {grade}")
     numbers = {query_id: str(number) for number, query_id in enumerate(judged, 1)}
     qrels = {numbers[query_id]: judgments for query_id, judgments in judged.items()}
     orders = {
