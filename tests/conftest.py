@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import shutil
+import signal
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from tests.small_collection import SETTINGS, write_collection, write_encoder
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)
+
+# A shell's background jobs ignore it, and so would the programs that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
