@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
+from rerank.files import file_hash
 from rerank.types import Qrels
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
@@ -117,6 +118,17 @@ def _records_of(folder: Path, doc_ids: Sequence[str]) -> Iterator[dict[str, Any]
         for doc_id in doc_ids:
             corpus.seek(offsets[doc_id])
             yield _record(corpus.readline(), f"{path}, document {doc_id}")
+
+
+def checksum(folder: Path) -> str:
+    """SHA-256 of corpus.jsonl, read once for as long as its size and time stay: a command opens a collection twice."""
+    path = folder / CORPUS
+    return _checksum(path, _stamp(path))
+
+
+@functools.lru_cache(maxsize=2)
+def _checksum(path: Path, _of: tuple[int, int]) -> str:
+    return file_hash(path)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

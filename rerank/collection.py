@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rerank import beir, irds
-from rerank.files import file_hash, short_hash
+from rerank.files import short_hash
 from rerank.types import Qrels
 
 
@@ -78,7 +78,7 @@ def _documents_of_folder(folder: Path, source: str) -> Collection:
         queries={},
         qrels={},
         prescribed_folds=(),
-        fingerprint=short_hash("beir", file_hash(folder / beir.CORPUS)),
+        fingerprint=short_hash("beir", beir.checksum(folder)),
         has_documents=True,
         count=lambda: beir.count_documents(folder),
         documents=lambda: beir.read_documents(folder),
