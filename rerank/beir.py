@@ -3,18 +3,19 @@
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
 
-import contextlib
 import functools
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
-from rerank.files import file_hash
+from rerank.progress import progress
 from rerank.types import Qrels
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+BLOCK = 16 * 2**20
 
 
 def check_layout(folder: Path, needed: Sequence[str] = (CORPUS, QUERIES, QRELS)) -> None:
@@ -42,44 +43,6 @@ def read_queries(folder: Path, qrels: Qrels) -> dict[str, str]:
         if query_id not in queries:
             raise UserError(f"{folder / QRELS}: judges query {query_id}, which {path} lacks; add it or drop its lines")
     return {query_id: text for query_id, text in queries.items() if query_id in qrels}
-
-
-def read_qrels(folder: Path) -> Qrels:
-    """The judgments of qrels/test.tsv, with or without its header line. Raises UserError for a malformed line."""
-    path = folder / QRELS
-    qrels: Qrels = {}
-    with _utf8(path), path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):
-            columns = line.rstrip("\r\n").split("\t")
-            if columns == [""]:
-                continue
-            if len(columns) != 3:
-                raise UserError(
-                    f"{path}:{number}: expected query id, document id and relevance, tab-separated, got {line[:80]!r}"
-                )
-            query_id, doc_id, relevance = columns
-            try:
-                grade = int(relevance)
-            except ValueError:
-                if number == 1 and relevance == "score":  # BEIR's header
-                    continue
-                raise UserError(f"{path}:{number}: expected a whole number as relevance, got {relevance!r}") from None
-            if qrels.setdefault(query_id, {}).setdefault(doc_id, grade) != grade:
-                raise UserError(
-                    f"{path}:{number}: judges document {doc_id} for query {query_id} as {grade}, "
-                    f"but an earlier line says {qrels[query_id][doc_id]}; keep one of them"
-                )
-    if not qrels:
-        raise UserError(f"{path}: holds no judgment; expected lines of query id, document id and relevance")
-    return qrels
-
-
-@contextlib.contextmanager
-def _utf8(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 
 
 def read_documents(folder: Path) -> Iterator[tuple[str, str]]:
@@ -127,8 +90,13 @@ def checksum(folder: Path) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _checksum(path: Path, _of: tuple[int, int]) -> str:
-    return file_hash(path)
+def _checksum(path: Path, of: tuple[int, int]) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as corpus:
+        blocks = iter(lambda: corpus.read(BLOCK), b"")
+        for block in progress(blocks, -(-of[0] // BLOCK), f"hashing {path.name}"):
+            found.update(block)
+    return found.hexdigest()
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -141,7 +109,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _offsets(path: Path, _of: tuple[int, int]) -> dict[str, int]:
     """Where the line of each document begins, in bytes."""
     offsets: dict[str, int] = {}
-    for where, offset, record in _records(path):
+    for where, offset, record in progress(_records(path), count_documents(path.parent), f"indexing {path.name}"):
         if offsets.setdefault(record["_id"], offset) != offset:
             raise UserError(f"{where}: the document {record['_id']} stands here a second time; expected each _id once")
     return offsets

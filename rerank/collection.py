@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rerank import beir, irds
 from rerank.files import short_hash
+from rerank.trec import read_qrels
 from rerank.types import Qrels
 
 
@@ -50,7 +51,7 @@ def open_collection(source: str) -> Collection:
     folder = Path(source)
     if folder.is_dir():
         beir.check_layout(folder)
-        qrels = beir.read_qrels(folder)
+        qrels = read_qrels(folder / beir.QRELS)
         return replace(open_documents(source), queries=beir.read_queries(folder, qrels), qrels=qrels)
     irds.check_id(source)
     return replace(

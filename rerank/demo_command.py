@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from rerank.config import CollectionTable, Config, EncoderTable, ListsTable, LossTable, OutputTable, TrainingTable
-from rerank.eval_command import evaluate_files
+from rerank.eval_command import measure_files, table_of
 from rerank.progress import say
 
 LOSSES = ("hinge", "smoothi")
@@ -21,7 +21,7 @@ def run_demo(folder: Path) -> None:
         say(f"the runs are in {folder} already; remove the folder to make them again")
     else:
         _make_runs(folder)
-    print(evaluate_files([folder / "towns" / "bm25.run", *runs]))
+    print(table_of(measure_files([folder / "towns" / "bm25.run", *runs])))
 
 
 def _make_runs(folder: Path) -> None:

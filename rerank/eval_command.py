@@ -20,42 +20,6 @@ from rerank.trec import check_common, examples, read_qrels, read_run
 from rerank.types import Measurements, Qrels, Run
 
 
-def evaluate_files(
-    paths: list[Path],
-    qrels: Path | None = None,
-    folds: Path | None = None,
-    fold: str | None = None,
-    measures: list[str] | None = None,
-    interpolate: Path | None = None,
-    tune_on: str = "nDCG@20",
-    baseline: str | None = None,
-    test: str = "t",
-    correction: str = "bonferroni",
-    details: bool = False,
-    per_query: bool = False,
-    form: str = "text",
-) -> str:
-    """The table of the runs in `paths`, as text, Markdown, LaTeX, CSV or JSON (`form`).
-
-    What is read and how is said at `measure_files`, which has the same arguments; its notes stand below the table (on
-    standard error for CSV). `baseline`, `test` and `correction` are those of `compare`. `details` has every comparison
-    in full, as CSV and JSON always have; `per_query` gives the values alone. Raises UserError as `measure_files` does,
-    and where no run is called `baseline`.
-    """
-    if per_query and form not in ("csv", "json"):
-        raise UserError(f"--per-query: expected --format csv or json, got {form}")
-    measured = measure_files(paths, qrels, folds, fold, measures, interpolate, tune_on)
-    if per_query:
-        return _records("values", per_query_records(measured.rows, measured.fold_of), form, measured.notes)
-    full = details or form in ("csv", "json")
-    compared = compare(measured.rows, measured.groups, baseline, test, correction, intervals=full)
-    if form in ("csv", "json"):
-        records = comparison_records(compared)
-        return _records("comparisons", records, form, measured.notes, test=test, correction=correction)
-    view = details_table if details else paper_table
-    return render(view(compared, measured.over, measured.notes, baseline, test, correction), form)
-
-
 class Measured(NamedTuple):
     """`rows` are the measurements of each run over the same topics, `groups` the topics of each fold to average over.
 
@@ -125,6 +89,32 @@ def measure_files(
     notes = [*_notes(runs, chosen, judged), *mixing, *warmed_up(files)]
     over = f"{len(groups)} folds, " * bool(groups) + f"{len(chosen)} topics" + f" of fold {fold}" * bool(fold)
     return Measured(rows, groups, fold_of, over, notes)
+
+
+def table_of(
+    measured: Measured,
+    baseline: str | None = None,
+    test: str = "t",
+    correction: str = "bonferroni",
+    details: bool = False,
+    per_query: bool = False,
+    form: str = "text",
+) -> str:
+    """The table of what was measured, as text, Markdown, LaTeX, CSV or JSON (`form`).
+
+    The notes stand below the table (on standard error for CSV). `baseline`, `test` and `correction` are those of
+    `compare`. `details` has every comparison in full, as CSV and JSON always have; `per_query` gives the values alone,
+    as CSV or JSON. Raises UserError where no run is called `baseline`.
+    """
+    if per_query:
+        return _records("values", per_query_records(measured.rows, measured.fold_of), form, measured.notes)
+    full = details or form in ("csv", "json")
+    compared = compare(measured.rows, measured.groups, baseline, test, correction, intervals=full)
+    if form in ("csv", "json"):
+        records = comparison_records(compared)
+        return _records("comparisons", records, form, measured.notes, test=test, correction=correction)
+    view = details_table if details else paper_table
+    return render(view(compared, measured.over, measured.notes, baseline, test, correction), form)
 
 
 def _records(name: str, records: list[dict[str, object]], form: str, notes: list[str], **facts: str) -> str:

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from rerank.errors import UserError
+
 
 def evaluate(
     *runs: Path,
@@ -52,22 +54,10 @@ def evaluate(
     format
         How the table is written (text); CSV and JSON have every comparison in full.
     """
-    from rerank.eval_command import evaluate_files
+    form = format or ("csv" if per_query else "text")
+    if per_query and form not in ("csv", "json"):
+        raise UserError(f"--per-query: expected --format csv or json, got {form}")
+    from rerank.eval_command import measure_files, table_of
 
-    print(
-        evaluate_files(
-            list(runs),
-            qrels,
-            folds,
-            fold,
-            list(measures) or None,
-            interpolate,
-            tune_on,
-            baseline,
-            test,
-            correction,
-            details,
-            per_query,
-            format or ("csv" if per_query else "text"),
-        ).removesuffix("\n")
-    )
+    measured = measure_files(list(runs), qrels, folds, fold, list(measures) or None, interpolate, tune_on)
+    print(table_of(measured, baseline, test, correction, details, per_query, form).removesuffix("\n"))

@@ -111,9 +111,9 @@ def test_judgments_that_are_not_utf8_or_not_numbers(here, capsys):
     qrels = Path("towns/qrels/test.tsv")
     text = qrels.read_text()
     qrels.write_bytes(text.encode() + b"q0\td\xff\t1\n")
-    assert "test.tsv: not UTF-8" in failed(capsys, "retrieve", "--collection", "towns")
+    assert "expected UTF-8, got d\\xff" in failed(capsys, "retrieve", "--collection", "towns")
     qrels.write_text("q0\td0-0\tone\n" + text)
-    assert "test.tsv:1: expected a whole number" in failed(capsys, "retrieve", "--collection", "towns")
+    assert "test.tsv:1: expected an integer relevance, got one" in failed(capsys, "retrieve", "--collection", "towns")
 
 
 def test_eval_of_a_folder_names_the_run_in_it(here, capsys):

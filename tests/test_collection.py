@@ -53,7 +53,7 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
 
 def test_the_header_of_qrels_may_be_absent(folder):
     path = folder / "qrels" / "test.tsv"
-    path.write_text("q1\td2\t2\n\nq2\td1\t1\n")
+    path.write_text("q1\td2\t2\nq2\td1\t1\n")
     assert open_collection(str(folder)).qrels == {"q1": {"d2": 2}, "q2": {"d1": 1}}
 
 
@@ -125,10 +125,9 @@ def test_bytes_that_are_not_utf8_are_named(folder):
         ("queries.jsonl", '{"_id": "q1"}', r"queries\.jsonl:1: expected a text under 'text', got none"),
         ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 stands here a second"),
         ("queries.jsonl", '{"_id": "q1", "text": "x"}', r"test\.tsv: judges query q2, which .*queries\.jsonl lacks"),
-        ("qrels/test.tsv", "q1 0 d1 1\n", r"test\.tsv:1: expected query id, document id and relevance, tab-separated"),
-        ("qrels/test.tsv", "q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv:2: expected a whole number .*, got 'high'"),
-        ("qrels/test.tsv", "q1\td1\t1\nq1\td1\t0\n", r"test\.tsv:2: judges document d1 for query q1 as 0"),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", r"test\.tsv: holds no judgment"),
+        ("qrels/test.tsv", "q1 d1\n", r"test\.tsv:1: expected 4 columns, `query_id 0 doc_id .*`, got 2: 'q1 d1'"),
+        ("qrels/test.tsv", "q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv:2: expected an integer relevance, got high"),
+        ("qrels/test.tsv", "q1\td1\t1\nq1\td1\t0\n", r"test\.tsv:2: expected one judgment of document d1 .*, got 1"),
     ],
 )
 def test_bad_queries_and_qrels_are_named(folder, name, content, message):

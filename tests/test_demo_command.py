@@ -6,7 +6,7 @@ import pytest
 
 from rerank import demo, demo_command
 from rerank.cli import main
-from rerank.eval_command import evaluate_files
+from rerank.eval_command import measure_files
 from rerank.evaluation import evaluate
 from rerank.experiment import train_folds
 from rerank.trec import read_qrels, read_run
@@ -51,4 +51,4 @@ def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, shortened
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "runs" / "towns" / "qrels.txt").items() if q in run}
     ours, theirs = (sum(evaluate(qrels, r, ["ndcg_cut_10"])["ndcg_cut_10"].values()) / len(qrels) for r in (run, bm25))
     assert ours > theirs + 0.2
-    assert "16 topics" in evaluate_files([folder / "fold3" / "test.run"], fold="3")
+    assert measure_files([folder / "fold3" / "test.run"], fold="3").over == "16 topics of fold 3"

@@ -174,6 +174,7 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     assert read_qrels(file_with(tmp_path, trec)) == expected
     assert read_qrels(file_with(tmp_path, gzip.compress(trec.encode()))) == expected
     assert read_qrels(file_with(tmp_path, beir)) == expected
+    assert read_qrels(file_with(tmp_path, beir.partition("\n")[2])) == expected
     for name in ("qrels.txt", "qrels.txt.gz"):
         write_qrels(tmp_path / name, expected)
         assert read_qrels(tmp_path / name) == expected

@@ -5,7 +5,7 @@ import re
 import shutil
 
 from rerank.cli import main
-from rerank.eval_command import evaluate_files
+from rerank.eval_command import measure_files, table_of
 from tests.html_report.parsed import Page
 from tests.small_results import FIRST_STAGE
 
@@ -59,7 +59,7 @@ def test_the_same_runs_are_the_same_bytes(folder):
 
 def test_the_table_is_that_of_eval(folder):
     runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
-    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", evaluate_files(runs))
+    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", table_of(measure_files(runs)))
     assert len(values) == 30
     shown = report(folder).text
     assert all(value in shown for value in values)

@@ -58,8 +58,8 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
     def closed(*_):
         raise AssertionError("a warm-up opened queries or judgments")
 
-    for name in ("read_queries", "read_qrels"):
-        monkeypatch.setattr(beir, name, closed)
+    monkeypatch.setattr(beir, "read_queries", closed)
+    monkeypatch.setattr("rerank.collection.read_qrels", closed)
     main(warmup(str(with_queries), "--out", "again", "--output.folder", "other"))
     assert capsys.readouterr().out.strip() == "again"
     for name in ("model.safetensors", "head.safetensors"):
