@@ -4,18 +4,17 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
+from rerank.files import file_hash
 from rerank.progress import progress
 from rerank.types import Qrels
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
-BLOCK = 16 * 2**20
 
 
 def check_layout(folder: Path, needed: Sequence[str] = (CORPUS, QUERIES, QRELS)) -> None:
@@ -90,13 +89,8 @@ def checksum(folder: Path) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _checksum(path: Path, of: tuple[int, int]) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as corpus:
-        blocks = iter(lambda: corpus.read(BLOCK), b"")
-        for block in progress(blocks, -(-of[0] // BLOCK), f"hashing {path.name}"):
-            found.update(block)
-    return found.hexdigest()
+def _checksum(path: Path, _of: tuple[int, int]) -> str:
+    return file_hash(path)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

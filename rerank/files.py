@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.errors import UserError
+from rerank.progress import progress
 
+BLOCK = 16 * 2**20
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -67,6 +69,10 @@ def short_hash(*parts: object) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """SHA-256 of a file's bytes, with a bar where they are many."""
+    found, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        read = iter(lambda: file.read(BLOCK), b"")
+        for block in progress(read, blocks, f"hashing {path.name}", show=blocks > 1):
+            found.update(block)
+    return found.hexdigest()

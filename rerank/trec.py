@@ -84,16 +84,18 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 
 
 def read_qrels(path: str | Path) -> Qrels:
-    """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three with or without their header line.
+    """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
     Raises UserError with file and line for a malformed line, a relevance that is no integer, and two judgments of a
     document that disagree; and for a file that is missing, damaged or empty.
     """
     data, first = _read(path, QRELS_LINE), 1
-    words = data.partition(b"\n")[0].split()
-    if words[2:] == [b"score"]:
-        data, first = data.partition(b"\n")[2], 2
-    expected = BEIR_LINE if len(words) == 3 else QRELS_LINE
+    head, _, below = data.partition(b"\n")
+    words = head.split()
+    header = words[2:] == [b"score"]
+    if header:
+        data, first = below, 2
+    expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in head) else QRELS_LINE
     query_column, *_, doc_column, grades = _columns(path, data, expected, first)
     relevance = _numbers(path, grades, int, "an integer relevance", first)
     query_ids, doc_ids = _texts(path, query_column, first), _texts(path, doc_column, first)

@@ -185,6 +185,7 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("1 0 a 1\n1 0 b\n", "some.run:2: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 b'"),
+        ("1 0 184\n", "some.run:1: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 184'"),
         ("1 0 a 1\n1 0 b 1.5\n", "some.run:2: expected an integer relevance, got 1.5"),
         ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
         ("query-id\tcorpus-id\tscore\n1\ta\n", "some.run:2: expected 3 columns"),
