@@ -6,6 +6,7 @@ the lists of a block are of similar length and cut to the longest one, and lists
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from rerank.losses.analytic import wants_gradient, with_gradient
 
 CPU_BLOCK = 2**21
 """Numbers in one intermediate result of a block: 8 MB in float32. Half as many take a fifth longer, for the calls."""
+
+CPU_CALL = 2**18
+"""What another block costs on a CPU, in numbers of an intermediate result: it must save more padding than that."""
 
 DEVICE_BLOCK = 2**24
 """The same where starting an operation is what costs: 64 MB in float32."""
@@ -45,7 +49,9 @@ def in_blocks(
     values, gradient = scores.new_zeros(len(scores)), torch.zeros_like(scores)
     # Autocast would round the matrix products of the losses.
     with torch.autocast(scores.device.type, enabled=False):
-        for block, width in _blocks(lengths.tolist(), entries, block_size(scores.device)):
+        limit = block_size(scores.device)
+        of_call = CPU_CALL if scores.device.type == "cpu" else limit
+        for block, width in _blocks(lengths.tolist(), entries, limit, of_call):
             rows = order[block]
             real = torch.arange(width, device=mask.device) < lengths[block, None]
             part = packed[rows, :width].requires_grad_(wanted)
@@ -67,11 +73,22 @@ def _real_first(mask: Tensor) -> Tensor:
     return torch.where(mask, mask.cumsum(dim=1) - 1, mask.sum(dim=1, keepdim=True) + padding.cumsum(dim=1) - 1)
 
 
-def _blocks(lengths: list[int], entries: Callable[[int], int], limit: int) -> Iterator[tuple[slice, int]]:
-    """Slices of lists, and the length of the longest list in each, for lengths in descending order; 0 ends them."""
+def _blocks(lengths: list[int], entries: Callable[[int], int], limit: int, of_call: int) -> Iterator[tuple[slice, int]]:
+    """Slices of lists, and the length of the longest list in each, for lengths in descending order; 0 ends them.
+
+    A block is filled up to `limit`, but ends where that saves more than `of_call` numbers of padding.
+    """
+    numbers = [entries(length) for length in lengths]
     start, stop = 0, sum(length > 0 for length in lengths)
+
+    def saved(end: int, of: int) -> int:
+        return (of - end) * (numbers[start] - numbers[end])
+
     while start < stop:
-        width = lengths[start]
-        end = min(stop, start + max(1, limit // entries(width)))
-        yield slice(start, end), width
+        end = min(stop, start + max(1, limit // numbers[start]))
+        while (best := max(range(start + 1, end), key=partial(saved, of=end), default=end)) < end:
+            if saved(best, end) <= of_call:
+                break
+            end = best
+        yield slice(start, end), lengths[start]
         start = end

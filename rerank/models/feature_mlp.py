@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
-from rerank.models.normalised_scores import normalised_scores
+from rerank.models.hidden_scores import hidden_scores
 
 KIND = "feature_mlp"
 
@@ -38,8 +39,14 @@ class FeatureMLP(nn.Module):
             scores = self.forward(inputs)
             self.train()
             return scores
-        hidden = torch.relu_(self.hidden_layer(self.input_norm(inputs.features)))
-        return normalised_scores(hidden, self.hidden_norm, self.output)
+        first, layer = self.input_norm, self.hidden_layer
+        mean, variance = first.get_buffer("running_mean"), first.get_buffer("running_var")
+        normed = F.batch_norm(
+            inputs.features, mean, variance, training=self.training, momentum=first.momentum or 0.0, eps=first.eps
+        )
+        # The scale and shift of the first batch norm are the hidden layer's, whose weights are fewer than the vectors.
+        weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
+        return hidden_scores(normed, weight, bias, self.hidden_norm, self.output)
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """A batch of feature vectors holds every document of its queries once, in its place, and nothing else."""
 
-import numpy as np
+from collections import Counter
+
 import pytest
 import torch
 
@@ -19,28 +20,25 @@ def batch_of(features, queries):
     return make_feature_batch([FeatureList(features, query, (0, query)) for query in queries])
 
 
-def drawn(features, query):
-    """The rows of a list of `batch_of`."""
-    begin, end = int(features.begins[query]), int(features.ends[query])
-    rows = begin + np.random.default_rng((0, query)).permutation(end - begin)
-    assert sorted(rows) == list(range(begin, end))
-    return rows
+def together(vectors, labels):
+    """Documents with their labels, in an order that follows from them."""
+    return sorted((*map(float, vector), float(label)) for vector, label in zip(vectors, labels, strict=True))
 
 
 @pytest.mark.parametrize("queries", [[0], [5, 2, 11], [2, 2, 0], list(range(17, -1, -1))])
 def test_it_is_the_queries_rows_one_after_the_other_and_their_labels_on_the_grid(features, queries):
     batch = batch_of(features, queries)
-    found, row = [], 0
+    row, lengths = 0, []
     for place, query in enumerate(queries):
-        rows = drawn(features, query)
-        assert batch.mask[place].tolist() == [i < len(rows) for i in range(batch.mask.shape[1])]
-        assert batch.labels[place, : len(rows)].tolist() == features.labels[rows].tolist()
-        assert not batch.labels[place, len(rows) :].any()
-        found.append(features.features[rows])
-        row += len(rows)
-    assert torch.equal(batch.inputs.features, torch.from_numpy(np.concatenate(found)))
+        begin, end = features.begins[query], features.ends[query]
+        lengths.append(int(end - begin))
+        assert batch.mask[place].tolist() == [i < lengths[-1] for i in range(batch.mask.shape[1])]
+        assert not batch.labels[place, lengths[-1] :].any()
+        vectors, labels = batch.inputs.features[row : row + lengths[-1]], batch.labels[place, : lengths[-1]]
+        assert together(vectors, labels) == together(features.features[begin:end], features.labels[begin:end])
+        row += lengths[-1]
     assert batch.mask.sum() == row == len(batch.inputs.features)
-    assert batch.mask.shape[1] == max(map(len, found))
+    assert batch.mask.shape[1] == max(lengths)
     assert batch.query_ids == tuple(features.query_ids[query] for query in queries)
     assert torch.equal(batch.grid(torch.arange(row) + 1.0)[batch.mask], torch.arange(row) + 1.0)
 
@@ -62,7 +60,13 @@ def test_a_list_names_its_query_and_documents(features):
     assert len(found.doc_ids) == features.ends[4] - features.begins[4]
 
 
-def test_the_files_order_is_not_taught(features):
-    longest = int((features.ends - features.begins).argmax())
-    orders = {tuple(FeatureList(features, longest, (0, 1, place)).rows()) for place in range(20)}
-    assert len(orders) > 10
+def test_the_files_order_is_not_taught_but_every_order_alike(features):
+    lengths = features.ends - features.begins
+    query = int((lengths == 4).argmax())
+    begin, draws = int(features.begins[query]), 4_800
+    batch = make_feature_batch([FeatureList(features, query, (0, 1, place)) for place in range(draws)])
+    documents = {tuple(features.features[begin + i].tolist()): i for i in range(4)}
+    found = [documents[tuple(vector)] for vector in batch.inputs.features.tolist()]
+    counts = Counter(tuple(found[start : start + 4]) for start in range(0, len(found), 4))
+    assert len(counts) == 24
+    assert sum((count - draws / 24) ** 2 / (draws / 24) for count in counts.values()) < 49.7  # chi2(23), p = .001

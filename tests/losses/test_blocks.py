@@ -36,6 +36,7 @@ def value_and_gradient(loss, scores, labels, mask, **settings):
 
 def cut(monkeypatch, block: int, rows: int) -> None:
     monkeypatch.setattr(blocks, "CPU_BLOCK", block)
+    monkeypatch.setattr(blocks, "CPU_CALL", block // 8)
     monkeypatch.setattr(tiled_positions, "ROWS", rows)
     monkeypatch.setattr(neuralsort_bands, "ROWS", rows)
 
@@ -113,6 +114,19 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
 
 def test_lists_share_a_block_by_length_and_idle_ones_are_left_out(monkeypatch) -> None:
     monkeypatch.setattr(blocks, "CPU_BLOCK", 12)
+    # The lists have 5, 3, 2 and 2 documents.
+    assert seen_in_blocks() == [[[5, 6, 7, 8, 9], [11, 13, 14, -1, -1]], [[0, 1], [15, 19]]]
+
+
+def test_a_block_ends_where_that_saves_more_padding_than_another_costs(monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "CPU_CALL", 6)
+    assert len(seen_in_blocks()) == 1
+    monkeypatch.setattr(blocks, "CPU_CALL", 5)
+    assert seen_in_blocks() == [[[5, 6, 7, 8, 9]], [[11, 13, 14], [0, 1, -1], [15, 19, -1]]]
+
+
+def seen_in_blocks() -> list:
+    """The scores of each block, -1 on padding; the values and the gradient are held to those without blocks."""
     mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
     scores = torch.arange(25.0).view(5, 5).requires_grad_()
     idle = torch.tensor([False, False, False, False, True])
@@ -125,6 +139,6 @@ def test_lists_share_a_block_by_length_and_idle_ones_are_left_out(monkeypatch) -
     labels = torch.arange(1.0, 26.0).view(5, 5)
     values = in_blocks(loss, scores, labels, mask, idle, lambda documents: documents)
     values.sum().backward()
-    assert seen == [[[5, 6, 7, 8, 9], [11, 13, 14, -1, -1]], [[0, 1], [15, 19]]]
     torch.testing.assert_close(values, (scores * labels * mask).sum(dim=1).masked_fill(idle, 0))
     torch.testing.assert_close(scores.grad, (labels * mask).masked_fill(idle[:, None], 0))
+    return seen

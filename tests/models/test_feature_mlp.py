@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
+from rerank.models import hidden_scores
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 
 X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
@@ -35,7 +36,9 @@ def by_hand(weights, x):
     return (normalised(hidden, w["g1"], w["b1"]) @ w["V"].T + w["c"])[:, 0]
 
 
-def test_scores_and_gradients_are_those_of_the_papers_layers():
+@pytest.mark.parametrize("documents", [16, 128])
+def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
+    monkeypatch.setattr(hidden_scores, "CPU_DOCUMENTS", documents)
     model = trained().double().train()
     x, wanted = X.features.double(), torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -47,7 +50,17 @@ def test_scores_and_gradients_are_those_of_the_papers_layers():
         torch.testing.assert_close(parameter.grad, copy.grad)
 
 
-def test_in_evaluation_a_score_depends_on_its_document_alone():
+def test_autocast_leaves_scores_in_float32():
+    model = trained().train()
+    expected = model(X)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model(X), expected)
+        inside = model.eval()(X)
+    assert torch.equal(inside, model(X))
+
+
+def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
+    monkeypatch.setattr(hidden_scores, "CPU_DOCUMENTS", 16)
     model = trained()
     with torch.no_grad():
         together = model(X)
