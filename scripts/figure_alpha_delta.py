@@ -1,7 +1,7 @@
 """Figure 4 of Thonet et al. 2021: SmoothI-NDCG's validation NDCG over alpha and delta, as a heat map.
 
-    rerank sweep configs/sweeps/alpha_delta.toml --collection MQ2007
-    python scripts/figure_alpha_delta.py runs/MQ2007 --out alpha_delta.png
+    rerank sweep configs/sweeps/alpha_delta.toml --collection MQ2007 --output.folder alpha_delta
+    python scripts/figure_alpha_delta.py alpha_delta/MQ2007 --out alpha_delta.png
 
 A square is the mean over folds, at the best learning rate there. Reads the cells of smoothi with metric ndcg that set
 alpha and delta. The end of --out is the format: png, pdf or svg.
