@@ -101,3 +101,13 @@ def test_the_points_are_the_variants_test_values(folder):
     points = runpy.run_path(str(SCRIPTS / "figure_variants.py"))["points"](folder)
     assert list(points) == ["p@1", "ndcg"]
     assert points["ndcg"][0] == (1, 0)
+
+
+def test_the_points_are_printed(call, folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    lines = call("figure_variants.py", folder, folder, "--out", tmp_path / "out.png").splitlines()
+    head = lines.index(next(line for line in lines if line.startswith("SmoothI for")))
+    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG"]
+    assert lines[head + 1].startswith("P@1 ")
+    assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
+    assert lines.count(lines[head]) == 2
