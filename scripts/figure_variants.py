@@ -21,7 +21,7 @@ from rerank.measures import measure_label
 from rerank.significance import mean_and_error
 from rerank.sweep.results import MEASURES, Results, figure
 from rerank.sweep.selection import choose, reached
-from rerank.tables.formats import FORMATS, Cell, Table, render
+from rerank.tables.formats import FORMATS, Cell, Table, cells, render
 
 VARIANTS = ("p@1", "p@5", "p@10", "ndcg@1", "ndcg@5", "ndcg@10", "ndcg")
 MEASURED = [measure for measure in MEASURES if measure != "map"]  # as in the paper
@@ -36,10 +36,11 @@ def points(folder: Path) -> Points:
     smoothi = [cell for cell in results.cells() if cell.setting("loss.name") == "smoothi"]
     found: Points = {}
     for variant in VARIANTS:
-        cells = [cell for cell in smoothi if cell.setting("loss.metric") == variant]
-        if cells:
+        of_variant = [cell for cell in smoothi if cell.setting("loss.metric") == variant]
+        if of_variant:
             found[variant] = [
-                mean_and_error(reached(results, choose(results, cells, measure), measure).means) for measure in MEASURED
+                mean_and_error(reached(results, choose(results, of_variant, measure), measure).means)
+                for measure in MEASURED
             ]
     if not found:
         raise UserError(f"{folder}: no finished cell of smoothi that sets the metric")
@@ -49,7 +50,7 @@ def points(folder: Path) -> Points:
 def table(name: str, found: Points, form: str) -> str:
     """The values of one panel."""
     best = [max(means) for means in zip(*([mean for mean, _ in values] for values in found.values()), strict=True)]
-    head = [Cell(text) for text in ("SmoothI for", *map(measure_label, MEASURED))]
+    head = cells(["SmoothI for", *map(measure_label, MEASURED)])
     body = [
         [
             Cell(variant.upper()),
