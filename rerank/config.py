@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from cyclopts import Group, Parameter, Token, default_name_transform
 
@@ -229,7 +229,13 @@ class OutputSettings:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Config:
-    """All settings of an experiment."""
+    """All settings of an experiment.
+
+    In Python a string stands for a section with that main key:
+
+    >>> Config(collection="my-collection", loss="approx").collection.source
+    'my-collection'
+    """
 
     collection: CollectionSettings = field(default_factory=CollectionSettings)
     first_stage: FirstStageSettings = field(default_factory=FirstStageSettings)
@@ -240,6 +246,30 @@ class Config:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
+
+    if TYPE_CHECKING:  # the generated __init__, with the strings that __post_init__ accepts
+
+        def __init__(
+            self,
+            collection: CollectionSettings | str = ...,
+            first_stage: FirstStageSettings = ...,
+            encoder: EncoderSettings | str = ...,
+            network: NetworkSettings = ...,
+            lists: ListsSettings = ...,
+            loss: LossSettings | str = ...,
+            training: TrainingSettings = ...,
+            pretraining: PretrainingSettings = ...,
+            output: OutputSettings = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        for section, settings, key in (
+            ("collection", CollectionSettings, "source"),
+            ("encoder", EncoderSettings, "name"),
+            ("loss", LossSettings, "name"),
+        ):
+            if isinstance(value := getattr(self, section), str):
+                object.__setattr__(self, section, settings(**{key: value}))
 
 
 RESERVED = ("index", "tokens", "features")

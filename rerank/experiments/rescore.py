@@ -8,7 +8,7 @@ from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
 from rerank.experiments.first_stage import expect_text
 from rerank.experiments.text import prepare, text_inputs, truncation_summary
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pretraining_of
+from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import write_manifest
@@ -27,16 +27,12 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     expect_text(config.collection.source)
     accelerator = open_accelerator(config.training.precision)
-    model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
-    if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
-        raise UserError(
-            f"{checkpoint}: an encoder without a layer that scores; train it first, or take a cross-encoder"
-        )
-    taught = getattr(model.encoder.config, "rerank", {})
-    model.pooling = taught.get("pooling", config.encoder.pooling)
+    model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
+        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens
+    )
     config = replace(
         config,
-        encoder=replace(config.encoder, max_doc_tokens=taught.get("max_doc_tokens", config.encoder.max_doc_tokens)),
+        encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
         first_stage=replace(config.first_stage, run=str(run)),
     )
     with accelerator.main_process_first():

@@ -15,7 +15,7 @@ DEFAULT_MAX_LENGTH = 512  # of an encoder that states no limit: what most are tr
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedEncoder:
     """An encoder, its weights in float32.
 
     `model` is the body (it gives `last_hidden_state`), or the whole cross-encoder (it gives `logits`, one value a pair)
@@ -31,7 +31,7 @@ class Loaded:
     hidden_size: int
 
 
-def load_encoder(name_or_folder: str) -> Loaded:
+def load_encoder(name_or_folder: str) -> LoadedEncoder:
     """Opens the encoder of that folder, or of that name on huggingface.co, which is downloaded once into the cache.
 
     A checkpoint of a sequence classifier with one output keeps its head; of any other the body is taken. Raises
@@ -52,7 +52,9 @@ def load_encoder(name_or_folder: str) -> Loaded:
         # Tokenizers are shared between architectures: BERT's gives types that DistilBERT does not take.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     positions, first = _positions(model)
-    return Loaded(tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size)
+    return LoadedEncoder(
+        tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size
+    )
 
 
 def _opened(auto: Any, folder: Path, name: str, **settings: Any) -> Any:

@@ -11,7 +11,7 @@ from rerank.batches.batch import Packed
 def bucket_by_length(lengths: list[int]) -> list[list[int]]:
     """The places of these lengths in groups, longest first; none is below three quarters of its group's longest.
 
-    >>> of_like_length([100, 30, 400, 90])
+    >>> bucket_by_length([100, 30, 400, 90])
     [[2], [0, 3], [1]]
     """
     groups: list[list[int]] = []

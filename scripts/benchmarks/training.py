@@ -140,7 +140,7 @@ def cedr_steps(world: World, device: torch.device) -> Steps:
 
     def steps(lists: Sequence[Candidates]) -> None:
         tokens = [
-            (inputs_of.query(c.query_id), [inputs_of.documents.of(d).tolist() for d in c.doc_ids], c.labels)
+            (inputs_of.query(c.query_id), [inputs_of.documents[d].tolist() for d in c.doc_ids], c.labels)
             for c in lists
         ]
         for begin in range(0, len(tokens), LISTS_PER_STEP):

@@ -70,7 +70,7 @@ def test_cedr_learns_its_documents(world, cedr):
     lists = [
         (
             world.inputs_of.query(c.query_id),
-            [world.inputs_of.documents.of(d).tolist()[:60] for d in c.doc_ids],
+            [world.inputs_of.documents[d].tolist()[:60] for d in c.doc_ids],
             c.labels,
         )
         for c in world.candidates

@@ -105,7 +105,7 @@ def test_both_train_on_the_same_documents_and_change_their_weights(folder, monke
     training.cedr_steps(world, torch.device("cpu"))(world.candidates)
     assert [len(lists) for lists in seen] == [8, 1]
     documents = [document for lists in seen for _, of_list, _ in lists for document in of_list]
-    assert documents == [world.inputs_of.documents.of(d).tolist() for c in world.candidates for d in c.doc_ids]
+    assert documents == [world.inputs_of.documents[d].tolist() for c in world.candidates for d in c.doc_ids]
 
 
 @pytest.mark.parametrize(

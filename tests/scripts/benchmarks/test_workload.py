@@ -15,7 +15,7 @@ def test_candidates_are_their_own_documents_and_half_of_them_are_relevant(folder
     assert [c.labels for c in world.candidates] == [(1, 1, 0, 0)] * 3
     names = [doc_id for c in world.candidates for doc_id in c.doc_ids]
     assert len(set(names)) == 12 == len(world.texts)
-    tokens = [len(world.inputs_of.documents.of(name)) for name in names]
+    tokens = [len(world.inputs_of.documents[name]) for name in names]
     assert tokens == [len(world.texts[name].split()) for name in names]
     queries = [len(world.inputs_of.query(c.query_id)) for c in world.candidates]
     assert set(queries) <= {2, 3, 4}
