@@ -7,23 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rerank import losses as losses
-    from rerank.config import Config as Config
-    from rerank.data.collections import Collection as Collection
-    from rerank.data.collections import open_collection as open_collection
-    from rerank.data.trec import read_qrels as read_qrels
-    from rerank.data.trec import read_run as read_run
-    from rerank.data.trec import write_qrels as write_qrels
-    from rerank.data.trec import write_run as write_run
-    from rerank.evaluation.compare import Comparison as Comparison
-    from rerank.evaluation.compare import compare as compare
-    from rerank.evaluation.evaluate import evaluate as evaluate
-    from rerank.evaluation.fusion import fuse as fuse
+    from rerank import losses
+    from rerank.config import Config
+    from rerank.data.collections import Collection, open_collection
+    from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
+    from rerank.evaluation.compare import Comparison, compare
+    from rerank.evaluation.evaluate import evaluate
+    from rerank.evaluation.fusion import fuse
     from rerank.experiments.train import train_folds as train
-    from rerank.models.reranker import Reranker as Reranker
-    from rerank.retrieval.bm25 import retrieve as retrieve
+    from rerank.models.reranker import Reranker
+    from rerank.retrieval.bm25 import retrieve
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Collection",
+    "Comparison",
+    "Config",
+    "Reranker",
+    "compare",
+    "evaluate",
+    "fuse",
+    "losses",
+    "open_collection",
+    "read_qrels",
+    "read_run",
+    "retrieve",
+    "train",
+    "write_qrels",
+    "write_run",
+]
 
 _PLACES = {
     "Collection": "rerank.data.collections:Collection",
@@ -43,8 +56,6 @@ _PLACES = {
     "write_run": "rerank.data.trec:write_run",
 }
 """Public name -> module:name; a module alone is the module itself."""
-
-__all__ = [*_PLACES]
 
 
 def __getattr__(name: str) -> Any:
