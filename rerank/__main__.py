@@ -1,5 +1,5 @@
 """`python -m rerank`, which `accelerate launch -m rerank` runs."""
 
-from rerank.cli import main
+from rerank.cli.main import main
 
 main()

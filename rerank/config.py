@@ -1,10 +1,14 @@
 """The settings of an experiment: frozen tables whose defaults are the paper's text experiment."""
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from cyclopts import Group, Parameter, Token, default_name_transform
+
+from rerank.errors import UserError
 
 
 def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
@@ -236,3 +240,67 @@ class Config:
     training: TrainingTable = field(default_factory=TrainingTable)
     warmup: WarmupTable = field(default_factory=WarmupTable)
     output: OutputTable = field(default_factory=OutputTable)
+
+
+RESERVED = ("index", "tokens", "features")
+
+
+WARMUP = "warmup-"
+"""What else lies beside the experiments of a collection: their names, and how those of warm-ups begin."""
+
+
+def check(config: Config) -> None:
+    """Raises UserError for a value that no setting may have."""
+    for section, values in asdict(config).items():
+        for key, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))
+    name = config.output.name
+    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith((".", WARMUP)) or name in RESERVED):
+        raise UserError(
+            f"--name {name}: expected letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {WARMUP}…"
+        )
+    for key, share in (("first-stage.b", config.first_stage.b), ("warmup.keep-sentence", config.warmup.keep_sentence)):
+        if share > 1:
+            raise UserError(f"--{key}: got {share}, expected 0 to 1")
+    if not any(config.warmup.weights().values()):
+        raise UserError("--warmup.titles, --warmup.sentences, --warmup.keywords: all are 0, expected one above 0")
+    least = {
+        "collection.folds": 3,
+        "first_stage.depth": 1,
+        "first_stage.threads": 0,
+        "first_stage.k1": 0,
+        "first_stage.b": 0,
+        "encoder.max_doc_tokens": 1,
+        "network.hidden": 1,
+        "lists.relevant": 1,
+        "lists.non_relevant": 1,
+        "training.epochs": 1,
+        "training.lists_per_epoch": 1,
+        "training.lists_per_step": 1,
+        "training.patience": 1,
+        "training.tokens_per_forward": 1,
+        "training.lr": 0,
+        "training.head_lr": 0,
+        "training.clip": 0,
+        "training.seed": 0,
+        "warmup.steps": 0,
+        "warmup.lists_per_step": 1,
+        "warmup.titles": 0,
+        "warmup.sentences": 0,
+        "warmup.keywords": 0,
+        "warmup.keep_sentence": 0,
+        "warmup.neighbours": 1,
+        "warmup.depth": 1,
+        "warmup.random": 0,
+        "warmup.lr": 0,
+        "warmup.head_lr": 0,
+        "warmup.held_out": 1,
+        "warmup.validate_every": 1,
+        "warmup.patience": 1,
+    }
+    for key, smallest in least.items():
+        table, name = key.split(".")
+        value = getattr(getattr(config, table), name)
+        if value not in ("all", "auto") and not value >= smallest:
+            raise UserError(f"--{key.replace('_', '-')}: got {value}, expected {smallest} or more")

@@ -6,9 +6,9 @@ import signal
 import pytest
 import torch
 
-from rerank import training
-from rerank.cli import main
-from tests.small_collection import SETTINGS, write_collection, write_encoder
+from rerank.cli.main import main
+from rerank.training import loop as training
+from tests.support.small_collection import SETTINGS, write_collection, write_encoder
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)

@@ -11,7 +11,7 @@ list with no relevant document (label 1 or more), with one document or with none
     tensor([0., 0.], grad_fn=<MaskedFillBackward0>)
 
 The losses are exported here and listed in LOSSES under the names that the command line takes. The operators behind them
-live in `rerank.losses.indicators` and `rerank.losses.positions`. Two of them share their name with their loss: as
+live in `rerank.losses.indicators` and `rerank.losses.soft_ranks`. Two of them share their name with their loss: as
 `rerank.losses.neuralsort` and `rerank.losses.softsort` are the losses, the operators `indicators.neuralsort` and
 `indicators.softsort` are exported here as `neuralsort_indicators` and `softsort_indicators`.
 """
@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from rerank.losses.extras import knn, soft_positions, soft_ranking, soft_sort
 from rerank.losses.indicators import neuralsort as neuralsort_indicators
 from rerank.losses.indicators import rank_indicators, soft_permutation
 from rerank.losses.indicators import softsort as softsort_indicators
@@ -27,9 +28,8 @@ from rerank.losses.lambda_loss import lambda_loss
 from rerank.losses.listwise import listap, listmle, listnet, softmax
 from rerank.losses.metrics import exact
 from rerank.losses.pairwise import hinge, pairwise_softmax, ranknet
-from rerank.losses.positions import approx_positions, fast_positions
-from rerank.losses.smooth_metrics import approx, fastsort, neuralsort, ot, smoothi, softsort
-from rerank.losses.sorting import knn, soft_positions, soft_ranking, soft_sort
+from rerank.losses.smooth import approx, fastsort, neuralsort, ot, smoothi, softsort
+from rerank.losses.soft_ranks import approx_positions, fast_positions
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "smoothi": smoothi,

@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.lists import by_score, check_positive, masked_softmax, operand
+from rerank.losses.inputs import by_score, check_positive, masked_softmax, operand
+from rerank.losses.kernels.sinkhorn import COOLING, transport_plan
 from rerank.losses.metrics import ranks_like
-from rerank.losses.sinkhorn import COOLING, transport_plan
 
 LEAST_EPSILON = 1e-9
 """Below it cost / epsilon is rounded so much, in float64 too, that the transport plan's marginals cannot be checked."""

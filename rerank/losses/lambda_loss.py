@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses.analytic import with_gradient
-from rerank.losses.lists import by_score, prepared
+from rerank.losses.inputs import by_score, prepared
+from rerank.losses.kernels.autograd import with_gradient
+from rerank.losses.kernels.pairs import pair_sums
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
-from rerank.losses.pair_blocks import pair_sums
 
 
 def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rerank.losses.lists import masked_log_softmax, masked_softmax, prepared
+from rerank.losses.inputs import masked_log_softmax, masked_softmax, prepared
 
 
 def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.losses.lists import by_score, check_positive, cleaned
+from rerank.losses.inputs import by_score, check_positive, cleaned
 
 
 class Metric(NamedTuple):

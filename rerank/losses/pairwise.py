@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rerank.losses.analytic import with_gradient
-from rerank.losses.lists import prepared
-from rerank.losses.pair_blocks import pair_sums
-from rerank.losses.pair_counts import hinge_sums
+from rerank.losses.inputs import prepared
+from rerank.losses.kernels.autograd import with_gradient
+from rerank.losses.kernels.hinge import hinge_sums
+from rerank.losses.kernels.pairs import pair_sums
 
 
 def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:

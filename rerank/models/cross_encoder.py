@@ -8,14 +8,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
+from rerank.batches.microbatches import restore_order
 from rerank.errors import UserError
 from rerank.models.dropout import seed_dropout, token_keys
-from rerank.models.loading import Loaded, load_encoder
-from rerank.models.packing import Passages, pack
+from rerank.models.encoder import Loaded, load_encoder
+from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import of_like_length, padded
+from rerank.models.pooling import pool
 
 HEAD_FILE = "head.safetensors"
-POOLINGS = ("mean", "first", "max", "sum")
 
 
 class Float32Linear(nn.Linear):
@@ -55,7 +56,7 @@ class CrossEncoder(nn.Module):
             return self._packed_scores(inputs)
         groups = of_like_length(inputs.lengths())
         scores = torch.cat([self._padded_scores(inputs.take(group)) for group in groups])
-        return in_order(scores, groups)
+        return restore_order(scores, groups)
 
     def _packed_scores(self, inputs: Packed) -> Tensor:
         ids = inputs.input_ids[None]
@@ -107,27 +108,6 @@ class CrossEncoder(nn.Module):
             {"params": [p for p in self.parameters() if id(p) in inside], "lr": lr},
             {"params": [p for p in self.parameters() if id(p) not in inside], "lr": head_lr},
         ]
-
-
-def in_order(scores: Tensor, groups: list[list[int]]) -> Tensor:
-    """Scores that were computed in groups of places, in the order of the places: (passages,)."""
-    places = torch.tensor([place for group in groups for place in group], device=scores.device)
-    return scores[places.argsort()]
-
-
-def pool(passage_scores: Tensor, documents: Tensor, pooling: str) -> Tensor:
-    """(passages,) scores -> (documents,) scores by the mean, first, max or sum over each document's passages.
-
-    >>> pool(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), "mean")
-    tensor([2., 5.])
-    """
-    how = {"mean": "mean", "max": "amax", "sum": "sum"}
-    if pooling == "first":
-        first = torch.ones_like(documents, dtype=torch.bool)
-        first[1:] = documents[1:] != documents[:-1]
-        return passage_scores[first]
-    empty = passage_scores.new_zeros(int(documents[-1]) + 1)
-    return empty.scatter_reduce(0, documents, passage_scores, how[pooling], include_self=False)
 
 
 def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder, Any, int]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
-from rerank.models.hidden_scores import hidden_scores
+from rerank.models.batchnorm_head import hidden_scores
 
 KIND = "feature_mlp"
 

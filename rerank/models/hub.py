@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.progress import say
+from rerank.utils.progress import say
 
 NEEDED = {  # any of the files on the right is enough
     "config.json": ("config.json",),

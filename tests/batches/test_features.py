@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rerank.batches.features import FeatureList, make_feature_batch
-from rerank.letor.source import open_fold
-from tests.small_features import write_folds_of_features
+from rerank.data.letor.layouts import open_fold
+from tests.support.small_features import write_folds_of_features
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from rerank.losses import indicators, metrics, positions
-from rerank.losses.lists import prepared
+from rerank.losses import indicators, metrics
+from rerank.losses import soft_ranks as positions
+from rerank.losses.inputs import prepared
 
 
 def metric_of(

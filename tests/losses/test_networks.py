@@ -1,4 +1,4 @@
-"""Each loss trains a feature network, and a cross-encoder through `rerank.training`, as `--loss NAME` would."""
+"""Each loss trains a feature network, and a cross-encoder through `rerank.training.loop`, as `--loss NAME` would."""
 
 from functools import partial
 
@@ -8,14 +8,14 @@ from accelerate import Accelerator
 from torch import nn
 
 from rerank.batches.batch import make_batch
-from rerank.budget import Budget
 from rerank.config import Config, LossTable
 from rerank.losses import LOSSES, exact
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.parts import make_loss
-from rerank.training import train
-from tests.small_world import WORDS, make_inputs, make_lists
-from tests.tiny_encoders import make_encoder
+from rerank.models.memory import Budget
+from rerank.training.loop import train
+from rerank.training.losses import make_loss
+from tests.support.small_world import WORDS, make_inputs, make_lists
+from tests.support.tiny_encoders import make_encoder
 
 # What differs from the defaults: the scores of a fresh network are close to 0 and each other, and ListAP's bins have
 # a range.

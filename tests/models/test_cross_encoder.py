@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pool, save_cross_encoder
-from tests.small_world import WORDS, make_inputs, make_texts, scores_of
-from tests.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
+from rerank.models.pooling import pool
+from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
+from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
 
 QUERIES = {"p": "amber birch", "q": "cedar"}
 TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "two": 60, "many": 200})

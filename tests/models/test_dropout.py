@@ -6,8 +6,8 @@ from torch import nn
 
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
-from tests.small_world import WORDS, make_inputs, make_texts
-from tests.tiny_encoders import KINDS, make_encoder
+from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.support.tiny_encoders import KINDS, make_encoder
 
 TEXTS = make_texts({f"d{i}": length for i, length in enumerate([0, 5, 20, 20, 60, 90])})
 

@@ -8,7 +8,7 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.models.hub import encoder_folder
-from tests.tiny_encoders import make_encoder
+from tests.support.tiny_encoders import make_encoder
 
 WORDS = ["cat", "mat"]
 

@@ -1,0 +1,84 @@
+"""`rerank doctor`: what is ready on this machine and what is not."""
+
+import importlib.metadata
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from rerank.config import Config
+from rerank.data.collections import open_collection
+from rerank.data.letor.layouts import fold_names, is_feature_source
+from rerank.errors import UserError
+from rerank.models.encoder import load_encoder
+from rerank.retrieval.bm25 import choose_index
+from rerank.retrieval.java import describe_java
+
+
+def examine(config: Config) -> bool:
+    """Prints a line for every part of the pipeline, and gives whether all are ready.
+
+    Feature vectors need no Java, first stage or encoder.
+    """
+    parts: dict[str, Callable[[], str]] = {
+        "Java": describe_java,
+        "Pyserini": lambda: importlib.metadata.version("pyserini"),
+        "collection": lambda: _collection(config),
+        "first stage": lambda: _first_stage(config),
+        "encoder": lambda: _encoder(config),
+        "device": _device,
+        "disk": lambda: _disk(Path(config.output.folder)),
+    }
+    if is_feature_source(config.collection.source):
+        parts = {"collection": lambda: _features(config)} | {name: parts[name] for name in ("device", "disk")}
+    ready = True
+    for name, tell in parts.items():
+        try:
+            print(f"ready    {name:<12} {tell()}")
+        except UserError as error:
+            ready = False
+            print(f"missing  {name:<12} {error}")
+    return ready
+
+
+def _collection(config: Config) -> str:
+    collection = open_collection(config.collection.source)
+    texts = "its documents are here" if collection.has_documents else "its documents come from the index"
+    return f"{collection.source}: {len(collection.queries)} queries, {len(collection.qrels)} of them judged; {texts}"
+
+
+def _features(config: Config) -> str:
+    names = fold_names(config.collection.source, config.collection.folds)
+    return f"{config.collection.source}: feature vectors; folds: {', '.join(names)}"
+
+
+def _first_stage(config: Config) -> str:
+    if config.first_stage.run:
+        if not Path(config.first_stage.run).is_file():
+            raise UserError(f"--first-stage.run {config.first_stage.run}: no such file")
+        return f"the run {config.first_stage.run}"
+    collection = open_collection(config.collection.source)
+    if config.first_stage.index not in ("auto", "own"):
+        return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
+    if collection.has_documents:
+        return "BM25 from an index that is built of the documents on first use"
+    return "BM25 from Pyserini's prebuilt index, downloaded on first use"
+
+
+def _encoder(config: Config) -> str:
+    loaded = load_encoder(config.encoder.name)
+    parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
+    return f"{config.encoder.name}: {parameters / 1e6:.1f} M parameters, passages of {loaded.max_length} tokens"
+
+
+def _device() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"CPU, {torch.get_num_threads()} threads, float32 (training bert-base wants a GPU)"
+    bf16 = "bf16" if torch.cuda.is_bf16_supported() else "float32"
+    return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}, {bf16}"
+
+
+def _disk(folder: Path) -> str:
+    there = next(parent for parent in [folder.resolve(), *folder.resolve().parents] if parent.is_dir())
+    return f"{shutil.disk_usage(there).free / 2**30:.0f} GiB free at {there}"

@@ -1,0 +1,142 @@
+"""The generated collection of `rerank demo` and a small BERT that was never trained.
+
+A gazetteer of invented towns. A query is a town and a subject ("velmordun climate"); the town's documents all name the
+town and never the subject, so BM25 finds them and cannot tell them apart. What tells is the vocabulary that goes with
+the subject (frosty, fogs …), to be learned from the queries of other towns. One document in five is long and speaks of
+its subjects only after the 512th token.
+"""
+
+import json
+import random
+import re
+from pathlib import Path
+
+from rerank.utils.files import replacing
+
+TOWNS = 80
+EVIDENCE_AFTER = 512  # tokens; a word is one, a punctuation mark is one
+LONG_DOCUMENT = (660, 760)  # tokens, to the end of the sentence
+
+Words = tuple[tuple[str, ...], tuple[str, ...]]  # adjectives, nouns
+
+
+def _words(adjectives: str, nouns: str) -> Words:
+    return tuple(adjectives.split()), tuple(nouns.split())
+
+
+SUBJECTS = {
+    "climate": _words(
+        "humid frosty rainy windy sunny misty", "storms fogs droughts snowfalls showers clouds breezes blizzards"
+    ),
+    "cuisine": _words(
+        "spicy roasted salted baked pickled sweet", "soups cheeses dumplings pastries sausages stews pies sauces"
+    ),
+    "transport": _words(
+        "electric punctual crowded paved regional express",
+        "trams ferries railways bridges buses tunnels canals stations",
+    ),
+    "wildlife": _words(
+        "migrating nesting nocturnal feathered shy endangered",
+        "herons otters foxes beetles owls badgers lizards falcons",
+    ),
+}
+NO_SUBJECT = _words(
+    "old small quiet wide narrow grey tidy plain",
+    "streets houses walls gardens squares corners windows roofs steps gates",
+)
+SENTENCES = (
+    "The {a} {n} and the {m} are well known in {town}.",
+    "People in {town} often talk about {n} and {a} {m}.",
+    "Travellers write home about the {n}, the {m} and the {b} {o}.",
+    "Older residents remember {a} {n} and {b} {m}.",
+    "There are more {n} here than {m}, and all of them are {a}.",
+    "In the north one hears of {a} {n} and of {m}.",
+    "A guide to {town} has two pages on {a} {n} and one on {m}.",
+    "Children draw {n}, {a} {m} and {b} {o} at school.",
+    "Nobody who has seen the {a} {n} of {town} forgets them.",
+    "Beyond the hill there are {a} {n} and a few {m}.",
+    "Every letter mentions the {n}, and some mention {a} {m}.",
+    "Painters came for the {a} {n} and stayed for the {m}.",
+)
+SYLLABLES = (
+    *("bal", "bren", "cor", "dal", "fen", "gal", "hol", "jor", "kel", "lun", "mar"),
+    *("nev", "ost", "pel", "quin", "ras", "sol", "tam", "ul", "vel", "wen", "yar", "zor"),
+)
+ENDINGS = ("dun", "gor", "mo", "rik", "tha", "vik", "za", "ka")
+
+
+def make_collection(folder: Path, seed: int = 0) -> None:
+    """Writes a collection in BEIR's layout at `folder`, replacing what is there.
+
+    80 queries, one a town, and 20 documents a town, all judged: 2 speak of the query's subject alone (relevance 2), 3
+    of it and of one other (1), 9 of one or two others (0) and 6 of none (0). 4 of the 20, one of them relevant, are
+    long: 660 to 780 tokens, of which the first 512 and more say nothing of any subject. The same seed writes the same
+    bytes. Raises UserError where the folder cannot be written.
+    """
+    rng = random.Random(seed)
+    corpus: list[str] = []
+    queries: list[str] = []
+    judgments = ["query-id\tcorpus-id\tscore\n"]
+    towns = _town_names(rng)
+    for number, town in enumerate(towns):
+        query_id, subject = f"q{number + 1}", list(SUBJECTS)[number % len(SUBJECTS)]
+        queries.append(json.dumps({"_id": query_id, "text": f"{town} {subject}"}) + "\n")
+        for subjects, is_long in _plan(subject, rng):
+            doc_id = f"d{len(corpus) + 1}"
+            text = _text(town, rng.choice(towns), subjects, is_long, rng)
+            corpus.append(json.dumps({"_id": doc_id, "title": f"A visit to {town.capitalize()}", "text": text}) + "\n")
+            relevance = 3 - len(subjects) if subject in subjects else 0
+            judgments.append(f"{query_id}\t{doc_id}\t{relevance}\n")
+    with replacing(folder) as aside:
+        (aside / "qrels").mkdir(parents=True)
+        for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/test.tsv", judgments)):
+            (aside / name).write_text("".join(lines), encoding="utf-8")
+
+
+def _town_names(rng: random.Random) -> list[str]:
+    """Names of which no two begin alike, so that Porter's stemmer keeps them apart."""
+    starts = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
+    return [start + rng.choice(ENDINGS) for start in rng.sample(starts, TOWNS)]
+
+
+def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
+    """The subjects of each of a town's 20 documents, and whether it is long, in random order."""
+    others = [other for other in SUBJECTS if other != subject]
+    relevant = [[subject]] * 2 + [[subject, rng.choice(others)] for _ in range(3)]
+    irrelevant = [rng.sample(others, 1 + number % 2) for number in range(9)] + [[] for _ in range(6)]
+    long_ones = {rng.randrange(5), *rng.sample(range(5, 20), 3)}
+    plan = [(subjects, number in long_ones) for number, subjects in enumerate(relevant + irrelevant)]
+    rng.shuffle(plan)
+    return plan
+
+
+def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: random.Random) -> str:
+    """Sentences on no subject and on the subjects: mixed in a short document, one after the other in a long one."""
+    told = [SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT]
+    sentences: list[str] = []
+    if is_long:
+        tokens, place, end = 0, 0, rng.randint(*LONG_DOCUMENT)
+        while tokens < end:
+            if tokens <= EVIDENCE_AFTER:
+                sentences.append(_sentence(town, NO_SUBJECT, rng))
+            else:
+                sentences.append(_sentence(town, told[place % len(told)], rng))
+                place += 1
+            tokens += len(split_words(sentences[-1]))
+    else:
+        chosen = [told[place % len(told)] for place in range(4)] + [NO_SUBJECT] * rng.randint(1, 3)
+        sentences = [_sentence(town, words, rng) for words in chosen]
+        rng.shuffle(sentences)
+        if rng.random() < 0.2:  # so that a query's candidates are not its town's documents alone
+            sentences.append(f"The road leads on to {neighbour.capitalize()}.")
+    return " ".join(sentences)
+
+
+def _sentence(town: str, words: Words, rng: random.Random) -> str:
+    (a, b), (n, m, o) = rng.sample(words[0], 2), rng.sample(words[1], 3)
+    return rng.choice(SENTENCES).format(town=town.capitalize(), a=a, b=b, n=n, m=m, o=o)
+
+
+def split_words(text: str) -> list[str]:
+    """The words and punctuation marks of a text, as BERT's uncased tokenizer separates them in plain English."""
+    return re.findall(r"\w+|[^\w\s]", text.lower())

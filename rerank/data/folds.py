@@ -1,0 +1,72 @@
+"""Folds: which queries train, validate and test each model of a cross-validation."""
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rerank.errors import UserError
+from rerank.types import Fold
+from rerank.utils.files import replacing
+
+
+def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:
+    """`k` folds of nearly equal size, named 1 to k; the same queries and seed give the same folds in any order.
+
+    Raises UserError for fewer than 3 folds (one tests, one validates, the rest train) or fewer queries than folds.
+    """
+    shuffled = sorted(set(query_ids))
+    if not 3 <= k <= len(shuffled):
+        raise UserError(f"folds: got {k} for {len(shuffled)} judged queries; expected 3 or more, and as many queries")
+    random.Random(seed).shuffle(shuffled)
+    return prescribed_folds([(str(i + 1), sorted(shuffled[i::k])) for i in range(k)])
+
+
+def prescribed_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
+    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, all others train.
+
+    Raises UserError for fewer than 3 parts and for a query that stands in two of them.
+    """
+    if len(parts) < 3:
+        raise UserError(f"folds: expected at least 3 (one tests, one validates, the rest train), got {len(parts)}")
+    members = [(name, tuple(query_ids)) for name, query_ids in parts]
+    part_of: dict[str, str] = {}
+    for name, query_ids in members:
+        for query_id in query_ids:
+            if query_id in part_of:
+                raise UserError(f"folds: query {query_id} stands in {part_of[query_id]} and in {name}, expected once")
+            part_of[query_id] = name
+    folds = []
+    for i, (name, test) in enumerate(members):
+        valid = (i - 1) % len(members)
+        train = tuple(q for j, (_, queries) in enumerate(members) if j not in (i, valid) for q in queries)
+        folds.append(Fold(name, train, members[valid][1], test))
+    return folds
+
+
+def pick(folds: Sequence[Fold], name: str) -> list[Fold]:
+    """The fold called `name`, or every fold for "all"; raises UserError for a fold that does not exist."""
+    chosen = [fold for fold in folds if name in ("all", fold.name)]
+    if not chosen:
+        raise UserError(f"fold {name}: no such fold; expected {', '.join(fold.name for fold in folds)} or all")
+    return chosen
+
+
+def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
+    """Writes the folds as JSON, one object a fold, so that evaluation needs no collection."""
+    lines = ",\n".join(json.dumps(vars(fold), ensure_ascii=False) for fold in folds)
+    with replacing(path) as aside:
+        aside.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def read_folds(path: str | Path) -> list[Fold]:
+    """Reads what `write_folds` wrote; raises UserError for a file that is missing or does not hold folds."""
+    try:
+        return [
+            Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
+            for fold in json.loads(Path(path).read_text(encoding="utf-8"))
+        ]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; expected the folds.json of a run folder") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: expected a list of folds with name, train, valid and test, got {error!r}") from error

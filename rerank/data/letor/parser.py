@@ -1,0 +1,127 @@
+"""Lines of SVMlight text with query ids and `# docid =` comments -> arrays, many lines at a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, Mistake, first_mistake
+
+BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+
+
+class Lines(NamedTuple):
+    """What some lines hold; a row is a line with a document, blank and comment lines have none.
+
+    length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
+    of each query in turn, none where the text names no queries; doc_ids: one a row, b"" where there is none, or None
+    where no row has one; sizes: (rows,) int32, features that a row names; indices: (values,) int32 from 1, or None
+    where every row has 1 to `width`; values: (values,) float32; width: the largest index.
+    """
+
+    length: int
+    numbers: np.ndarray
+    labels: np.ndarray
+    queries: list[tuple[int, str]]
+    doc_ids: list[bytes] | None
+    sizes: np.ndarray
+    indices: np.ndarray | None
+    values: np.ndarray
+    width: int
+
+
+def parse(text: bytes, with_queries: bool) -> Lines | Mistake:
+    """Reads whole lines; `with_queries`: they name their queries. The first line that is wrong is a Mistake."""
+    if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
+        text = text.translate(BLANKS)
+    lines = text.removesuffix(b"\n").split(b"\n")
+    try:
+        return _read(lines, with_queries)
+    except ValueError as error:  # pyarrow's ArrowInvalid is one
+        mistake = first_mistake(lines, with_queries)
+        if mistake is None:
+            raise AssertionError(f"lines that cannot be read have a first that is wrong: {error}") from error
+        return mistake
+
+
+def _read(lines: list[bytes], with_queries: bool) -> Lines:
+    numbers: list[int] = []
+    labels: list[bytes] = []
+    queries: list[tuple[int, bytes]] = []
+    doc_ids: list[bytes] = []
+    features: list[bytes] = []
+    query = None
+    for number, line in enumerate(lines):
+        content, _, comment = line.partition(b"#")
+        match = DOC_ID.search(comment) if comment else None
+        if match and not match[1]:
+            raise ValueError("no id")
+        words = content.split(None, 2 if with_queries else 1)
+        if not words:
+            continue
+        if with_queries:
+            if words[1:2] != [query]:
+                query = words[1] if len(words) > 1 else b""
+                queries.append((len(numbers), query))
+            features.append(words[2].rstrip() if len(words) > 2 else b"")
+        else:
+            features.append(words[1].rstrip() if len(words) > 1 else b"")
+        numbers.append(number)
+        labels.append(words[0])
+        doc_ids.append(match[1] if match else b"")
+    if not all(query.startswith(b"qid:") and len(query) > 4 for _, query in queries):
+        raise ValueError("no query")
+    b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
+    known = {label: _whole(label) for label in set(labels)}
+    sizes = np.array([text.count(b":") for text in features], dtype=np.int32)
+    indices, values = _pairs(b" ".join(features))
+    width = _checked_width(indices, values, sizes)
+    complete = len(sizes) > 0 and sizes.min() == width  # indices rise, so each row has all of them
+    return Lines(
+        len(lines),
+        np.array(numbers, dtype=np.int32),
+        np.array([known[label] for label in labels], dtype=np.int32),
+        [(row, query[4:].decode()) for row, query in queries],
+        doc_ids if any(doc_ids) else None,
+        sizes,
+        None if complete else indices,
+        values,
+        width,
+    )
+
+
+def _whole(label: bytes) -> int:
+    if not LABEL.fullmatch(label):
+        raise ValueError("no whole number")
+    return int(label.partition(b".")[0])
+
+
+def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy."""
+    if b"  " in features or features[:1] == b" " or features[-1:] == b" ":
+        features = b" ".join(features.split())
+    if not features:
+        return np.zeros(0, np.int32), np.zeros(0, np.float32)
+    if b"x" in features or b"X" in features:
+        raise ValueError("pyarrow reads 0x1A as an index")
+    table = csv.read_csv(
+        pa.py_buffer(features.replace(b" ", b"\n")),
+        csv.ReadOptions(use_threads=False, column_names=["index", "value"], block_size=len(features) + 1),
+        csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
+        csv.ConvertOptions(column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False),
+    )
+    return table["index"].to_numpy(), table["value"].to_numpy()
+
+
+def _checked_width(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> int:
+    """The largest index; raises ValueError where one is out of range or order, or a value is not finite."""
+    if not len(indices):
+        return 0
+    falls = indices[1:] <= indices[:-1]
+    starts = np.cumsum(sizes, dtype=np.int64)[:-1]
+    falls[starts[(starts > 0) & (starts < len(indices))] - 1] = False
+    width = int(indices.max())
+    if indices.min() < 1 or width > LARGEST_INDEX or falls.any() or not np.isfinite(values).all():
+        raise ValueError("an index or a value")
+    return width

@@ -1,0 +1,253 @@
+"""Reads and writes TREC runs and judgments; THE order of a ranking, ties included, is decided here.
+
+A run line is `query_id Q0 doc_id rank score tag`, a judgment `query_id 0 doc_id relevance`. trec_eval ignores the rank,
+sorts by the score as a float32 and breaks ties by doc_id, descending; so does `ranked`. `write_run` then writes scores
+that no evaluator can tie or read in another order.
+"""
+
+import gzip
+import itertools
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from rerank.errors import UserError
+from rerank.types import Qrels, Run
+from rerank.utils.files import replacing
+
+RUN_LINE = "query_id Q0 doc_id rank score tag"
+QRELS_LINE = "query_id 0 doc_id relevance"
+BEIR_LINE = "query-id corpus-id score"
+FLOAT32_MAX = 3.4028234663852886e38
+Number = TypeVar("Number", int, float)
+
+
+def ranked(scores: dict[str, float]) -> list[str]:
+    """The doc_ids of one query, best first: descending float32 score, ties by doc_id descending, as in trec_eval.
+
+    >>> ranked({"a": 1.0, "c": 2.0, "b": 1.0 + 1e-12})
+    ['c', 'b', 'a']
+    """
+    return [doc_id for _, doc_id in sorted(zip(array("f", scores.values()), scores, strict=True), reverse=True)]
+
+
+def read_run(path: str | Path) -> Run:
+    """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
+
+    The lines may come in any order and the ranks may lie; only the scores count. Tabs, CRLF and a BOM are tolerated.
+    Raises UserError with file and line for a line without six columns, a score that is no finite float32, and a
+    document that a query has twice; and for a file that is missing, damaged or empty.
+    """
+    query_column, _, doc_column, _, score_column, _ = _columns(path, _read(path, RUN_LINE), RUN_LINE)
+    scores = _numbers(path, score_column, float, "a finite score")
+    if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores):
+        i = next(i for i, score in enumerate(scores) if not -FLOAT32_MAX <= score <= FLOAT32_MAX)
+        _fail(path, 1 + i, "a finite score", _text(score_column[i]))
+    query_ids, doc_ids = _texts(path, query_column), _texts(path, doc_column)
+    run = _by_query(query_ids, doc_ids, scores)
+    if sum(map(len, run.values())) < len(scores):
+        seen: set[tuple[str, str]] = set()
+        for number, pair in enumerate(zip(query_ids, doc_ids, strict=True), 1):
+            if pair in seen:
+                _fail(path, number, "a document once in a query", f"document {pair[1]} of query {pair[0]} again")
+            seen.add(pair)
+    return {query_id: {doc_id: scores_[doc_id] for doc_id in ranked(scores_)} for query_id, scores_ in run.items()}
+
+
+def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
+    """Writes a TREC run in THE order, ranks from 1, gzipped where the name ends in .gz.
+
+    The scores of a query are strictly decreasing as float32: with six decimals where that is so already, else with tied
+    scores moved down to the next float32 and nine digits. `as_found` keeps the order and the ties of the run itself,
+    with six decimals: a BM25 run is then byte for byte what Pyserini writes. A query without documents has no line.
+    Raises UserError for a score that is no finite float32, for names that are empty or have white space, and for a run
+    without any document.
+    """
+    lines = []
+    check_scores(run, f"{path}: ")
+    _check_name(path, "tag", tag)
+    for query_id, scores in run.items():
+        _check_name(path, "query id", query_id)
+        for doc_id in scores:
+            _check_name(path, f"query {query_id}: document id", doc_id)
+        doc_ids = list(scores) if as_found else ranked(scores)
+        values = [scores[doc_id] for doc_id in doc_ids]
+        texts = [f"{value:.6f}" for value in values] if as_found else _score_texts(values, f"{path}: query {query_id}")
+        for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1):
+            lines.append(f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n")
+    if not lines:
+        raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
+    _write(path, "".join(lines))
+
+
+def read_qrels(path: str | Path) -> Qrels:
+    """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
+
+    Raises UserError with file and line for a malformed line, a relevance that is no integer, and two judgments of a
+    document that disagree; and for a file that is missing, damaged or empty.
+    """
+    data, first = _read(path, QRELS_LINE), 1
+    head, _, below = data.partition(b"\n")
+    words = head.split()
+    header = words[2:] == [b"score"]
+    if header:
+        data, first = below, 2
+    expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in head) else QRELS_LINE
+    query_column, *_, doc_column, grades = _columns(path, data, expected, first)
+    relevance = _numbers(path, grades, int, "an integer relevance", first)
+    query_ids, doc_ids = _texts(path, query_column, first), _texts(path, doc_column, first)
+    qrels = _by_query(query_ids, doc_ids, relevance)
+    if sum(map(len, qrels.values())) < len(relevance):
+        seen: dict[tuple[str, str], int] = {}
+        for number, (*pair, grade) in enumerate(zip(query_ids, doc_ids, relevance, strict=True), first):
+            before = seen.setdefault((pair[0], pair[1]), grade)
+            if before != grade:
+                _fail(path, number, f"one judgment of document {pair[1]} for query {pair[0]}", f"{before} and {grade}")
+    return qrels
+
+
+def write_qrels(path: str | Path, qrels: Qrels) -> None:
+    """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
+
+    Raises UserError for names that are empty or have white space.
+    """
+    for query_id, judged in qrels.items():
+        _check_name(path, "query id", query_id)
+        for doc_id in judged:
+            _check_name(path, f"query {query_id}: document id", doc_id)
+    _write(
+        path, "".join(f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items())
+    )
+
+
+def check_scores(run: Run, where: str = "") -> None:
+    """Raises UserError, led by `where`, for a score that is no finite float32: pytrec_eval would rank a NaN first."""
+    for query_id, scores in run.items():
+        if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores.values()):
+            doc_id = next(doc_id for doc_id, score in scores.items() if not -FLOAT32_MAX <= score <= FLOAT32_MAX)
+            got = scores[doc_id]
+            raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
+
+
+def check_common(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
+    """Raises UserError where a run and judgments share no query: they belong to different collections."""
+    if run.keys().isdisjoint(qrels):
+        raise UserError(
+            f"{run_name} and {qrels_name} have no query in common: got queries {examples(run)} and {examples(qrels)}; "
+            "expected a run and judgments of the same collection"
+        )
+
+
+def examples(query_ids: Iterable[str]) -> str:
+    """The first few of some query ids, for a message."""
+    first = list(query_ids)
+    return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
+
+
+def _read(path: str | Path, expected: str) -> bytes:
+    """The file unpacked, without BOM and final line end."""
+    try:
+        data = Path(path).read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip file: {error}") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of `{expected}`") from error
+    data = data.removeprefix(b"\xef\xbb\xbf").rstrip()
+    if not data:
+        raise UserError(f"{path}: empty file; expected lines of `{expected}`")
+    return data
+
+
+def _columns(path: str | Path, data: bytes, expected: str, first: int = 1) -> list[list[bytes]]:
+    """The columns, one for each word of `expected`, cut at ASCII white space; `first` is the first line's number.
+
+    One split of the whole file is several times faster than one a line. A NUL in place of each line end stands in its
+    own column, which shows that no line is short or long.
+    """
+    width = len(expected.split())
+    words = data.replace(b"\n", b" \0 ").split()
+    lines = data.count(b"\n") + 1
+    if len(words) != (width + 1) * lines - 1 or words[width :: width + 1].count(b"\0") != lines - 1 or b"\0" in data:
+        for number, line in enumerate(data.split(b"\n"), first):
+            got = len(line.split())
+            if got != width or b"\0" in line:
+                _fail(path, number, f"{width} columns, `{expected}`", f"{got}: {_text(line.strip())[:200]!r}")
+    return [words[i :: width + 1] for i in range(width)]
+
+
+def _numbers(
+    path: str | Path, column: Sequence[bytes], number: Callable[[bytes], Number], expected: str, first: int = 1
+) -> list[Number]:
+    try:
+        if b"_" not in b"".join(column):  # Python reads 1_0 as 10; no evaluator does
+            return list(map(number, column))
+    except ValueError:
+        pass
+    for line, text in enumerate(column, first):
+        try:
+            bad = b"_" in text or number(text) is None
+        except ValueError:
+            bad = True
+        if bad:
+            _fail(path, line, expected, _text(text))
+    raise AssertionError("a column that cannot be read has a first bad line")
+
+
+def _texts(path: str | Path, column: Sequence[bytes], first: int = 1) -> list[str]:
+    """Decodes a column in one go: far faster than name by name."""
+    try:
+        return b"\n".join(column).decode().split("\n") if column else []
+    except UnicodeDecodeError as error:
+        number = first + b"\n".join(column)[: error.start].count(b"\n")
+        _fail(path, number, "UTF-8", _text(column[number - first]))
+
+
+def _by_query(
+    query_ids: Iterable[str], doc_ids: Iterable[str], values: Iterable[Number]
+) -> dict[str, dict[str, Number]]:
+    nested: dict[str, dict[str, Number]] = defaultdict(dict)
+    for query_id, doc_id, value in zip(query_ids, doc_ids, values, strict=True):
+        nested[query_id][doc_id] = value
+    return dict(nested)
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
+def _fail(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
+    raise UserError(f"{path}:{number}: expected {expected}, got {got}")
+
+
+def _check_name(path: str | Path, what: str, name: str) -> None:
+    if name.split() != [name]:
+        raise UserError(f"{path}: {what} {name!r}: expected a name without white space, which no TREC file can hold")
+
+
+def _score_texts(scores: list[float], where: str) -> list[str]:
+    """The scores of one query, descending, as texts that are strictly decreasing when they are read as float32."""
+    texts = [f"{score:.6f}" for score in scores]
+    written = array("f", map(float, texts))
+    if all(above > below for above, below in itertools.pairwise(written)):
+        return texts
+    import numpy as np  # only here: reading and evaluating a run should start at once
+
+    lower = np.float32("-inf")
+    exact = np.asarray(scores, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        for i in range(1, len(exact)):
+            exact[i] = min(exact[i], np.nextafter(exact[i - 1], lower))
+    if exact[-1] == lower:
+        raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
+    return [f"{score:.9g}" for score in exact.tolist()]
+
+
+def _write(path: str | Path, text: str) -> None:
+    data = text.encode()
+    with replacing(path) as aside:
+        # No time stamp inside: the same run is the same bytes.
+        aside.write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)

@@ -1,0 +1,141 @@
+"""A grid of settings: GRID.toml -> cells, each an ordinary configuration with a name of its own."""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cyclopts
+
+from rerank.config import Config
+from rerank.errors import UserError, nearest
+from rerank.runs.settings import read_toml
+
+KEYS = ("config", "fold", "grid")
+SHORT = ("loss", "training")
+"""The tables whose settings stand in a cell's name without their table: loss.alpha = 1 is alpha=1."""
+
+
+class Grid(NamedTuple):
+    """What a GRID.toml says: the configuration below it (None: the defaults), the fold, tables of setting -> values."""
+
+    config: Path | None
+    fold: str
+    tables: list[dict[str, list[Any]]]
+
+
+def read_grid(path: Path) -> Grid:
+    """Reads `config` (relative to the file), `fold` and the `[[grid]]` tables of settings such as loss.alpha.
+
+    Raises UserError for a file that is no TOML, an unknown key or setting, and a setting without values.
+    """
+    given = read_toml(path)
+    for key in given:
+        if key not in KEYS:
+            raise UserError(f"{path}: {key}: no such key; {nearest(key, KEYS)}")
+    tables = given.get("grid")
+    if not isinstance(tables, list) or not tables:
+        raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got none")
+    config = path.parent / given["config"] if "config" in given else None
+    return Grid(config, str(given.get("fold", "all")), [_table(path, i, table) for i, table in enumerate(tables, 1)])
+
+
+def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
+    """Every combination of each table's values, over the TOML tables `base` (read from `source`) and the flags.
+
+    A cell's name (output.name) is its loss and the settings of its table, so that it is the same when the grid grows,
+    and the seed where it is not 0, so that the same grid may be repeated with --seed 1 in the same folder.
+    Raises UserError where two cells would have one name, and what the command line raises for a wrong flag or value.
+    """
+    plain = _parse(base, source, flags)
+    if plain.output.name:
+        raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; take another --output.folder")
+    typed = _typed(grid.tables, base, source, flags)
+    seed = ["training.seed"] if plain.training.seed else []
+    found: dict[str, Config] = {}
+    for table in grid.tables:
+        for combination in itertools.product(*table.values()):
+            config = plain
+            for key, value in zip(table, combination, strict=True):
+                config = with_setting(config, key, typed[key, str(value)])
+            config = with_setting(config, "output.name", cell_name(config, {*table, *seed}))
+            if found.setdefault(config.output.name, config) != config:
+                raise UserError(f"two different cells of the grid would be called {config.output.name}")
+    return list(found.values())
+
+
+def cell_name(config: Config, settings: Iterable[str]) -> str:
+    """The loss and the values of these settings, in the configuration's order: smoothi-metric=ndcg_10-alpha=1.
+
+    What no file name should hold, as the @ of ndcg@10, becomes _.
+    """
+    parts = [config.loss.name]
+    for table, values in asdict(config).items():
+        for key, value in values.items():
+            if f"{table}.{key}" in settings and (table, key) != ("loss", "name"):
+                text = f"{value:.12g}" if isinstance(value, float) else str(value)
+                parts.append(f"{key if table in SHORT else f'{table}.{key}'}={text}")
+    return re.sub(r"[^\w.=+-]", "_", "-".join(parts))
+
+
+def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
+    where = f"{path}: [[grid]] table {number}"
+    valid = [f"{name}.{key}" for name, values in asdict(Config()).items() for key in values if name != "output"]
+    found: dict[str, list[Any]] = {}
+    for key, values in _flat(table).items():
+        if key not in valid:
+            raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")
+        found[key] = values if isinstance(values, list) else [values]
+        if not found[key] or any(isinstance(value, (list, dict)) for value in found[key]):
+            raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
+    return found
+
+
+def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """loss.alpha = 1 and "loss.alpha" = 1 mean the same."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+    return flat
+
+
+def _typed(
+    tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]
+) -> dict[tuple[str, str], Any]:
+    """(setting, value as it is written) -> the value, as the command line reads it.
+
+    Reading takes cyclopts long, so it reads not every cell but a row of the columns of values at a time. A setting that
+    is also among the flags is its error.
+    """
+    columns: dict[str, dict[str, None]] = {}
+    for key, values in itertools.chain.from_iterable(table.items() for table in tables):
+        columns.setdefault(key, {}).update(dict.fromkeys(map(str, values)))
+    typed: dict[tuple[str, str], Any] = {}
+    for row in itertools.zip_longest(*columns.values()):
+        pairs = [(key, value) for key, value in zip(columns, row, strict=True) if value is not None]
+        words = [f"--{key.replace('_', '-')}={value}" for key, value in pairs]
+        config = asdict(_parse(base, source, [*flags, *words]))
+        for key, value in pairs:
+            table, name = key.split(".")
+            typed[key, value] = config[table][name]
+    return typed
+
+
+def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
+    app = cyclopts.App(name="sweep", result_action="return_value", help_on_error=False)
+    app.default(_given)
+    app.config = [cyclopts.config.Dict(base, source=source)]
+    config: Config = app(list(words), exit_on_error=False, print_error=False)
+    return config
+
+
+def _given(*, config: Config = Config()) -> Config:
+    return config
+
+
+def with_setting(config: Config, key: str, value: Any) -> Config:
+    """The configuration with another value of a setting such as loss.alpha."""
+    table, name = key.split(".")
+    return replace(config, **{table: replace(getattr(config, table), **{name: value})})

@@ -1,0 +1,145 @@
+"""What NeuralSort puts at each rank, in tiles of the band in which the permutation is not 0, with analytic gradients.
+
+By descending score the logits of a rank rise to the document at that rank and fall behind it, by the gap between two
+neighbours times 1, 3, 5, ... as they are further away. So the largest logit is known, and so is the band where its
+distance to the others is not so large that exp is nothing.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rerank.losses.inputs import by_score, ends_of_ties
+
+ROWS = 128
+"""Ranks in a tile: fewer make the band narrower, more make the calls fewer."""
+
+NOTHING = 60.0
+"""How far below the largest logit of a rank the others count: exp(-60) is under 1e-26."""
+
+
+def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort`.
+
+    Args:
+        scores: (lists, documents), 0 on padding.
+        labels: (lists, documents), 0 on padding, without a gradient.
+        mask: (lists, documents), True on real documents; no list is empty.
+        temperature: above 0.
+        count: how many ranks.
+
+    Returns:
+        (lists, ranks), 0 beyond a list's documents. The gradient, in the scores, exists once.
+    """
+    wanted = torch.is_grad_enabled() and scores.requires_grad
+    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wanted)
+    return ranked
+
+
+def band_entries(documents: int) -> int:
+    """How many numbers one list stands for in `blocks.in_blocks`: two tiles, as all tiles are kept for the gradient."""
+    return documents * min(documents, 2 * ROWS)
+
+
+class _Ranked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int, wanted: bool
+    ) -> Tensor:
+        dtype = scores.dtype
+        order = by_score(scores, mask)
+        real, documents = mask.gather(1, order), mask.sum(dim=1, keepdim=True)
+        # The logits' differences are far smaller than the logits, and only they are rounded to the scores' type.
+        ranked = scores.gather(1, order).double()
+        ranked = torch.where(real, ranked - ranked[:, :1], 0)
+        index = torch.arange(scores.shape[1], device=scores.device)
+        weights = (documents - 1 - 2 * index)[:, :count].double()
+        peaks = torch.minimum(index, documents - 1)[:, :count]
+        spread = _spread(ranked, real)
+        columns = torch.stack([labels.gather(1, order), real.to(dtype)], dim=1)
+
+        expected, tiles = [], []
+        starts = range(0, weights.shape[1], ROWS)
+        bands = _bands(ranked, spread, real, weights, peaks, NOTHING * temperature)
+        for start, (low, high) in zip(starts, bands, strict=True):
+            weight, peak = weights[:, start : start + ROWS], peaks[:, start : start + ROWS]
+            middle = weight.shape[1] // 2
+            weight, centre = weight - weight[:, middle, None], weight[:, middle, None]
+            # With w the weight of the tile's middle row: (w_r - w) S_j + (w S_j - spread_j), less the same at r's peak.
+            base = centre * ranked - spread
+            base = (base - base.gather(1, peak[:, middle, None])) / temperature
+            place = (ranked - ranked.gather(1, peak[:, middle, None])) / temperature
+            top = weight * place.gather(1, peak) + base.gather(1, peak)
+            base = base.to(dtype).masked_fill(~real, torch.finfo(dtype).min / 4)[:, low:high]
+            left = torch.stack([weight, -top, torch.ones_like(top)], dim=2).to(dtype)
+            tile = left @ torch.stack([place[:, low:high].to(dtype), torch.ones_like(base), base], dim=1)
+            # Clamped, as numbers below 1e-38, which float32 stores in fewer bits, make everything ten times slower.
+            tile = tile.clamp_min_(-NOTHING).exp_()
+            total, mass = (columns[:, :, low:high] @ tile.mT).unbind(dim=1)
+            expected.append(total / mass)
+            if wanted:
+                tiles.append((low, high, weight, centre, mass, tile))
+        ranked_labels = torch.cat(expected, dim=1).masked_fill_(index[:count] >= documents, 0)
+        ctx.saved = order, real, ranked, columns[:, 0], ranked_labels, tiles, temperature
+        return ranked_labels.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        order, real, ranked, y, expected, tiles, temperature = ctx.saved
+        index = torch.arange(y.shape[1], device=y.device)
+        documents = real.sum(dim=1, keepdim=True)
+        first, last = ends_of_ties(ranked)
+        last = torch.minimum(last, documents - 1)
+        # The derivative of the logit of rank r and document j is u_r exp_rj (y_j - e_r), with u the gradient over the
+        # row's mass. A logit moves with S_j by w_r less the derivative of spread_j, which is about w_r: their
+        # difference is summed.
+        own = (documents - 1 - first - last).double()
+        slope, moved = torch.zeros_like(ranked), torch.zeros_like(ranked)
+        grad = grad.masked_fill(index[: grad.shape[1]] >= documents, 0)
+        start = 0
+        for low, high, weight, centre, mass, tile in tiles:
+            rows, band = slice(start, start + tile.shape[1]), slice(low, high)
+            start = rows.stop
+            u = grad[:, rows] / mass
+            sides = torch.stack([u, u * weight.to(u.dtype)], dim=1)
+            sums = torch.cat([sides, sides * expected[:, None, rows]], dim=1) @ tile
+            shares, tilts = (y[:, None, band] * sums[:, :2] - sums[:, 2:]).double().unbind(dim=1)
+            moved[:, band] += shares
+            slope[:, band] += tilts + (centre - own[:, band]) * shares
+        # sum over k of sign(S_j - S_k) moved_k is what moves S_j through the spread of the others.
+        above = moved.cumsum(dim=1)
+        below = above[:, -1:] - above.gather(1, last)
+        slope -= below - (above - moved).gather(1, first)
+        slope = (slope / temperature).masked_fill_(~real, 0).to(grad.dtype)
+        return torch.zeros_like(slope).scatter_(1, order, slope), None, None, None, None, None
+
+
+def _spread(ranked: Tensor, real: Tensor) -> Tensor:
+    """The sum over k of |S_j - S_k| for scores in descending order, 0 on padding: (lists, documents)."""
+    above = ranked.cumsum(dim=1)
+    index = torch.arange(ranked.shape[1], device=ranked.device)
+    balance = real.sum(dim=1, keepdim=True) - 2 * (index + 1)
+    return above + balance * ranked - (above[:, -1:] - above)
+
+
+def _bands(
+    ranked: Tensor, spread: Tensor, real: Tensor, weights: Tensor, peaks: Tensor, depth: float
+) -> list[tuple[int, int]]:
+    """For each tile of ROWS ranks the columns from the first to the last that is within `depth` of a row's peak.
+
+    The first row of a tile reaches furthest up and the last one furthest down, as logits have a single peak.
+    """
+
+    def near(rows: Tensor) -> Tensor:
+        logits = weights[:, rows, None] * ranked[:, None, :] - spread[:, None, :]
+        deep = logits.gather(2, peaks[:, rows, None]) - depth
+        return ((logits >= deep) & real[:, None, :]).any(dim=0).to(torch.uint8)
+
+    count, documents = weights.shape[1], ranked.shape[1]
+    starts = torch.arange(0, count, ROWS, device=ranked.device)
+    lows = near(starts).argmax(dim=1)
+    highs = documents - near((starts + ROWS - 1).clamp_max(count - 1)).flip(1).argmax(dim=1)
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))

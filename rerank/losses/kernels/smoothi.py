@@ -1,0 +1,147 @@
+"""SmoothI's metrics and their gradient in one pass over the ranks, in the memory of a few (lists, documents) grids.
+
+With the stop-gradient the recursion p is a constant, so that rank r adds c_r alpha p^r I^r (y - e_r) to the gradient of
+the metric, where e_r = sum_j I_j^r y_j and c_r is the metric's derivative in e_r. For P@K and NDCG c_r is known at rank
+r. For AP it also has the sum of e_m / m over the ranks from r on, which is known at the end: the total less what comes
+before r, so that two sums are kept and the total multiplies the second one.
+
+|p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to its square,
+and p shrinks by 1 - delta - 1 / n at every rank: what the remaining ranks add is closed.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from rerank.losses.kernels.autograd import wants_gradient, with_gradient
+from rerank.losses.metrics import Metric, best_sum, discount, ranks_like, sum_of_ranks
+
+BLOCK = 2**18
+"""How many scores are worked on at once, in whole lists, so that the grids of a rank stay in the cache."""
+
+
+def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
+    """The metric of `rank_indicators` of the scores less their minimum; value and gradient differ by rounding only.
+
+    Args:
+        scores: (lists, documents), as `lists.prepared` gives them, like labels and mask.
+        labels: (lists, documents).
+        mask: (lists, documents).
+        metric: what to compute.
+        alpha: the inverse temperature.
+        delta: how far an already ranked document is pushed down.
+
+    Returns:
+        (lists,).
+    """
+    wanted = wants_gradient(scores)
+    scores = scores.contiguous()
+    values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores) if wanted else None
+    size = max(1, BLOCK // scores.shape[1])
+    with torch.no_grad():
+        for start in range(0, len(scores), size):
+            lists = slice(start, start + size)
+            into = None if gradient is None else gradient[lists]
+            values[lists] = _one_pass(scores[lists], labels[lists], mask[lists], metric, alpha, delta, into)
+    return with_gradient(scores, values, gradient)
+
+
+def _one_pass(
+    scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float, gradient: Tensor | None
+) -> Tensor:
+    """The metric, (lists,); its gradient is written into `gradient`, which comes filled with 0."""
+    y = labels if metric.name == "ndcg" else (labels >= 1).to(scores.dtype)
+    best = best_sum(labels, metric)
+    count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
+    lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
+    ranks = ranks_like(scores, scores.shape[1])[: metric.cutoff]
+    steps = min(len(ranks), _steps(scaled, delta))
+    live = (ranks <= count).to(scores.dtype)
+    weights = live * _weights(ranks, metric)
+    expected = torch.zeros_like(live)
+    seen, shares = torch.zeros_like(lowest), torch.zeros_like(lowest)
+    later = torch.zeros_like(scores) if gradient is not None and metric.name == "ap" else None
+
+    # Padding has the logit -inf p, with p above 0, and so the indicator 0.
+    scaled.masked_fill_(~mask, -torch.inf)
+    p, row, term = torch.ones_like(scores), torch.empty_like(scores), torch.empty_like(scores)
+    # Tensors, as a Python number in an operation costs as much as the operation itself on short lists.
+    one, less = scores.new_tensor(1), scores.new_tensor(delta)
+    columns = zip(*(grid[:, :steps].split(1, dim=1) for grid in (expected, weights, live)), strict=True)
+    for e, weight, here in columns:
+        torch.mul(scaled, p, out=term)
+        torch.softmax(term, dim=1, out=row)
+        torch.mul(row, y, out=term)
+        torch.sum(term, dim=1, keepdim=True, out=e)
+        if gradient is not None:
+            term.addcmul_(row, e, value=-1).mul_(p)
+            gradient.addcmul_(term, _slopes(e, weight, here, seen, shares, metric))
+            if later is not None:
+                later.addcmul_(term, here)
+                seen.add_(e)
+                shares.addcmul_(e, weight)
+        # In the order of the operations that `rank_indicators` has: sharp settings magnify their rounding.
+        p.mul_(torch.sub(one, row, out=row).sub_(less))
+
+    # The ranks that remain, closed.
+    if steps < len(ranks):
+        mean = y.sum(dim=1, keepdim=True) / count
+        logits = scaled.masked_fill_(~mask, 0).mul_(p)
+        covariance = ((logits - logits.sum(dim=1, keepdim=True) / count) * y).sum(dim=1, keepdim=True) / count
+        shrunk = (1 - delta - 1 / count) ** (ranks[steps:] - ranks[steps])
+        expected[:, steps:] = mean + shrunk * covariance
+        if gradient is not None:
+            e, weight, here = expected[:, steps:], weights[:, steps:], live[:, steps:]
+            seen, shares = (terms.cumsum(dim=1)[:, steps - 1 : -1] for terms in (expected, expected * weights))
+            slopes = _slopes(e, weight, here, seen, shares, metric)
+            shrunk = shrunk * here
+            p.mul_(y - mean).div_(count)
+            gradient.addcmul_(p, (slopes * shrunk).sum(dim=1, keepdim=True))
+            if later is not None:
+                later.addcmul_(p, shrunk.sum(dim=1, keepdim=True))
+    expected.mul_(live)
+
+    if gradient is not None:
+        if later is not None:
+            gradient.addcmul_(later, (expected * weights).sum(dim=1, keepdim=True))
+        gradient.mul_(alpha / best[:, None]).masked_fill_(~mask, 0)
+        # The shift is a function of the lowest scores, which share its gradient. Float64, as it is a sum of all others.
+        tied = (scores == lowest) & mask
+        shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
+        gradient.sub_(tied * shift.to(scores.dtype))
+    return sum_of_ranks(expected, expected, metric) / best
+
+
+def _steps(scaled: Tensor, delta: float) -> int:
+    """After how many ranks the square of what is left of the logits, summed over the ranks, is lost in rounding."""
+    peak = scaled.amax().item() if len(scaled) else 0.0
+    if not math.isfinite(peak):
+        return scaled.shape[1]
+    least = math.sqrt(torch.finfo(scaled.dtype).eps * delta)
+    # p itself must be as small, since the gradient does not have the scores as a factor.
+    return math.ceil(math.log(max(peak, 1.0) / least) / -math.log1p(-delta))
+
+
+def _weights(ranks: Tensor, metric: Metric) -> Tensor:
+    """The factor of each rank in the metric's derivative: (ranks,)."""
+    if metric.name == "ndcg":
+        return math.log(2) * discount(ranks)
+    return torch.ones_like(ranks) if metric.name == "p" else 1 / ranks
+
+
+def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
+    """c_r times the metric's `best_sum`, for AP without the total of e_m / m.
+
+    Args:
+        e: (lists, ranks), the expected label at some consecutive ranks.
+        weights: (lists, ranks), `_weights`; 0 beyond the documents.
+        live: (lists, ranks), 1 where the list has so many documents, else 0.
+        seen: (lists, ranks), the sum of e over the ranks above each.
+        shares: (lists, ranks), the sum of e_m / m over the ranks above each.
+        metric: what to derive.
+    """
+    if metric.name == "ndcg":
+        return torch.exp2(e) * weights
+    return weights if metric.name == "p" else (seen + e) * weights - shares * live

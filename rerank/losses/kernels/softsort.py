@@ -1,0 +1,86 @@
+"""What SoftSort puts at each rank, in O(documents log documents): exp(-|S_r - S_j| / temperature) is a decay.
+
+By descending score, the sum over the documents above is a recursion F_k = x_k + exp(-(S_(k-1) - S_k) / temperature)
+F_(k-1), whose factors are at most 1; a scan computes all of it in log2(documents) steps.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from rerank.losses.inputs import by_score, ends_of_ties
+
+
+def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort` with power 1.
+
+    Args:
+        scores: (lists, documents), 0 on padding.
+        labels: (lists, documents), 0 on padding, without a gradient.
+        mask: (lists, documents), True on real documents.
+        temperature: above 0.
+        count: how many ranks.
+
+    Returns:
+        (lists, ranks), 0 beyond a list's documents. The gradient, in the scores, exists once.
+    """
+    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count)
+    return ranked
+
+
+def scan_entries(documents: int) -> int:
+    """How many numbers the sums of one list are, for `blocks.in_blocks`."""
+    return 2 * documents
+
+
+class _Ranked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
+        order = by_score(scores, mask)
+        # In float64: a scan rounds once a step, and it is cheap.
+        ranked, real = scores.gather(1, order).double(), mask.gather(1, order)
+        decay = torch.exp((ranked[:, 1:] - ranked[:, :-1]) / temperature).masked_fill_(~real[:, 1:], 0)
+        y = torch.stack([labels.gather(1, order).double(), real.double()])
+        above, below = _sides(y, decay)
+        total, weight = above + y + below
+        weight = weight.masked_fill(~real, 1)
+        expected: Tensor = total / weight
+        ctx.save_for_backward(order, ranked, decay, y, above, below, expected, weight)
+        ctx.temperature = temperature
+        return expected[:, :count].to(scores.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        order, ranked, decay, y, above, below, expected, weight = ctx.saved_tensors
+        share = torch.zeros_like(ranked)
+        share[:, : grad.shape[1]] = grad
+        share = share / weight * y[1]
+        # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It is a function of
+        # |S_r - S_j| and moves both, but neither where the two are equal.
+        x = torch.stack([share, share * expected])
+        upper, lower = _sides(x, decay)
+        first, last = ends_of_ties(ranked)
+        signed = torch.cat([lower, below]).gather(2, last.expand(4, -1, -1))
+        signed -= torch.cat([upper, above]).gather(2, first.expand(4, -1, -1))
+        slope = y[0] * signed[0] - signed[1] + share * (signed[2] - expected * signed[3])
+        slope = (slope * y[1] / -ctx.temperature).to(grad.dtype)
+        return torch.zeros_like(slope).scatter_(1, order, slope), None, None, None, None
+
+
+def _sides(x: Tensor, decay: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of x_m exp(-|S_m - S_k| / temperature) over m < k and over m > k, each (sums, lists, documents)."""
+    return _before(x, decay), _before(x.flip(2), decay.flip(1)).flip(2)
+
+
+def _before(x: Tensor, decay: Tensor) -> Tensor:
+    """The sums over m < k of x_m decay_(m+1) ... decay_k, with decay (lists, documents - 1) between neighbours."""
+    sums, factor, step = x.clone(), F.pad(decay, (1, 0)), 1
+    while step < x.shape[2]:
+        sums[:, :, step:] += factor[:, step:] * sums[:, :, :-step]
+        factor[:, step:] = factor[:, step:] * factor[:, :-step]
+        step *= 2
+    return F.pad(sums[:, :, :-1] * decay, (1, 0))

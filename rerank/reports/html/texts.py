@@ -1,0 +1,120 @@
+"""The texts behind the ids, where the collection can be opened; the part of a document that a model liked best."""
+
+import functools
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rerank.data.collections import Collection, open_collection
+from rerank.errors import UserError
+from rerank.reports.html.elements import Html, join, tag
+from rerank.retrieval.bm25 import choose_index, with_texts_from_index
+from rerank.runs.results import Results
+
+# Lucene's English stop words: BM25 does not see them either.
+STOP_WORDS = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not",
+    "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will",
+    "with",
+})  # fmt: skip
+WORDS = 40
+
+
+class Texts(NamedTuple):
+    """Topics and documents by id; `reason` says why there are none, and is "" where there are."""
+
+    queries: dict[str, str]
+    documents: dict[str, str]
+    reason: str
+
+
+def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, str]:
+    """The topics' texts and the collection that the experiments' settings name, or why it cannot be opened."""
+    if results.experiments[0].of_features:
+        return {}, None, "feature vectors have none"
+    source = results.experiments[0].settings.get("collection", {}).get("source", "")
+    try:
+        collection = open_collection(source)
+    except UserError as error:
+        return {}, None, f"{error}"
+    return collection.queries, collection, ""
+
+
+def read_documents(results: Results, collection: Collection, doc_ids: Iterable[str]) -> Texts:
+    """The texts of these documents, from the collection or else from the index that was searched."""
+    wanted = sorted(set(doc_ids))
+    try:
+        if not collection.has_documents:
+            table = results.experiments[0].settings["first_stage"]
+            index = choose_index(table["index"], collection, results.folder / "index")
+            collection = with_texts_from_index(collection, index)
+        return Texts(collection.queries, dict(zip(wanted, collection.texts(wanted), strict=True)), "")
+    except UserError as error:
+        return Texts(collection.queries, {}, f"{error}")
+
+
+def passage(text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: int) -> str:
+    """Passage `number` (from 0) of the `of` into which the model of a checkpoint read the text.
+
+    As `batches.text` splits it: equal numbers of tokens, after the cut. The whole text where the checkpoint's
+    tokenizer is no longer there.
+    """
+    tokenizer = _tokenizer(checkpoint / "tokenizer.json")
+    if tokenizer is None or of < 2:
+        return text
+    offsets = tokenizer.encode(text, add_special_tokens=False).offsets[:max_doc_tokens]
+    begin, end = list(pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
+    return text[offsets[begin][0] : offsets[end - 1][1]] if begin < end else ""
+
+
+def excerpt(text: str, query: str, words: int = WORDS) -> str:
+    """The part of so many words in which most words stand that the query has.
+
+    >>> excerpt("one two three four five six", "Four", words=3)
+    '… two three four …'
+    """
+    found, terms = list(re.finditer(r"\w+", text)), _terms(query)
+    if len(found) <= words:
+        return " ".join(text.split())
+    hits = [_stem(word[0]) in terms for word in found]
+    inside = most = sum(hits[:words])
+    start = 0
+    for first in range(1, len(found) - words + 1):
+        inside += hits[first + words - 1] - hits[first - 1]
+        if inside > most:
+            most, start = inside, first
+    part = " ".join(text[found[start].start() : found[start + words - 1].end()].split())
+    return f"{'… ' if start else ''}{part}{' …' if start + words < len(found) else ''}"
+
+
+def marked(text: str, query: str) -> Html:
+    """The text with the words that the query has marked.
+
+    >>> marked("<Cats> sleep", "the cat")
+    '&lt;<mark>Cats</mark>&gt; sleep'
+    """
+    terms = _terms(query)
+    return join(tag("mark", part) if _stem(part) in terms else part for part in re.split(r"(\w+)", text))
+
+
+def _terms(query: str) -> set[str]:
+    return {_stem(word) for word in re.findall(r"\w+", query) if word.lower() not in STOP_WORDS}
+
+
+def _stem(word: str) -> str:
+    """Roughly: without the endings of a plural and of a verb."""
+    return re.sub(r"(?<=\w{3})(?:ies|es|s|ed|ing|y|e)$", "", word.lower())
+
+
+@functools.cache
+def _tokenizer(file: Path) -> Any:
+    if not file.is_file():
+        return None
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

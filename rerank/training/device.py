@@ -1,0 +1,58 @@
+"""From the configuration to the parts that training and re-ranking work with: the loss, the device, the inputs."""
+
+import contextlib
+import os
+import platform
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from rerank.utils.locks import locked
+from rerank.utils.progress import say
+
+
+def open_accelerator(precision: str = "auto") -> Accelerator:
+    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_mixed_precision(precision))
+    if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
+        say(
+            "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
+            "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
+        )
+    return accelerator
+
+
+@contextlib.contextmanager
+def alone(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
+    """`locked` for all processes of this run, which wait together for those of other runs."""
+    with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
+        accelerator.wait_for_everyone()
+        yield
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes that this process took so far: its tensors on a GPU, and else all of it."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def device_name(device: torch.device) -> str:
+    """The processor, or the GPU, in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _mixed_precision(precision: str) -> str:
+    if precision == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return {"float32": "no", "bf16": "bf16"}[precision]

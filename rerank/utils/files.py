@@ -1,0 +1,78 @@
+"""Files and folders that are written aside and renamed, so that nothing is ever half there; and their hashes."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rerank.errors import UserError
+from rerank.utils.progress import progress
+
+BLOCK = 16 * 2**20
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+
+
+@contextlib.contextmanager
+def replacing(target: str | Path) -> Iterator[Path]:
+    """Yields a path beside `target` to write a file or a folder at; it takes `target`'s place when the block ends well.
+
+    When the block fails, a full disk and an interrupt included, `target` is as it was and nothing is left beside it.
+    Raises UserError where the place cannot be written to, the disk is full, or a file would replace a folder.
+    """
+    target = Path(target)
+    aside, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("part", "old"))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {target.parent}: {error.strerror}") from error
+    try:
+        yield aside
+        if target.is_dir():  # a folder cannot be renamed over a folder that holds something
+            if not aside.is_dir():
+                raise UserError(f"{target}: is a folder, expected the name of a file to write; the folder is kept")
+            os.replace(target, old)
+        os.replace(aside, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            if old.exists() and not target.exists():
+                os.replace(old, target)
+            _remove(aside)
+        reason = _refusal(error)
+        if reason is None:
+            raise
+        raise UserError(f"{target}: cannot be written: {reason}; what was there before is kept") from error
+    _remove(old)
+
+
+def _refusal(error: BaseException) -> str | None:
+    """Why the disk took nothing, or None where that is not what went wrong."""
+    if isinstance(error, OSError) and error.errno in DISK:
+        return error.strerror
+    if "os error 28" in str(error):  # safetensors writes by itself and has its own exception
+        return os.strerror(errno.ENOSPC)
+    return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def short_hash(*parts: object) -> str:
+    """16 hexadecimal digits that name a cache entry: the same parts, as text, give the same digits."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, with a bar where they are many."""
+    found, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
+    with path.open("rb") as file:
+        read = iter(lambda: file.read(BLOCK), b"")
+        for block in progress(read, blocks, f"hashing {path.name}", show=blocks > 1):
+            found.update(block)
+    return found.hexdigest()

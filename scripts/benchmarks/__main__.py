@@ -1,0 +1,5 @@
+"""`python -m scripts.benchmarks`."""
+
+from scripts.benchmarks.commands import main
+
+main()

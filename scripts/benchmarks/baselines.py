@@ -1,0 +1,104 @@
+"""What people use today: a plain CEDR-style loop, sentence-transformers' CrossEncoder, SmoothI with a graph."""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rerank.batches.pair_template import PairTemplate
+from rerank.losses import rank_indicators
+from rerank.losses.inputs import prepared
+from rerank.losses.metrics import of_indicators, parse
+
+NO_CROSS_ENCODER = "sentence_transformers.CrossEncoder is not installed: pip install 'rerank[peers]' measures it too"
+
+
+class Cedr(nn.Module):
+    """An encoder with a dense layer, run as MacAvaney et al. (2019, CEDR, section 2 and its code) run it.
+
+    Queries and documents of a batch are padded to the longest of each; where that does not fit the encoder, all
+    documents are cut into the same number of equal parts, the padding with them, and all parts of all documents are
+    one forward pass. A document's [CLS] vectors are averaged, those of parts that are all padding too.
+    """
+
+    def __init__(self, encoder: Any, template: PairTemplate, max_length: int, pad_id: int) -> None:
+        super().__init__()
+        self.encoder: Any = encoder
+        self.head = nn.Linear(encoder.config.hidden_size, 1)
+        self.template = template
+        self.room = max_length - len(template.prefix) - len(template.middle) - len(template.suffix)
+        self.pad_id = pad_id
+
+    def forward(self, queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:
+        """(documents,) scores of token ids without special tokens, a query for each document."""
+        device = self.head.weight.device
+        query, longest = max(map(len, queries)), max(1, *map(len, documents))
+        parts = -(-longest // (self.room - query))
+        size = -(-longest // parts)
+        ids, mask = _padded(queries, query, self.pad_id, device)
+        texts, text_mask = _padded(documents, parts * size, self.pad_id, device)
+        cut = [tensor.view(-1, parts, size).transpose(0, 1).reshape(-1, size) for tensor in (texts, text_mask)]
+        rows, template = parts * len(documents), self.template
+        special = [
+            torch.tensor(part, device=device).expand(rows, len(part))
+            for part in (template.prefix, template.middle, template.suffix)
+        ]
+        pieces = [special[0], ids.repeat(parts, 1), special[1], cut[0], special[2]]
+        there = [torch.ones_like(part) for part in special]
+        inputs = {
+            "input_ids": torch.cat(pieces, dim=1),
+            "attention_mask": torch.cat([there[0], mask.repeat(parts, 1), there[1], cut[1], there[2]], dim=1),
+        }
+        if template.token_types is not None:
+            types = [torch.full_like(piece, kind) for piece, kind in zip(pieces, template.token_types, strict=True)]
+            inputs["token_type_ids"] = torch.cat(types, dim=1)
+        vectors = self.encoder(**inputs).last_hidden_state[:, 0].view(parts, len(documents), -1)
+        scores: Tensor = self.head(vectors.mean(dim=0))[:, 0]
+        return scores
+
+
+def _padded(texts: Sequence[Sequence[int]], length: int, pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    ids = torch.full((len(texts), length), pad_id)
+    mask = torch.zeros(len(texts), length, dtype=torch.long)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = torch.as_tensor(text)
+        mask[row, : len(text)] = 1
+    return ids.to(device), mask.to(device)
+
+
+def cedr_step(
+    model: Cedr,
+    optimizer: torch.optim.Optimizer,
+    lists: Sequence[tuple[Sequence[int], Sequence[Sequence[int]], Sequence[int]]],
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> None:
+    """One step over lists of (query, documents, labels): a forward and a backward pass a list, then the optimizer."""
+    device = model.head.weight.device
+    for query, documents, labels in lists:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            scores = model([query] * len(documents), documents)
+        grid = scores.float()[None]
+        truth = torch.tensor([labels], dtype=grid.dtype, device=device)
+        (loss(grid, truth, torch.ones_like(truth, dtype=torch.bool)).mean() / len(lists)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def open_sentence_cross_encoder(folder: str, device: torch.device) -> Any | None:
+    """sentence_transformers.CrossEncoder of a folder; None where the package is not installed."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return None
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(folder, num_labels=1, device=str(device))
+
+
+def smoothi_graph(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The loss `smoothi` (NDCG, its default settings) as a plain recursion that autograd differentiates: (lists,)."""
+    metric = parse("ndcg")
+    scores, labels, mask, idle = prepared(scores, labels, mask)
+    lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+    rows = rank_indicators(scores - lowest, mask, metric.cutoff)
+    return (1 - of_indicators(rows, labels, metric)).masked_fill(idle, 0)

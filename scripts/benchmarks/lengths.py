@@ -1,0 +1,58 @@
+"""Synthetic queries and documents as long as Robust04's: what they say does not matter to how fast they are scored."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rerank.data.tokens import tokenise
+from rerank.errors import UserError
+
+CUT = 800
+MEDIAN = 500.0
+SPREAD = math.log(CUT / MEDIAN) / 0.8416  # 0.8416 is the standard normal's 80 % quantile
+QUERY_LENGTHS = (2, 3, 4)
+WORDS = 2000
+
+
+def document_lengths(count: int, rng: np.random.Generator, longest: int | None = None) -> np.ndarray:
+    """(count,) lengths in word pieces: lognormal, half of them over 500 and a fifth over 800, cut at 800.
+
+    With `longest`, those of the documents that are not longer (drawn again until they are not).
+    """
+    lengths = np.zeros(0, dtype=np.int64)
+    while len(lengths) < count:
+        drawn = np.rint(rng.lognormal(math.log(MEDIAN), SPREAD, count)).astype(np.int64).clip(1)
+        drawn = drawn.clip(max=CUT) if longest is None else drawn[drawn <= longest]
+        lengths = np.concatenate([lengths, drawn])
+    return lengths[:count]
+
+
+def one_piece_words(tokenizer: Any) -> list[str]:
+    """Some 2,000 lower-case words of a tokenizer's vocabulary, or all it has, each one token inside a text.
+
+    Raises UserError where it has fewer than ten.
+    """
+    pieces = (token.lstrip("Ġ▁") for token in sorted(tokenizer.get_vocab()))
+    words = [word for word in dict.fromkeys(pieces) if len(word) > 2 and word.isascii() and word.isalpha()]
+    words = [word for word in words if word == word.lower()]
+    words = words[:: max(1, len(words) // WORDS)]
+    once, twice = (tokenise([" ".join([word] * count) for word in ["the", *words]], tokenizer) for count in (2, 3))
+    found = [word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1]
+    if len(found) < 10:
+        raise UserError(
+            f"tokenizer {tokenizer.name_or_path}: {len(found)} English words that are one token, expected 10 or more "
+            "to make documents of; use another encoder"
+        )
+    return found
+
+
+def make_texts(lengths: Sequence[int] | np.ndarray, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Texts of random words, `lengths` of them each."""
+    return [" ".join(rng.choice(words, size=length)) for length in lengths]
+
+
+def make_queries(count: int, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Queries of two to four words, three on average."""
+    return make_texts(rng.choice(QUERY_LENGTHS, size=count), words, rng)

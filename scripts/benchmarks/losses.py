@@ -1,0 +1,89 @@
+"""Benchmark: time and memory of the forward and backward pass of each loss."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rerank.errors import UserError
+from rerank.losses import LOSSES
+from rerank.utils.progress import say
+from scripts.benchmarks.baselines import smoothi_graph
+from scripts.benchmarks.memory import in_fresh_process, peak_memory
+from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.timing import Work, interleaved, ratio
+
+PEER = "smoothi with an autograd graph"
+LABELS = (0.52, 0.32, 0.13, 0.02, 0.01)
+"""How often each label from 0 to 4 is given: about as in MSLR-WEB30K."""
+LEAST_SECONDS = 0.2
+COLUMNS = {"loss": "", "lists × documents": "", "ms": ",.2f", "peak MB": ",.1f", f"{PEER} / it": ".2f"}
+NOTES = (
+    "ms: forward and backward, median of the rounds. peak MB: memory beyond scores, labels and gradient, of a process "
+    "for each loss.",
+    "Every loss with its default settings; metric losses are NDCG over the whole list.",
+)
+
+
+def bench_losses(rounds: int, lists: int, documents: tuple[int, ...], out: Path | None = None) -> str:
+    """Measures every loss, and SmoothI's recursion with a graph, on lists of each number of documents; the table.
+
+    Raises UserError where a number is too small or `out` cannot be written.
+    """
+    check(rounds, out)
+    if min(lists, *documents) < 1:
+        raise UserError(f"--lists {lists}, --documents {documents}: expected 1 or more")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = [row for count in documents for row in _of_shape(lists, count, rounds, device)]
+    settings = {"lists": lists, "documents": documents, "rounds": rounds, "labels": LABELS, "dtype": "float32"}
+    return publish("Losses, forward and backward", rows, COLUMNS, settings, device, NOTES, out)
+
+
+def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:
+    peaks: dict[str, int | None] = {}
+    for name in [PEER, *LOSSES]:
+        peak = peaks[name] = in_fresh_process(peak_bytes, name, lists, documents, device.type)
+        say(f"{lists} × {documents}, {name}: {'out of memory' if peak is None else f'{peak / 1e6:,.1f} MB'}")
+    scores, labels = inputs(lists, documents, device)
+    works = {name: _work(name, scores, labels) for name, peak in peaks.items() if peak is not None}
+    seconds = interleaved(works, rounds, device, LEAST_SECONDS)
+    rows = []
+    for name, peak in peaks.items():
+        row: dict[str, Any] = {"loss": name, "lists × documents": f"{lists} × {documents:,}"}
+        if peak is None:
+            rows.append({**row, "ms": "out of memory"})
+            continue
+        row |= {"ms": 1000 * median(seconds[name]), "peak MB": peak / 1e6, "seconds": seconds[name]}
+        if PEER in seconds and name == "smoothi":
+            row[f"{PEER} / it"] = ratio(seconds[PEER], seconds[name])
+        rows.append(row)
+    return rows
+
+
+def peak_bytes(name: str, lists: int, documents: int, device: str) -> int:
+    """Bytes that forward and backward take at most, beyond the scores, the labels and the gradient."""
+    scores, labels = inputs(lists, documents, torch.device(device))
+    _work(name, *inputs(2, 3, scores.device))()  # so that libraries and threads are there already
+    peak = peak_memory(_work(name, scores, labels), scores.device)
+    gradient = scores.numel() * scores.element_size()
+    return max(0, peak.most - peak.before - gradient)
+
+
+def inputs(lists: int, documents: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Normal scores that want a gradient, and labels from 0 to 4: both (lists, documents) float32."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(lists, documents, generator=generator)
+    labels = torch.multinomial(torch.tensor(LABELS), lists * documents, replacement=True, generator=generator)
+    return scores.to(device).requires_grad_(), labels.view(lists, documents).float().to(device)
+
+
+def _work(name: str, scores: Tensor, labels: Tensor) -> Work:
+    loss = smoothi_graph if name == PEER else LOSSES[name]
+
+    def work() -> None:
+        scores.grad = None
+        loss(scores, labels).sum().backward()
+
+    return work

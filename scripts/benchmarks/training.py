@@ -1,0 +1,172 @@
+"""Benchmark: documents trained per second, by rerank and by a plain CEDR-style loop; hours for the whole paper."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.batch import Batch, make_batch
+from rerank.batches.prefetch import built_ahead
+from rerank.errors import UserError
+from rerank.losses import hinge, smoothi
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.memory import open_budget
+from rerank.training.device import open_accelerator
+from rerank.training.gradients import step_gradient, try_budget
+from rerank.types import Candidates
+from rerank.utils.progress import say
+from scripts.benchmarks.baselines import Cedr, cedr_step
+from scripts.benchmarks.flops import FORWARDS_OF_A_STEP
+from scripts.benchmarks.memory import Peak, in_fresh_process, peak_memory
+from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.scoring import COLUMNS as RATES
+from scripts.benchmarks.scoring import OURS_FASTER, our_scores, product_rows, product_type, rate_row
+from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
+from scripts.benchmarks.workload import World, encoder, make_world
+
+LIST = 4
+LISTS_PER_STEP = 8
+OURS, PEER, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
+COLUMNS = {**RATES, "peak MB": ",.0f"}
+NOTES = (
+    "useful GFLOP/s: the operations that real tokens need, none for padding; training counts as three forward passes. "
+    "of the product: over the rate of the large square product in the same round. × faster: likewise. All medians.",
+    "peak MB: of a process that takes one step and nothing else, on a GPU of its tensors; weights, gradient and Adam's "
+    "state included.",
+)
+
+
+def bench_training(name: str, rounds: int, lists: int | None = None, out: Path | None = None) -> str:
+    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and gives the table.
+
+    `lists` of two relevant and two other documents are trained on a round, 8 a step; by default 16 on a CPU and 128 on
+    a GPU. Raises UserError where the encoder cannot be had, a number is too small or `out` cannot be written.
+    """
+    check(rounds, out)
+    accelerator = open_accelerator()
+    device = accelerator.device
+    gpu = device.type == "cuda"
+    name = name or ("bert-base" if gpu else "minilm")
+    lists = lists or (128 if gpu else 16)
+    if lists < 1:
+        raise UserError(f"--lists: got {lists}, expected 1 or more")
+    with encoder(name) as folder:
+        world = make_world(folder, lists, LIST)
+        rows = _measured(world, accelerator, rounds)
+        for row in rows:
+            if row["what"] in (OURS, PEER):
+                peak = in_fresh_process(step_memory, row["what"], folder)
+                row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
+                say(f"{row['what']}: peak {row['peak MB']} MB")
+        beyond = {what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()}
+    told = "Gradients take, beyond the weights: " + ", ".join(
+        f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
+        for what, peak in beyond.items()
+    )
+    rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
+    hours = paper_hours(rates[OURS], rates[SCORING])
+    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", told, *NOTES]
+    settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": accelerator.mixed_precision}
+    settings |= {"paper_hours": hours, "gradients": beyond}
+    return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
+
+
+PAPER = "2 losses × 5 folds × 100 epochs of 256 lists of 4 documents, 50 × 150 documents scored after each"
+
+
+def paper_hours(training: float, scoring: float) -> float:
+    """Hours for the experiment of PAPER, from documents a second.
+
+    >>> round(paper_hours(1000.0, 5000.0), 2)
+    0.7
+    """
+    return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
+
+
+def _measured(world: World, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
+    device, dtype = accelerator.device, product_type(accelerator)
+    products = [square_product(device, dtype), layer_products(world.model.encoder, device, dtype)]
+    works: dict[str, Work] = {product: work for product, work, _ in products}
+    steps = {OURS: our_steps(world, accelerator), PEER: cedr_steps(world, device)}
+    for step in steps.values():
+        step(world.candidates[:1])  # warm, and Adam's state is there
+    works |= {what: partial(step, world.candidates) for what, step in steps.items()}
+    works[SCORING] = lambda: our_scores(world.model, world, accelerator)
+    seconds = interleaved(works, rounds, device)
+    rows, product_rates = product_rows(products, seconds)
+    rows += [rate_row(what, world, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in steps]
+    rows[-1][OURS_FASTER] = ratio(seconds[PEER], seconds[OURS])
+    return [*rows, rate_row(SCORING, world, seconds[SCORING], product_rates)]
+
+
+Steps = Callable[[Sequence[Candidates]], None]
+
+
+def seeded_batch(world: World, lists: Sequence[Candidates]) -> Batch[Any]:
+    """The batch of these lists, with a seed for the dropout of each document."""
+    batch = make_batch(lists, world.inputs_of)
+    return batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
+
+
+def our_steps(world: World, accelerator: Accelerator) -> Steps:
+    """A function that trains the world's model on lists, 8 a step, with what `rerank.training.loop` does in a step."""
+    model: CrossEncoder = world.model.to(accelerator.device)
+    optimizer = torch.optim.Adam(model.parameter_groups(2e-5, 1e-3), fused=True)
+
+    budget = open_budget("auto", accelerator.device)
+
+    def steps(lists: Sequence[Candidates]) -> None:
+        model.train()
+        each = [lists[begin : begin + LISTS_PER_STEP] for begin in range(0, len(lists), LISTS_PER_STEP)]
+        for step, batch in built_ahead(each, partial(seeded_batch, world)):
+            step_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
+            optimizer.step()
+
+    return steps
+
+
+def cedr_steps(world: World, device: torch.device) -> Steps:
+    """A function that trains the peer on lists, 8 a step: the same encoder, documents, loss and learning rates."""
+    from transformers import AutoModel
+
+    encoder, inputs_of = AutoModel.from_pretrained(world.folder, dtype=torch.float32), world.inputs_of
+    model = Cedr(encoder, inputs_of.template, inputs_of.max_length, world.tokenizer.pad_token_id).to(device)
+    groups = [{"params": model.encoder.parameters(), "lr": 2e-5}, {"params": model.head.parameters(), "lr": 1e-3}]
+    optimizer = torch.optim.Adam(groups)
+    model.train()
+
+    def steps(lists: Sequence[Candidates]) -> None:
+        tokens = [
+            (inputs_of.query(c.query_id), [inputs_of.documents.of(d).tolist() for d in c.doc_ids], c.labels)
+            for c in lists
+        ]
+        for begin in range(0, len(tokens), LISTS_PER_STEP):
+            cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge)
+
+    return steps
+
+
+GRADIENTS = {"one micro-batch": 0, "a list of 150 documents": 150}
+"""Documents of one list; 0 is the budget filled once."""
+
+
+def gradient_memory(documents: int, folder: Path) -> Peak:
+    """The memory of the gradient of one list of so many documents, or of one full micro-batch where there are none."""
+    accelerator = open_accelerator()
+    world = make_world(folder, 1, documents or LIST)
+    batch = seeded_batch(world, world.candidates)
+    model, budget = world.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
+    if documents:
+        return peak_memory(lambda: step_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device)
+    return peak_memory(lambda: try_budget(model, batch, accelerator, budget), accelerator.device)
+
+
+def step_memory(what: str, folder: Path) -> Peak:
+    """The memory of one step over 8 lists, of OURS or PEER, in this process."""
+    accelerator = open_accelerator()
+    world = make_world(folder, LISTS_PER_STEP, LIST)
+    steps = our_steps(world, accelerator) if what == OURS else cedr_steps(world, accelerator.device)
+    return peak_memory(lambda: steps(world.candidates), accelerator.device)

@@ -1,0 +1,120 @@
+"""Table 3 of Thonet et al. 2021 (RQ3): seconds of a training epoch by loss.
+
+    python scripts/paper/table3.py MQ2007 MQ2008 --rounds 5
+
+For each collection, the cells of configs/sweeps/runtime.toml train on its first fold by the ordinary loop, in one
+process, in turns: an epoch each, then another. The median counts. Validation, checkpoints and states are not in it.
+Flags that the script does not know go to all cells (--output.folder runs/x, --training.lists-per-step 64).
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import cyclopts
+import torch
+
+from rerank.config import Config
+from rerank.errors import UserError
+from rerank.evaluation.tables.table import aligned
+from rerank.experiments.sweep.grid import cells, read_grid, with_setting
+from rerank.experiments.sweep.results import loss_label
+from rerank.experiments.train import Experiment, open_experiment
+from rerank.runs.settings import read_toml
+from rerank.training.loop import train
+from rerank.training.losses import make_loss
+from rerank.training.task import FoldWork
+
+GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"
+
+
+def table(grid: Path, collections: list[str], rounds: int, flags: list[str]) -> str:
+    """The table of these collections."""
+    columns = [seconds_of_epochs(grid, collection, rounds, flags) for collection in collections]
+    head = ["loss", *(Path(collection).name for collection in collections)]
+    rows = [[name, *(f"{median(column[name]):.3f}" for column in columns)] for name in columns[0]]
+    where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
+    note = f"Seconds of a training epoch: median of {rounds}, losses in turns, one process, {where}."
+    load = f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors."
+    return f"{aligned([head, *rows])}\n\n{note}\n{load}\n"
+
+
+def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]) -> dict[str, list[float]]:
+    """The seconds of each loss's epochs, one a round, on a collection's first fold."""
+    given = read_grid(grid)
+    base = read_toml(given.config) if given.config else {}
+    configs = cells(given, base, str(given.config), ["--collection", collection, *flags])
+    experiment = open_experiment(with_setting(configs[0], "output.name", "runtime"), given.fold)
+    work = experiment.work_of(experiment.folds[0])
+    first = {name: tensor.clone() for name, tensor in work.model.state_dict().items()}
+    seconds: dict[str, list[float]] = {label(config): [] for config in configs}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(1, rounds + 1):
+            for config in configs:
+                if number == 1:
+                    work.model.load_state_dict(first)
+                state = Path(folder) / config.output.name
+                seconds[label(config)].append(epoch(experiment, work, config, state, number))
+    return seconds
+
+
+def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, number: int) -> float:
+    """Trains the epoch of that number, from 1, going on from the state in `folder`; its seconds without validation."""
+    times = []
+
+    def clock() -> float:
+        if experiment.accelerator.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter())
+        return 0.0
+
+    def lists(epoch: int) -> Sequence[Any]:
+        clock()
+        return work.epoch_lists(epoch)
+
+    table = config.training
+    train(
+        work.model,
+        work.parameter_groups,
+        lists,
+        work.batch_of,
+        make_loss(config),
+        clock,
+        lambda: None,
+        experiment.accelerator,
+        work.budget,
+        folder,
+        epochs=number,
+        lists_per_step=table.lists_per_step,
+        clip=table.clip,
+        patience=number + 1,
+        seed=table.seed,
+    )
+    begun, ended = times
+    return ended - begun
+
+
+def label(config: Config) -> str:
+    """The loss and its metric, as SmoothI-NDCG@10."""
+    name = loss_label(config.loss.name)
+    return f"{name}-{config.loss.metric.upper()}" if config.loss.metric else name
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collections", nargs="+")
+    parser.add_argument("--grid", type=Path, default=GRID)
+    parser.add_argument("--rounds", type=int, default=5)
+    given, rest = parser.parse_known_args()
+    if given.rounds < 1:
+        parser.error(f"--rounds: got {given.rounds}, expected 1 or more")
+    try:
+        print(table(given.grid, given.collections, given.rounds, rest))
+    except (UserError, cyclopts.CycloptsError) as error:
+        sys.exit(f"table3.py: {error}")

@@ -1,0 +1,74 @@
+"""Query and document -> packed passages, for every kind of encoder."""
+
+import pytest
+
+from rerank.models.encoder import load_encoder
+from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.support.tiny_encoders import KINDS, make_encoder
+
+QUERIES = {"q": "amber birch", "long": " ".join(WORDS * 2)}
+TEXTS = make_texts({"empty": 0, "one": 1, "fits": 20, "two": 40, "many": 130})
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def encoder(request, tmp_path_factory):
+    return load_encoder(
+        str(make_encoder(request.param, tmp_path_factory.mktemp(request.param), WORDS, max_positions=48))
+    )
+
+
+def test_passages_are_what_the_tokenizer_makes_of_their_texts(encoder, tmp_path):
+    """Special tokens, query and passage stand in their places, and nothing of a document is lost."""
+    inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
+    packed = inputs_of([("q", doc_id) for doc_id in TEXTS])
+    words = {doc_id: encoder.tokenizer(text, add_special_tokens=False)["input_ids"] for doc_id, text in TEXTS.items()}
+    query = encoder.tokenizer(QUERIES["q"], add_special_tokens=False)["input_ids"]
+    kept = {doc_id: [] for doc_id in TEXTS}
+    template = inputs_of.template
+    for p, number in enumerate(packed.documents.tolist()):
+        begin, end = packed.offsets[p : p + 2].tolist()
+        ids = packed.input_ids[begin:end].tolist()
+        assert len(ids) <= encoder.max_length
+        start = [*template.prefix, *query, *template.middle]
+        assert ids[: len(start)] == start
+        assert ids[len(ids) - len(template.suffix) :] == list(template.suffix)
+        kept[list(TEXTS)[number]] += ids[len(start) : len(ids) - len(template.suffix)]
+    assert kept == words
+    assert packed.offsets[-1] == len(packed.input_ids)
+
+
+def test_passages_of_a_document_are_of_equal_length_to_within_one_token(encoder, tmp_path):
+    inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
+    for doc_id in TEXTS:
+        lengths = inputs_of.lengths("q", doc_id)
+        assert lengths.max() - lengths.min() <= 1
+        assert lengths.max() <= encoder.max_length
+        assert list(lengths) == inputs_of([("q", doc_id)]).offsets.diff().tolist()
+    assert len(inputs_of.lengths("q", "empty")) == 1
+
+
+def test_a_long_query_takes_half_of_the_room_and_is_counted(encoder, tmp_path):
+    inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
+    assert inputs_of.queries_cut() == 1
+    assert len(inputs_of.query("long")) == inputs_of.room // 2
+    assert inputs_of.lengths("long", "many").max() <= encoder.max_length
+
+
+def test_documents_are_cut_at_their_tokens_and_the_cut_is_counted(encoder, tmp_path):
+    inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS, max_doc_tokens=30)
+    whole = len(encoder.tokenizer(TEXTS["many"], add_special_tokens=False)["input_ids"])
+    assert len(inputs_of.documents.of("many")) == 30
+    told = inputs_of.documents.statistics()
+    assert told["documents_cut"] == 2
+    assert told["documents_empty"] == 1
+    assert told["tokens_cut"] >= whole - 30
+
+
+@pytest.mark.parametrize(("kind", "passages"), [("bert", 2), ("modernbert", 1)])
+def test_800_tokens_are_two_passages_for_bert_and_one_for_modernbert(kind, passages, tmp_path):
+    encoder = load_encoder(str(make_encoder(kind, tmp_path / kind, WORDS)))
+    inputs_of = make_inputs(
+        tmp_path / "t", encoder.tokenizer, encoder.max_length, {"q": "amber birch"}, make_texts({"d": 900})
+    )
+    assert len(inputs_of.documents.of("d")) == 800
+    assert len(inputs_of.lengths("q", "d")) == passages

@@ -1,0 +1,194 @@
+import json
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.folds import make_folds, write_folds
+from rerank.data.trec import read_run, write_qrels, write_run
+from rerank.errors import UserError
+from rerank.runs.table import measure_files, table_of
+from rerank.types import Qrels, Run
+from tests.support.paths import SHARED_DATA
+from tests.support.small_collection import failed
+
+ROBUST04 = SHARED_DATA / "data" / "robust04"
+QUERIES = [f"q{i}" for i in range(12)]
+FOLDS = make_folds(QUERIES, k=3)
+
+
+def judgments() -> Qrels:
+    return {query_id: {"d1": 1, "d2": 2, "d3": 0} for query_id in QUERIES}
+
+
+def ranking(good: bool, seed: int = 0) -> Run:
+    draw = random.Random(seed)
+    boost = 5.0 if good else 0.0
+    return {q: {f"d{i}": draw.gauss(0, 1) + boost * (i in (1, 2)) for i in range(8)} for q in QUERIES}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """runs/small with bm25.run, and two experiments whose folds are in files of their own."""
+    folder = tmp_path / "runs" / "small"
+    write_qrels(folder / "qrels.txt", judgments())
+    write_folds(folder / "folds.json", FOLDS)
+    write_run(folder / "bm25.run", ranking(good=False), "bm25")
+    for name, run in (("smoothi", ranking(good=True, seed=1)), ("hinge", ranking(good=False, seed=2))):
+        write_run(folder / name / "all.run", run, name)
+        for fold in FOLDS:
+            write_run(folder / name / f"fold{fold.name}" / "test.run", {q: run[q] for q in fold.test}, name)
+    return folder
+
+
+def table(*paths: list[Path], **arguments: Any) -> str:
+    return table_of(measure_files(*paths, **arguments))
+
+
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r"  +", line) for line in text.split("\n\n")[1].splitlines()]
+
+
+def test_judgments_and_folds_are_found_above_the_runs(runs: Path) -> None:
+    text = table([runs / "bm25.run", runs / "hinge" / "all.run", runs / "smoothi" / "all.run"], measures=["map"])
+    assert text.startswith("Mean ± standard error over 3 folds, 12 topics\n")
+    assert [row[0] for row in rows(text)] == ["run", "bm25", "hinge", "smoothi"]
+    assert [row[1][-1] for row in rows(text)[1:]] == ["†", "†", "*"]
+    assert "No run lacks a topic.\n" in text
+
+
+def test_files_of_folds_are_one_run(runs: Path) -> None:
+    whole = table([runs / "smoothi" / "all.run", runs / "bm25.run"])
+    parts = [runs / "smoothi" / f"fold{fold.name}" / "test.run" for fold in FOLDS]
+    assert table([*parts, runs / "bm25.run"]) == whole
+    (runs / "folds.json").unlink()
+    assert table([*parts[::-1], runs / "bm25.run"]) == whole
+    assert "over 12 topics\n" in table([runs / "smoothi" / "all.run"])
+
+
+def test_one_fold(runs: Path) -> None:
+    test = FOLDS[1].test
+    text = table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"], fold="2", measures=["P@1"])
+    assert text.startswith(f"Mean ± standard error over {len(test)} topics of fold 2\n")
+    assert "No run lacks a topic.\n" in text
+    with pytest.raises(UserError, match="fold 9: no such fold; expected one of 1, 2, 3"):
+        table([runs / "bm25.run"], fold="9")
+    with pytest.raises(UserError, match=r"smoothi and .*qrels.txt \(fold 1\) have no query in common"):
+        table([runs / "smoothi" / "fold2" / "test.run"], fold="1")
+    assert table([runs / "bm25.run"], fold="all") == table([runs / "bm25.run"])
+
+
+def test_lacking_topics_count_zero_and_are_told(runs: Path) -> None:
+    run = ranking(good=True)
+    write_run(runs / "part.run", {q: run[q] for q in QUERIES[1:]}, "t")
+    text = table([runs / "part.run", runs / "bm25.run"], measures=["P@1"])
+    assert "over 3 folds, 12 topics\n" in text
+    assert "part lacks 1 of 12 topics, which count 0: q0.\n" in text
+    assert "No run lacks" not in text
+
+
+def test_no_mean_over_folds_that_a_run_lacks_or_that_lack_topics(runs: Path) -> None:
+    with pytest.raises(UserError, match=r"smoothi: lacks every topic of fold 1, 3; expected .* or `--fold 2`, which"):
+        table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])
+    write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
+    with pytest.raises(UserError, match=r"folds.json: 1 of 13 judged topics are in no fold \(outside\), so there is"):
+        table([runs / "bm25.run"])
+    assert " topics of fold 2\n" in table([runs / "bm25.run"], fold="2")
+    write_folds(runs / "folds.json", [FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])
+    with pytest.raises(UserError, match=r"folds.json: folds 1 and 2 both test query q\d+, expected one"):
+        table([runs / "bm25.run"])
+
+
+def test_topics_without_judgments_are_told(runs: Path) -> None:
+    write_run(runs / "bm25.run", {**ranking(good=False), "unjudged": {"d1": 1.0}}, "bm25")
+    text = table([runs / "bm25.run"])
+    assert "Topics of the runs without judgments, which cannot count (1): unjudged.\n" in text
+
+
+def test_names_are_short_and_distinct(runs: Path) -> None:
+    other = runs.parent / "other"
+    write_run(other / "smoothi" / "all.run.gz", ranking(good=False), "t")
+    paths = [runs / "smoothi" / "all.run", other / "smoothi" / "all.run.gz"]
+    text = table(paths, qrels=runs / "qrels.txt", folds=runs / "folds.json")
+    assert [row[0] for row in rows(text)] == ["run", "small/smoothi", "other/smoothi"]
+
+
+def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
+    smoothi = runs / "smoothi"
+    with pytest.raises(UserError, match="expected at least one run file"):
+        table([])
+    with pytest.raises(UserError, match=r"bm25\.run: given twice"):
+        table([runs / "bm25.run", runs / "bm25.run"])
+    with pytest.raises(UserError, match="unknown 'bogus'"):
+        table([runs / "bm25.run"], measures=["bogus"])
+    write_run(tmp_path / "alone" / "deep" / "er" / "x.run", ranking(good=True), "t")
+    with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt beside .*x\.run"):
+        table([tmp_path / "alone" / "deep" / "er" / "x.run"])
+    write_qrels(tmp_path / "alone" / "qrels.txt", judgments())
+    write_run(tmp_path / "alone" / "y.run", ranking(good=True), "t")
+    both = [tmp_path / "alone" / "y.run", runs / "bm25.run"]
+    assert "over 3 folds" in table(both)  # copies of the same judgments are the same judgments
+    write_qrels(tmp_path / "alone" / "qrels.txt", {**judgments(), "q0": {"d1": 0}})
+    with pytest.raises(UserError, match=r"differ; expected one qrels\.txt for all runs; name it"):
+        table(both)
+    write_run(smoothi / "fold1" / "test.run", ranking(good=True), "t")
+    with pytest.raises(UserError, match=r"fold2.test\.run: query q\d+ is also in .*fold1.test\.run"):
+        table([smoothi / "fold1" / "test.run", smoothi / "fold2" / "test.run"])
+    (runs / "folds.json").unlink()
+    with pytest.raises(UserError, match="is in fold 1 of another run, expected 2"):
+        table([smoothi / "fold1" / "test.run", runs / "hinge" / "fold2" / "test.run"])
+    with pytest.raises(UserError, match="fold 1: no such fold; expected --folds FILE"):
+        table([runs / "bm25.run"], fold="1")
+
+
+@pytest.mark.skipif(not ROBUST04.exists(), reason="no ../shared/data/robust04")
+def test_bm25_on_robust04(tmp_path: Path) -> None:
+    files = [ROBUST04 / f"bm25.fold{fold}.run.gz" for fold in range(1, 6)]
+    text = table(files, qrels=ROBUST04 / "qrels.robust2004.txt.gz")
+    assert text.startswith("Mean ± standard error over 5 folds, 249 topics\n")
+    assert "bm25  0.4962 ± 0.0168  0.4710 ± 0.0100  0.4464 ± 0.0114  0.4198 ± 0.0113  0.4188 ± 0.0055\n" in text
+    assert "No run lacks a topic.\n" in text
+    assert "without judgments, which cannot count (1): 672.\n" in text
+    everything: Run = {}
+    for path in files:
+        everything |= read_run(path)
+    write_run(tmp_path / "all.run", everything, "t")
+    text = table([tmp_path / "all.run"], ROBUST04 / "qrels.robust2004.txt.gz", measures=["ndcg_cut_20"])
+    assert "over 249 topics\n" in text
+    assert " 0.4198 ± " in text
+
+
+def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(runs / "part.run", {q: of for q, of in ranking(good=True).items() if q != "q0"}, "t")
+    words = ["eval", str(runs / "bm25.run"), str(runs / "part.run"), "--measures", "AP", "Judged@3"]
+
+    def printed(*more: str) -> str:
+        main([*words, *more])
+        return capsys.readouterr().out
+
+    told = "part lacks 1 of 12 topics, which count 0: q0."
+    for form in ("text", "markdown", "latex", "json"):
+        assert told in printed("--format", form)
+        assert told in printed("--format", form, *(["--per-query"] if form == "json" else ["--details"]))
+    for view in ([], ["--per-query"]):
+        main([*words, *view, "--format", "csv"])
+        assert told in capsys.readouterr().err  # the lines of a CSV file are all data
+    assert "\\caption{Comparison over 3 folds, 12 topics. " in printed("--details", "--format", "latex")
+    assert "↓: better, worse than bm25 (two-sided paired Wilcoxon" in printed(
+        "--baseline", "bm25", "--test", "wilcoxon"
+    )
+    lines = printed("--per-query").splitlines()
+    assert lines[0] == "query_id,fold,run,measure,value"
+    assert len(lines) == 1 + 12 * 2 * 2
+    fold = next(one.name for one in FOLDS if "q0" in one.test)
+    assert f"q0,{fold},part,map,0.0" in lines
+    found = json.loads(printed("--format", "json", "--correction", "holm", "--measures", "P@1"))
+    assert (found["test"], found["correction"], len(found["comparisons"])) == ("t", "holm", 3 * 2)
+    assert "--per-query: expected --format csv or json, got text" in failed(
+        capsys, *words, "--per-query", "--format", "text"
+    )
+    assert "--baseline part2: no such run; did you mean part?" in failed(capsys, *words, "--baseline", "part2")

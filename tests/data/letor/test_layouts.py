@@ -1,0 +1,196 @@
+"""The known data sets as they lie on disk: folds, widths, ids, labels, and what is wrong with them."""
+
+import re
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.data.letor.layouts import LetorFold, checksums, fold_names, is_feature_source, open_fold
+from rerank.errors import UserError
+from tests.support.small_sets import COUNTED, LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
+
+SHARED = Path("/work/shared/data/mq2008")
+
+
+def opened(source: Path, name: str = "1", folds: int = 5) -> LetorFold:
+    return open_fold(str(source), name, folds, source.parent / "cache")
+
+
+def refused(source: Path, name: str = "1", folds: int = 5) -> str:
+    with pytest.raises(UserError) as error:
+        opened(source, name, folds)
+    message = str(error.value)
+    assert "\n" not in message
+    return message.replace(f"{source}/", "")
+
+
+@pytest.mark.parametrize(
+    ("form", "width", "names", "end"),
+    [
+        (LETOR, 46, "Fold{}", ".txt"),
+        (OHSUMED, 45, "fold{}", ".txt"),
+        (MSLR, 136, "Fold{}", ".txt.gz"),
+    ],
+)
+def test_five_folds(tmp_path, form, width, names, end):
+    source = tmp_path / "set"
+    write_folds(source, form, width, names, end)
+    assert is_feature_source(str(source))
+    assert fold_names(str(source), 7) == ["1", "2", "3", "4", "5"]
+    fold = opened(source, "4")
+    assert fold.name == "4"
+    for j, part in enumerate((fold.test, fold.valid, fold.train)):
+        assert part.query_ids == [("40", "41"), ("50", "51"), ("10", "11")][j]
+        assert part.features.shape == (6, width)
+        assert part.features.dtype == np.float32
+        assert not part.features.flags.writeable  # a file in memory
+        np.testing.assert_array_equal(part.features[3:], matrix(3, width, seed=30 + 2 * j + 1))
+        assert part.labels.tolist() == [0, 1, 2] * 2
+        assert (part.begins.tolist(), part.ends.tolist()) == ([0, 3], [3, 6])
+    own = "41-{}" if form == MSLR else "41.{}"
+    assert fold.test.doc_ids(1) == tuple(own.format(i) for i in range(3))
+
+
+def test_yahoo(tmp_path):
+    source = tmp_path / "yahoo"
+    values = {part: matrix(4, 699, seed) for seed, part in enumerate(("train", "valid", "test"))}
+    for query, (part, rows) in enumerate(values.items()):
+        rows[:, 690:] = 0  # so that the sets differ in the largest index that they name
+        rows[0, {"train": 698, "valid": 690, "test": 695}[part]] = 0.5
+        put(source / f"set1.{part}.txt", text(MSLR, {str(query): rows}, sparse=True))
+        put(source / f"set2.{part}.txt", "")
+    assert is_feature_source(str(source))
+    assert fold_names(str(source), 5) == ["1"]
+    for _ in range(2):  # written, and then opened as it is
+        fold = opened(source)
+        for part, rows in values.items():
+            np.testing.assert_array_equal(getattr(fold, part).features, rows)
+
+
+def test_a_single_file_is_cut_into_folds(tmp_path):
+    source = put(tmp_path / "all.txt", text(LETOR, {f"q{i}": matrix(1 + i % 3, 5, seed=i) for i in range(9)}))
+    assert is_feature_source(str(source))
+    assert fold_names(str(source), 3) == ["1", "2", "3"]
+    folds = [opened(source, name, folds=3) for name in ("1", "2", "3")]
+    assert sorted(query for fold in folds for query in fold.test.query_ids) == [f"q{i}" for i in range(9)]
+    for fold in folds:
+        assert len({*fold.train.query_ids, *fold.valid.query_ids, *fold.test.query_ids}) == 9
+        for place, query in enumerate(fold.test.query_ids):
+            i = int(query[1:])
+            rows = slice(fold.test.begins[place], fold.test.ends[place])
+            np.testing.assert_array_equal(fold.test.features[rows], matrix(1 + i % 3, 5, seed=i))
+            assert fold.test.doc_ids(place) == tuple(f"{query}.{j}" for j in range(1 + i % 3))
+    assert "fold 4: no such fold" in refused(source, "4", folds=3)
+
+
+def test_lightgbm(tmp_path):
+    source = tmp_path / "lightgbm"
+    for part in ("train", "valid", "test"):
+        put(source / f"{part}.txt.gz", text(COUNTED, {"a": matrix(2, 4), "b": matrix(1, 4, seed=1)}))
+        put(source / f"{part}.txt.query", "2\n1\n")
+    fold = opened(source)
+    assert fold.valid.query_ids == ("valid-1", "valid-2")
+    assert fold.valid.doc_ids(0) == ("valid-1-0", "valid-1-1")
+    assert fold.valid.ends.tolist() == [2, 3]
+    assert sorted(checksums(str(source), "1", 5, tmp_path / "cache")) == sorted(
+        f"{part}.txt.{end}" for part in ("train", "valid", "test") for end in ("gz", "query")
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ("2\n2\n", "rank.train.query: expected sizes that sum to 3, the documents of rank.train, got 4"),
+        ("1\n1\n", r"rank.train:3: expected the end after 2 documents, the sum of \S+rank.train.query, got another"),
+        ("2\nx\n", "rank.train.query:2: expected the number of documents of a query, got 'x'"),
+        ("3\n0\n", "rank.train.query:2: expected the number of documents of a query, got '0'"),
+        ("", "rank.train.query:1: expected the number of documents of a query, got ''"),
+    ],
+)
+def test_sizes_that_do_not_fit(tmp_path, sizes, expected):
+    source = put(tmp_path / "rank.train", text(COUNTED, {"": matrix(3, 4)}))
+    put(tmp_path / "rank.train.query", sizes)
+    assert re.search(expected, refused(source))
+
+
+LINE = "1 qid:{} 1:0.5 2:0.25 #docid = {}\n"
+FIRST = LINE.format(1, "a")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", ":1: expected a document, as in `label qid:QUERY"),
+        ("\n# nothing\n", ":3: expected a document, as in `label qid:QUERY"),
+        ("1 qid:1\n0 qid:2\n", ":3: expected a document with a feature, got the end"),
+        (
+            FIRST + "1 qid:1 2:1 1:1\n",
+            ":2: expected feature indices that rise, so one above 2, got '1:1'",
+        ),
+        (FIRST + "1 qid:1 12345:1\n", ":2: expected a feature index from 1 to 9,999, got '12345:1'"),
+        (
+            FIRST + "good qid:1 1:1\n",
+            ":2: expected a whole number of at most 9 digits as label, got 'good'",
+        ),
+        (FIRST + "1 1:1\n", r":2: expected qid:QUERY .* \(or a train.txt.query beside it\), got '1:1'"),
+        (
+            "".join(LINE.format(query, "a") for query in ("1", "2", "1")),
+            ":3: expected all lines of query 1 together, from line 1 on; got one after query 2",
+        ),
+        (FIRST + FIRST, ":2: expected a document once .* document a of query 1 again"),
+        (LINE.format(1, "1-1") + "1 qid:1 1:1\n", ":2: expected a document once .* document 1-1 of query 1 again"),
+    ],
+)
+@pytest.mark.parametrize("block", [2**22, 16])
+def test_mistakes_are_named_with_file_and_line(tmp_path, monkeypatch, block, lines, expected):
+    monkeypatch.setattr("rerank.data.letor.blocks.BLOCK", block)
+    monkeypatch.setattr("rerank.utils.processes.FEW", 99)
+    write_folds(tmp_path / "set")
+    put(tmp_path / "set" / "Fold1" / "train.txt", lines)
+    assert re.match("Fold1/train.txt" + expected, refused(tmp_path / "set"))
+    assert not list((tmp_path / "cache").glob(".*"))  # nothing half there
+
+
+def test_files_that_are_not_as_expected(tmp_path):
+    source = tmp_path / "set"
+    assert not is_feature_source(str(source))
+    with pytest.raises(UserError, match=r"set: no feature files; expected a file, or a folder with Fold\*"):
+        fold_names(str(source), 5)
+    write_folds(source)
+    assert refused(source, "6") == f"fold 6: no such fold in {source}; expected 1, 2, 3, 4, 5"
+    valid = source / "Fold1" / "vali.txt"
+    put(valid.with_name("valid.txt.gz"), valid.read_text())
+    assert "one of vali.txt or valid.txt (or set1.…), .gz or not, got vali.txt, valid.txt.gz" in refused(source)
+    valid.unlink()
+    assert opened(source).valid.query_ids == ("20", "21")
+    valid.with_name("valid.txt.gz").unlink()
+    assert "Fold1: expected one of vali.txt" in refused(source)
+    (source / "Fold2" / "train.txt").unlink()
+    assert "Fold2: expected one of train.txt (or set1.…), .gz or not, got none" in refused(source, "2")
+    put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
+    assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
+    (source / "Fold4" / "test.txt").rename(source / "Fold4" / "test.txt.gz")
+    assert "Fold4/test.txt.gz: damaged gzip file" in refused(source, "4")
+
+
+def test_several_processes_share_a_store(tmp_path):
+    source = put(tmp_path / "all.txt", "".join(f"1 qid:{i // 10} {1 + i // 50}:1\n" for i in range(500)))
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        opening = [pool.submit(opened, source, name) for name in ("1", "2", "1")]
+        assert [fold.result().train.features.shape for fold in opening] == [(500, 10)] * 3
+    assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_file()] == ["features.lock"]
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared LETOR 4.0 files are not here")
+def test_mq2008(tmp_path):
+    tests = [open_fold(str(SHARED), name, 5, tmp_path).test for name in fold_names(str(SHARED), 5)]
+    assert sum(len(test.query_ids) for test in tests) == 784
+    assert sum(len(test.labels) for test in tests) == 15211
+    assert {test.features.shape[1] for test in tests} == {46}
+    assert set(np.concatenate([test.labels for test in tests]).tolist()) == {0, 1, 2}
+    first = tests[0]
+    assert (first.query_ids[0], first.doc_ids(0)[0]) == ("18219", "GX004-93-7097963")
+    np.testing.assert_array_equal(first.features[0, :5], np.float32([0.052893, 1, 0.75, 1, 0.066225]))

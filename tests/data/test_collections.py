@@ -1,0 +1,221 @@
+import json
+import os
+import shutil
+
+import pytest
+
+from rerank.data.collections import open_collection, open_documents
+from rerank.errors import UserError
+from tests.support import robust04_standin as standin
+
+ROBUST04 = "disks45/nocr/trec-robust-2004"
+needs_shared = pytest.mark.skipif(
+    not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small collection in BEIR's layout: three documents, two judged queries and one that is not."""
+    folder = tmp_path / "small"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [
+        {"_id": "d1", "title": "Wings", "text": "lift and drag"},
+        {"_id": "d2", "title": "", "text": "café 😀 in orbit"},
+        {"_id": "d3", "text": "no title"},
+    ]
+    queries = [{"_id": "q2", "text": "drag"}, {"_id": "q9", "text": "not judged"}, {"_id": "q1", "text": "orbit"}]
+    write_lines(folder / "corpus.jsonl", documents)
+    write_lines(folder / "queries.jsonl", queries)
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t2\nq1\td1\t0\nq2\td1\t1\n")
+    return folder
+
+
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_a_folder_gives_queries_qrels_and_texts(folder):
+    collection = open_collection(str(folder))
+    assert collection.name == "small"
+    assert collection.queries == {"q2": "drag", "q1": "orbit"}
+    assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
+    assert collection.prescribed_folds == ()
+    assert collection.has_documents
+    assert list(collection.texts(["d3", "d1", "d2", "d1"])) == [
+        "no title",
+        "Wings lift and drag",
+        "café 😀 in orbit",
+        "Wings lift and drag",
+    ]
+    assert dict(collection.documents()) == {"d1": "Wings lift and drag", "d2": "café 😀 in orbit", "d3": "no title"}
+
+
+def test_the_header_of_qrels_may_be_absent(folder):
+    path = folder / "qrels" / "test.tsv"
+    path.write_text("q1\td2\t2\nq2\td1\t1\n")
+    assert open_collection(str(folder)).qrels == {"q1": {"d2": 2}, "q2": {"d1": 1}}
+
+
+def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_time(folder, tmp_path):
+    before = open_collection(str(folder)).fingerprint
+    shutil.copytree(folder, tmp_path / "copy")
+    os.utime(tmp_path / "copy" / "corpus.jsonl", (0, 0))
+    assert open_collection(str(tmp_path / "copy")).fingerprint == before
+    write_lines(folder / "corpus.jsonl", [{"_id": "d1", "text": "other"}])
+    collection = open_collection(str(folder))
+    assert collection.fingerprint != before
+    assert list(collection.texts(["d1"])) == ["other"]
+
+
+def test_opening_does_not_read_the_documents(folder):
+    (folder / "corpus.jsonl").write_text("not JSON")
+    assert len(open_collection(str(folder)).queries) == 2
+
+
+def test_a_missing_document_is_named(folder):
+    with pytest.raises(UserError, match=r"corpus\.jsonl: has no document d7"):
+        list(open_collection(str(folder)).texts(["d1", "d7"]))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"_id": "d4", "text": "cut', r"corpus\.jsonl:4: not JSON \(.*\); expected an object"),
+        ("[1, 2]", r"corpus\.jsonl:4: expected a JSON object with _id and text, got '\[1, 2\]'"),
+        ('{"text": "x", "title": ""}', r"corpus\.jsonl:4: expected a text under '_id', got none"),
+        ('{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: expected a text under '_id', got 4"),
+        ('{"_id": "d4", "text": null}', r"corpus\.jsonl:4: expected a text under 'text', got None"),
+        ('{"_id": "d4", "text": "x", "title": 7}', r"corpus\.jsonl:4: expected a text under 'title', got 7"),
+        ('{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd 4' is empty or holds white space"),
+        ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 stands here a second time"),
+    ],
+)
+def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
+    with (folder / "corpus.jsonl").open("a") as corpus:
+        corpus.write(line + "\n")
+    collection = open_collection(str(folder))
+    for read in (lambda: list(collection.documents()), lambda: list(collection.texts(["d1"]))):
+        with pytest.raises(UserError, match=message) as caught:
+            read()
+        assert "\n" not in str(caught.value)
+
+
+def test_documents_alone_need_no_queries_and_no_judgments(folder):
+    (folder / "queries.jsonl").unlink()
+    (folder / "qrels" / "test.tsv").unlink()
+    alone = open_documents(str(folder))
+    assert (alone.queries, alone.qrels, alone.prescribed_folds) == ({}, {}, ())
+    doc_ids, texts = zip(*alone.documents(), strict=True)
+    assert [f"{title} {body}".strip() for title, body in alone.titled(doc_ids)] == list(texts)
+    (folder / "corpus.jsonl").unlink()
+    with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
+        open_documents(str(folder))
+
+
+def test_bytes_that_are_not_utf8_are_named(folder):
+    (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "caf\xe9"}\n')
+    with pytest.raises(UserError, match=r"corpus\.jsonl:1: not JSON \('utf-8' codec"):
+        list(open_collection(str(folder)).documents())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("queries.jsonl", '{"_id": "q1"}', r"queries\.jsonl:1: expected a text under 'text', got none"),
+        ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 stands here a second"),
+        ("queries.jsonl", '{"_id": "q1", "text": "x"}', r"test\.tsv: judges query q2, which .*queries\.jsonl lacks"),
+        ("qrels/test.tsv", "q1 d1\n", r"test\.tsv:1: expected 4 columns, `query_id 0 doc_id .*`, got 2: 'q1 d1'"),
+        ("qrels/test.tsv", "q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv:2: expected an integer relevance, got high"),
+        ("qrels/test.tsv", "q1\td1\t1\nq1\td1\t0\n", r"test\.tsv:2: expected one judgment of document d1 .*, got 1"),
+    ],
+)
+def test_bad_queries_and_qrels_are_named(folder, name, content, message):
+    (folder / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        open_collection(str(folder))
+
+
+def test_a_folder_without_its_files_tells_the_layout(folder):
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(
+        UserError, match=r"no queries\.jsonl; a collection folder holds corpus\.jsonl .*qrels/test\.tsv"
+    ):
+        open_collection(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("disks45/nocr/trec-robust-2005", "no such folder.* did you mean disks45/nocr/trec-robust-2004?"),
+        ("disks45/nocr", "ir_datasets has no queries and no qrels for it; .*disks45/nocr/trec-robust-2004,"),
+    ],
+)
+def test_an_id_that_cannot_be_used_names_those_that_can(monkeypatch, tmp_path, source, message):
+    standin.use_home(monkeypatch, tmp_path)
+    with pytest.raises(UserError, match=message):
+        open_collection(source)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A machine with disks 4 and 5."""
+    home = tmp_path_factory.mktemp("home")
+    standin.write_standin(home, docs_per_topic=4, topics=["301", "302", "601"])
+    return home
+
+
+@needs_shared
+def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
+    standin.use_home(monkeypatch, home)
+    collection = open_collection(ROBUST04)
+    assert collection.name == "disks45-nocr-trec-robust-2004"
+    assert len(collection.queries) == 250
+    assert collection.queries["301"] == "International Organized Crime"
+    assert len(collection.qrels) == 249
+    assert sum(map(len, collection.qrels.values())) == 311_410
+    assert [name for name, _ in collection.prescribed_folds] == ["fold1", "fold2", "fold3", "fold4", "fold5"]
+    assert sorted(q for _, queries in collection.prescribed_folds for q in queries) == sorted(collection.queries)
+    assert collection.has_documents
+    texts = dict(collection.documents())
+    assert len(texts) == 12
+    doc_ids = sorted(texts, reverse=True)
+    assert list(collection.texts(doc_ids)) == [texts[doc_id] for doc_id in doc_ids]
+    for doc_id, (title, body) in zip(doc_ids, collection.titled(doc_ids), strict=True):
+        assert (2 < len(title.split()) < 10) == (not doc_id.startswith("FR"))  # which ir_datasets gives no title
+        assert texts[doc_id].strip().endswith(f"{title} {body}".strip())
+        assert "14 MAY 91" not in title  # which the Financial Times puts before every headline
+    with pytest.raises(UserError, match="has no document FT1"):
+        list(collection.texts(["FT1"]))
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_shared
+def test_robust04_without_the_disks_names_the_tree(monkeypatch, tmp_path):
+    standin.write_topics(tmp_path)
+    standin.use_home(monkeypatch, tmp_path)
+    collection = open_collection(ROBUST04)
+    assert not collection.has_documents
+    expected = (
+        r"not on this machine: expected .*/disks45/corpus, with 2295 files that match .*/FBIS/FB\*, .*/LATIMES/LA\*"
+    )
+    for read in (lambda: list(collection.documents()), lambda: list(collection.texts(["FT911-1"]))):
+        with pytest.raises(UserError, match=expected):
+            read()
+
+
+@needs_shared
+def test_an_incomplete_tree_is_counted(monkeypatch, tmp_path):
+    standin.write_standin(tmp_path, docs_per_topic=2, topics=["301"])
+    next((tmp_path / "disks45" / "corpus").rglob("LA*9")).unlink()
+    standin.use_home(monkeypatch, tmp_path)
+    with pytest.raises(UserError, match=r"found 2294 files of the collection; expected .*2295 files"):
+        open_collection(ROBUST04)
+
+
+def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd):
+    standin.use_home(monkeypatch, tmp_path)
+    expected = r"its queries cannot be had: looked for .*04\.testset\.gz, then the download failed .*no network"
+    with pytest.raises(UserError, match=expected):
+        open_collection(ROBUST04)
+    assert capfd.readouterr() == ("", "")

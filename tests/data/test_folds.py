@@ -1,0 +1,80 @@
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from rerank.data.folds import make_folds, pick, prescribed_folds, read_folds, write_folds
+from rerank.errors import UserError
+from rerank.types import Fold
+
+QUERIES = [str(number) for number in range(301, 325)]
+
+
+def test_every_query_is_tested_once_and_validated_once() -> None:
+    folds = make_folds(QUERIES, k=5, seed=3)
+    assert [fold.name for fold in folds] == ["1", "2", "3", "4", "5"]
+    assert sorted(q for fold in folds for q in fold.test) == sorted(q for fold in folds for q in fold.valid) == QUERIES
+    assert {len(fold.test) for fold in folds} == {4, 5}
+    for i, fold in enumerate(folds):
+        assert fold.valid == folds[i - 1].test
+        assert sorted(fold.train + fold.valid + fold.test) == QUERIES
+
+
+def test_folds_depend_on_the_seed_but_not_on_the_order() -> None:
+    shuffled = random.Random(0).sample(QUERIES, len(QUERIES))
+    assert make_folds(shuffled, 5, seed=3) == make_folds(QUERIES, 5, seed=3)
+    assert make_folds(QUERIES, 5, seed=4) != make_folds(QUERIES, 5, seed=3)
+
+
+@pytest.mark.parametrize("k", [0, 2, 25])
+def test_too_few_or_too_many_folds(k: int) -> None:
+    with pytest.raises(UserError, match=f"folds: got {k} for 24 judged queries"):
+        make_folds(QUERIES, k)
+
+
+def test_prescribed_folds_test_i_and_validate_the_one_before() -> None:
+    folds = prescribed_folds([("a", ["1", "2"]), ("b", ["3"]), ("c", ["4"]), ("d", ["5"])])
+    assert folds[0] == Fold("a", train=("3", "4"), valid=("5",), test=("1", "2"))
+    assert folds[2] == Fold("c", train=("1", "2", "5"), valid=("3",), test=("4",))
+    with pytest.raises(UserError, match="query 3 stands in b and in c, expected once"):
+        prescribed_folds([("a", ["1"]), ("b", ["3"]), ("c", ["3"])])
+    with pytest.raises(UserError, match="at least 3"):
+        prescribed_folds([("a", ["1"]), ("b", ["3"])])
+
+
+def test_pick() -> None:
+    folds = make_folds(QUERIES)
+    assert pick(folds, "all") == folds
+    assert pick(folds, "2") == [folds[1]]
+    with pytest.raises(UserError, match="fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"):
+        pick(folds, "6")
+
+
+def test_folds_file_keeps_folds(tmp_path: Path) -> None:
+    folds = make_folds(QUERIES)
+    write_folds(tmp_path / "folds.json", folds)
+    assert read_folds(tmp_path / "folds.json") == folds
+    assert len((tmp_path / "folds.json").read_text().splitlines()) == len(folds) + 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[1]", '{"a": 1}', '[{"name": "1"}]', '[{"name": "1", "train": ["1"], "valid": [], "test": ["1"]}]'],
+)
+def test_bad_folds_file(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "folds.json"
+    with pytest.raises(UserError, match=r"folds\.json: cannot be read: No such file"):
+        read_folds(path)
+    path.write_text(content)
+    with pytest.raises(
+        UserError, match=r"folds\.json: expected a list of folds with name, train, valid and test, got "
+    ):
+        read_folds(path)
+
+
+def test_folds_file_is_plain_json(tmp_path: Path) -> None:
+    write_folds(tmp_path / "folds.json", [Fold("1", ("a",), ("é",), ("c",))])
+    assert json.loads((tmp_path / "folds.json").read_text(encoding="utf-8")) == [
+        {"name": "1", "train": ["a"], "valid": ["é"], "test": ["c"]}
+    ]

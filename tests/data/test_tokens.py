@@ -1,0 +1,75 @@
+"""The store of tokenised documents."""
+
+import pytest
+
+from rerank.data.tokens import open_store
+from rerank.errors import UserError
+from tests.support.small_world import WORDS, make_texts
+from tests.support.tiny_encoders import make_tokenizer
+
+TEXTS = make_texts({"a": 5, "b": 0, "c": 300})
+
+
+@pytest.fixture
+def tokenizer():
+    return make_tokenizer("bert", WORDS)
+
+
+def opened(folder, tokenizer, texts=TEXTS, max_doc_tokens=100, fingerprint="x", asked=None):
+    def of(doc_ids):
+        if asked is not None:
+            asked.append(doc_ids)
+        return (texts[doc_id] for doc_id in doc_ids)
+
+    return open_store(folder, list(texts), of, tokenizer, max_doc_tokens, fingerprint)
+
+
+def test_it_gives_every_document_its_tokens(tmp_path, tokenizer):
+    store = opened(tmp_path, tokenizer)
+    for doc_id, text in TEXTS.items():
+        assert store.of(doc_id).tolist() == tokenizer(text, add_special_tokens=False)["input_ids"][:100]
+    assert store.statistics() == {
+        "documents": 3,
+        "documents_cut": 1,
+        "documents_empty": 1,
+        "tokens": 305,
+        "tokens_cut": 200,
+    }
+
+
+def test_documents_are_tokenised_once(tmp_path, tokenizer):
+    asked = []
+    first = opened(tmp_path, tokenizer, asked=asked)
+    again = opened(tmp_path, tokenizer, asked=asked)
+    assert len(asked) == 1
+    assert again.of("c").tolist() == first.of("c").tolist()
+
+
+@pytest.mark.parametrize("change", [{"max_doc_tokens": 50}, {"fingerprint": "y"}, {"texts": {"a": "amber"}}])
+def test_other_documents_tokens_or_texts_make_another_store(tmp_path, tokenizer, change):
+    opened(tmp_path, tokenizer)
+    opened(tmp_path, tokenizer, **change)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_another_tokenizer_makes_another_store(tmp_path, tokenizer):
+    opened(tmp_path, tokenizer)
+    opened(tmp_path, make_tokenizer("bert", WORDS[:10]))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_interrupt_leaves_no_half_store(tmp_path, tokenizer):
+    def texts(doc_ids):
+        yield "amber"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_store(tmp_path, list(TEXTS), texts, tokenizer, 100, "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_store_is_one_clear_line(tmp_path, tokenizer):
+    opened(tmp_path, tokenizer)
+    (next(tmp_path.iterdir()) / "offsets.npy").write_bytes(b"?")
+    with pytest.raises(UserError, match="remove the folder"):
+        opened(tmp_path, tokenizer)

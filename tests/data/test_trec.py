@@ -1,0 +1,227 @@
+import gzip
+import itertools
+import random
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+import pytrec_eval
+
+from rerank.data.trec import ranked, read_qrels, read_run, write_qrels, write_run
+from rerank.errors import UserError
+from tests.support.paths import ROOT, SHARED_DATA
+
+ROBUST04 = SHARED_DATA / "data" / "robust04"
+needs_robust04 = pytest.mark.skipif(not ROBUST04.exists(), reason="no ../shared/data/robust04")
+
+
+def file_with(folder: Path, content: str | bytes, name: str = "some.run") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def float32(values: list[str]) -> list[float]:
+    return array("f", map(float, values)).tolist()
+
+
+def test_order_is_float32_score_then_doc_id_descending() -> None:
+    assert ranked({"a": 1.0, "b": 3.0, "c": 1.0, "D": 1.0, "é": 1.0}) == ["b", "é", "c", "a", "D"]
+    assert ranked({"a": 1.0 + 1e-12, "b": 1.0}) == ["b", "a"]  # one float32, so the id decides
+    assert ranked({}) == []
+
+
+def test_order_is_the_one_that_pytrec_eval_ranks_by() -> None:
+    draw = random.Random(0)
+    for _ in range(50):
+        scores = {f"d{i}": draw.choice([1.0, 1.0 + 1e-9, 1.0 + 1e-6, 2.0, -1e-3, 0.0]) for i in range(6)}
+        order = ranked(scores)
+        for position, doc_id in enumerate(order, 1):
+            values = pytrec_eval.RelevanceEvaluator({"q": {doc_id: 1}}, {"recip_rank"}).evaluate({"q": scores})
+            assert values["q"]["recip_rank"] == pytest.approx(1 / position)
+
+
+def test_awkward_run_is_read_as_meant(tmp_path: Path) -> None:
+    lines = [
+        "2\tQ0  d1\t7 1.5e-1 tag",
+        "1 Q0 x 1 -3 tag",
+        "2 Q0 d3 1 .15 tag",
+        "1 Q0 y 9 1E2 tag",
+        "2 Q0 dé\u00a0 2 7 tag",
+        "",
+    ]
+    text = "\ufeff" + "\r\n".join(lines) + "\r\n"
+    expected = {"2": {"dé\u00a0": 7.0, "d3": 0.15, "d1": 0.15}, "1": {"y": 100.0, "x": -3.0}}
+    for path in (file_with(tmp_path, text), file_with(tmp_path, gzip.compress(text.encode()), "some.run.gz")):
+        run = read_run(path)
+        assert run == expected
+        assert list(run) == ["2", "1"]
+        assert [list(scores) for scores in run.values()] == [["dé\u00a0", "d3", "d1"], ["y", "x"]]
+
+
+GOOD = "1 Q0 a 1 2.0 t\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "some.run: empty file; expected lines of `query_id Q0 doc_id rank score tag`"),
+        (" \n\n", "some.run: empty file"),
+        (
+            GOOD + "1 Q0 b 2 1.0\n",
+            "some.run:2: expected 6 columns, `query_id Q0 doc_id rank score tag`, got 5: '1 Q0 b 2 1.0'",
+        ),
+        (GOOD + "1 Q0 b 2 1.0\n1 Q0 c 3 0.5 t t\n", "some.run:2: expected 6 columns"),
+        (GOOD + "\n" + GOOD, "some.run:2: expected 6 columns, `query_id Q0 doc_id rank score tag`, got 0: ''"),
+        (GOOD + "1 Q0 b\0 2 1.0 t\n", "some.run:2: expected 6 columns"),
+        (GOOD + "1 Q0 b 2 high t\n", "some.run:2: expected a finite score, got high"),
+        (GOOD + "1 Q0 b 2 1_0 t\n", "some.run:2: expected a finite score, got 1_0"),
+        (GOOD + "1 Q0 b 2 nan t\n", "some.run:2: expected a finite score, got nan"),
+        (GOOD + "1 Q0 b 2 -inf t\n", "some.run:2: expected a finite score, got -inf"),
+        (GOOD + "1 Q0 b 2 1e39 t\n", "some.run:2: expected a finite score, got 1e39"),
+        (
+            GOOD + "2 Q0 a 1 1 t\n1 Q0 a 2 1 t\n",
+            "some.run:3: expected a document once in a query, got document a of query 1",
+        ),
+        (GOOD.encode() + b"1 Q0 \xff 2 1.0 t\n", r"some.run:2: expected UTF-8, got \xff"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-6], "some.run: damaged gzip file"),
+    ],
+)
+def test_bad_run_is_one_line_with_file_and_line(tmp_path: Path, content: str | bytes, message: str) -> None:
+    path = file_with(tmp_path, content)
+    with pytest.raises(UserError) as error:
+        read_run(path)
+    assert str(error.value).startswith(f"{tmp_path}/{message}")
+    assert "\n" not in str(error.value)
+
+
+def test_missing_file_says_what_was_expected(tmp_path: Path) -> None:
+    for read, columns in ((read_run, "query_id Q0 doc_id rank score tag"), (read_qrels, "query_id 0 doc_id relevance")):
+        with pytest.raises(
+            UserError, match=f"none: cannot be read: No such file or directory; expected lines of `{columns}`"
+        ):
+            read(tmp_path / "none")
+
+
+def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path: Path) -> None:
+    write_run(tmp_path / "a.run", {"q2": {"b": 1.25, "a": 12.3456789}, "q1": {"c": -1}}, "bm25")
+    assert (tmp_path / "a.run").read_text() == (
+        "q2 Q0 a 1 12.345679 bm25\nq2 Q0 b 2 1.250000 bm25\nq1 Q0 c 1 -1.000000 bm25\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"a": 1.0, "b": 1.0, "c": 1.0},
+        {"a": 1.0, "b": 1.0, "c": 0.99999994},  # moving b down must not tie it with c
+        {"a": 1e-8, "b": 2e-8, "c": 0.0, "d": -1e-8},
+        {"a": 26.962000, "b": 26.961999},  # six decimals differ, their float32 do not
+        {"a": 0.0, "b": -0.0, "c": 0.0},
+        {"a": 1e30, "b": 1e30, "c": -1e30},
+        {"a": 16777216.0, "b": 16777217.0},
+    ],
+)
+def test_written_scores_strictly_decrease_in_the_order(tmp_path: Path, scores: dict[str, float]) -> None:
+    write_run(tmp_path / "a.run.gz", {"q": scores}, "t")
+    rows = [line.split(" ") for line in gzip.decompress((tmp_path / "a.run.gz").read_bytes()).decode().splitlines()]
+    assert [row[2] for row in rows] == ranked(scores)
+    assert [row[3] for row in rows] == [str(rank) for rank in range(1, len(scores) + 1)]
+    assert all(above > below for above, below in itertools.pairwise(float32([row[4] for row in rows])))
+    assert list(read_run(tmp_path / "a.run.gz")["q"]) == ranked(scores)
+
+
+def test_writing_is_repeatable_and_stable(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    run = {str(q): {f"d{i}": draw.choice([draw.gauss(0, 1), 0.5]) for i in range(40)} for q in range(5)}
+    write_run(tmp_path / "a.run.gz", run, "t")
+    write_run(tmp_path / "b.run.gz", read_run(tmp_path / "a.run.gz"), "t")
+    assert (tmp_path / "a.run.gz").read_bytes() == (tmp_path / "b.run.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("run", "tag", "message"),
+    [
+        ({"q": {"a": 1.0, "b": float("nan")}}, "t", "query q, document b: expected a finite score .float32., got nan"),
+        ({"q": {"a": float("-inf")}}, "t", "query q, document a: expected a finite score .float32., got -inf"),
+        ({"q": {"a b": 1.0}}, "t", "query q: document id 'a b': expected a name without white space"),
+        ({"q\t": {"a": 1.0}}, "t", r"query id 'q\\t': expected a name without white space"),
+        ({"q": {"": 1.0}}, "t", "query q: document id '': expected"),
+        ({"q": {"a": 1.0}}, "my tag", "tag 'my tag': expected"),
+        ({"q": {}}, "t", "expected a run with documents, got none"),
+        (
+            {"q": {"a": -3.4028234663852886e38, "b": -3.4028234663852886e38}},
+            "t",
+            "query q: scores tie at -3.40282347e.38, and no float32 below is left",
+        ),
+    ],
+)
+def test_what_no_run_can_hold_is_refused_and_loses_nothing(
+    tmp_path: Path, run: dict[str, dict[str, float]], tag: str, message: str
+) -> None:
+    file_with(tmp_path, GOOD)
+    with pytest.raises(UserError, match=message):
+        write_run(tmp_path / "some.run", run, tag)
+    assert (tmp_path / "some.run").read_text() == GOOD
+    assert [path.name for path in tmp_path.iterdir()] == ["some.run"]
+
+
+def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
+    trec = "\ufeff1 0 a 2\r\n1\tQ0\tb\t-2\r\n2 0 a 0\r\n1 0 a 2\r\n"
+    beir = "query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t-2\n2\ta\t0\n"
+    expected = {"1": {"a": 2, "b": -2}, "2": {"a": 0}}
+    assert read_qrels(file_with(tmp_path, trec)) == expected
+    assert read_qrels(file_with(tmp_path, gzip.compress(trec.encode()))) == expected
+    assert read_qrels(file_with(tmp_path, beir)) == expected
+    assert read_qrels(file_with(tmp_path, beir.partition("\n")[2])) == expected
+    for name in ("qrels.txt", "qrels.txt.gz"):
+        write_qrels(tmp_path / name, expected)
+        assert read_qrels(tmp_path / name) == expected
+    assert (tmp_path / "qrels.txt").read_text() == "1 0 a 2\n1 0 b -2\n2 0 a 0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1 0 a 1\n1 0 b\n", "some.run:2: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 b'"),
+        ("1 0 184\n", "some.run:1: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 184'"),
+        ("1 0 a 1\n1 0 b 1.5\n", "some.run:2: expected an integer relevance, got 1.5"),
+        ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
+        ("query-id\tcorpus-id\tscore\n1\ta\n", "some.run:2: expected 3 columns"),
+        ("query-id\tcorpus-id\tscore\n1\ta\tx\n", "some.run:2: expected an integer relevance, got x"),
+        ("query-id\tcorpus-id\tscore\n", "some.run:2: expected 3 columns"),
+        ("", "some.run: empty file"),
+    ],
+)
+def test_bad_qrels_are_one_line_with_file_and_line(tmp_path: Path, content: str, message: str) -> None:
+    path = file_with(tmp_path, content)
+    with pytest.raises(UserError) as error:
+        read_qrels(path)
+    assert str(error.value).startswith(f"{tmp_path}/{message}")
+
+
+@needs_robust04
+def test_a_real_run_keeps_its_bytes_but_for_tied_scores(tmp_path: Path) -> None:
+    path = ROBUST04 / "bm25.fold1.run.gz"
+    write_run(tmp_path / "a.run", read_run(path), "run")
+    by_query: dict[str, tuple[list[bytes], list[bytes]]] = {}
+    for side, data in enumerate((gzip.decompress(path.read_bytes()), (tmp_path / "a.run").read_bytes())):
+        for line in data.splitlines():
+            by_query.setdefault(line.split()[0].decode(), ([], []))[side].append(line)
+    untied = 0
+    for before, after in by_query.values():
+        scores = [line.split()[4] for line in before]
+        if len(set(scores)) == len(scores):
+            assert before == after
+            untied += 1
+    assert untied == 20
+
+
+def test_evaluation_loads_no_heavy_package() -> None:
+    code = (
+        "import sys, rerank.data.trec, rerank.data.candidates, rerank.data.folds, rerank.runs.table as e; "
+        "assert not {'torch', 'transformers', 'scipy', 'scipy.stats'} & set(sys.modules), 'too much loaded'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -1,0 +1,193 @@
+"""The warm-up as a user runs it: from documents alone, once for all folds and losses, interrupted, with mistakes."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data import beir
+from rerank.data.trec import read_run
+from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
+from tests.support.small_documents import NAMES, write_documents
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_encoder
+
+TABLE = """
+[warmup]
+steps = 6
+lists_per_step = 4
+validate_every = 3
+lr = 1e-3
+held_out = 6
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Documents, the same with queries and judgments, an encoder, and both indexed."""
+    folder = tmp_path_factory.mktemp("home")
+    write_documents(folder / "documents")
+    make_encoder("bert", folder / "encoder", [*WORDS, *NAMES], max_positions=32)
+    write_collection(folder / "towns")
+    (folder / "warm.toml").write_text(SETTINGS + TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["retrieve", "--collection", "towns"])
+        main(warmup("documents", "--out", "warm"))
+    return folder
+
+
+def warmup(source, *words):
+    return ["warmup", "--config", "warm.toml", "--collection", source, *words]
+
+
+def folder_of(collection):
+    (folder,) = Path("runs", collection).glob("warmup-*")
+    return folder
+
+
+def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, monkeypatch):
+    """The same corpus with queries and judgments beside it gives the same weights: they were not there to be read."""
+    assert sorted(path.name for path in Path("documents").iterdir()) == ["corpus.jsonl"]
+    with_queries = write_collection(Path("elsewhere") / "documents")
+    shutil.copy2("documents/corpus.jsonl", with_queries / "corpus.jsonl")
+
+    def closed(*_):
+        raise AssertionError("a warm-up opened queries or judgments")
+
+    monkeypatch.setattr(beir, "read_queries", closed)
+    monkeypatch.setattr("rerank.data.collections.read_qrels", closed)
+    main(warmup(str(with_queries), "--out", "again", "--output.folder", "other"))
+    assert capsys.readouterr().out.strip() == "again"
+    for name in ("model.safetensors", "head.safetensors"):
+        assert Path("again", name).read_bytes() == Path("warm", name).read_bytes()
+    (again,) = Path("other", "documents").glob("warmup-*")
+    assert (again / "lists.jsonl").read_text() == (folder_of("documents") / "lists.jsonl").read_text()
+
+
+def test_what_is_held_out_is_in_no_training_list(here):
+    lists = [json.loads(line) for line in (folder_of("documents") / "lists.jsonl").read_text().splitlines()]
+    parts = {part: [record for record in lists if record["part"] == part] for part in ("train", "held_out")}
+    assert (len(parts["train"]), len(parts["held_out"])) == (24, 6)
+    sources = {record["query_id"].rpartition(" ")[2] for record in parts["held_out"]}
+    assert len(sources) == 6
+    assert not sources & {doc_id.split()[0] for record in parts["train"] for doc_id in record["doc_ids"]}
+    assert {record["kind"] for record in parts["train"]} == {"title", "sentence", "keywords"}
+    assert all(len(record["doc_ids"]) == 5 for record in parts["train"])
+    assert all(len(record["doc_ids"]) == 10 for record in parts["held_out"])
+
+
+def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, capsys):
+    folder = folder_of("documents")
+    assert not (folder / "state").exists()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    facts = manifest["warmup"]
+    assert folder.name == f"warmup-{facts['hash']}"
+    assert facts["steps"] in (3, 6)
+    assert facts["mrr_held_out"] == round(max(record["valid"] for record in manifest["history"]), 4)
+    main(["score", "warm", "runs/towns/bm25.run", "--collection", "towns", "--out", "alone.run"])
+    assert len(read_run("alone.run")) == 15
+    Path("plain.toml").write_text(SETTINGS)
+    main(["train", "--config", "plain.toml", "--fold", "1", "--encoder", "warm", "--name", "after"])
+    assert json.loads(Path("runs/towns/after/fold1/manifest.json").read_text())["warmup"] == facts
+    capsys.readouterr()
+    main(
+        [
+            "eval",
+            "alone.run",
+            "runs/towns/bm25.run",
+            "runs/towns/after/fold1/test.run",
+            "--qrels",
+            "runs/towns/qrels.txt",
+            "--fold",
+            "1",
+        ]
+    )
+    table = capsys.readouterr().out
+    how = f"({facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']})"
+    assert f"Warmed up on the documents alone: alone, after {how}.\n" in table
+
+
+def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
+    run_beside_another(capsys, folder_of("documents"), "warm-up", *warmup("documents", "--out", "second"))
+    assert "is there already" in capsys.readouterr().err
+    assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
+
+
+def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, capsys):
+    main(["train", "--config", "warm.toml", "--fold", "1"])
+    folder = folder_of("towns")
+    made = (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
+    main(["train", "--config", "warm.toml", "--fold", "2", "--loss", "hinge"])
+    assert "is there already" in capsys.readouterr().err
+    main(["train", "--config", "warm.toml", "--fold", "1", "--warmup.steps", "0", "--name", "cold"])
+    assert folder_of("towns") == folder
+    assert (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns == made
+    manifests = [json.loads(Path(f"runs/towns/{name}/manifest.json").read_text()) for name in
+                 ("smoothi/fold1", "hinge/fold2", "cold/fold1")]  # fmt: skip
+    assert manifests[0]["warmup"]["hash"] == manifests[1]["warmup"]["hash"] == folder.name.removeprefix("warmup-")
+    assert set(manifests[0]["warmup"]["pseudo_queries"]) == {"keywords"}  # one sentence a document, and no title
+    assert manifests[2]["warmup"] is None
+    runs = [f"runs/towns/{name}/fold1/test.run" for name in ("smoothi", "cold")]
+    assert read_run(runs[0]) != read_run(runs[1])
+    capsys.readouterr()
+    main(["eval", *runs, "--fold", "1"])
+    assert "Warmed up on the documents alone: smoothi (" in capsys.readouterr().out
+    main(["train", "--config", "warm.toml", "--fold", "3", "--name", "smoothi"])  # the same settings go on
+    assert "warmup.steps = 6; here warmup.steps = 0" in failed(
+        capsys, "train", "--config", "warm.toml", "--fold", "4", "--warmup.steps", "0"
+    )
+
+
+def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, capsys, interrupted):
+    shutil.rmtree(folder_of("documents"))
+    assert interrupted(warmup("documents", "--out", "again")) == 130
+    assert not Path("again").exists()
+    main(warmup("documents", "--out", "again"))
+    assert "going on after epoch 1" in capsys.readouterr().err
+    assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--warmup.loss", "softmx"], "--warmup.loss softmx: no such loss; did you mean softmax?"),
+        (["--warmup.titles", "-1"], "--warmup.titles: got -1.0, expected 0 or more"),
+        (["--warmup.keep-sentence", "2"], "--warmup.keep-sentence: got 2.0, expected 0 to 1"),
+        (["--warmup.titles", "0", "--warmup.sentences", "0", "--warmup.keywords", "0"], "all are 0"),
+        (["--warmup.lists_per_step", "0"], "--warmup.lists-per-step: got 0"),
+        (["--collection", "nowhere"], "nowhere"),
+        (["--out", "towns"], "--out towns: is there already"),
+    ],
+)
+def test_a_mistake_is_one_line(here, capsys, words, expected):
+    given = [] if "--out" in words else ["--out", "new"]
+    source = [] if "--collection" in words else ["--collection", "documents"]
+    assert expected in failed(capsys, "warmup", "--config", "warm.toml", *source, *given, *words)
+    assert not Path("new").exists()
+
+
+def test_too_few_or_too_short_documents_are_counted(here, capsys):
+    write_documents(Path("few"), count=9)
+    line = failed(capsys, *warmup("few", "--out", "new"))
+    assert "few: 9 of 9 documents can make pseudo-queries (title, sentence, keywords), expected 10 or more" in line
+    write_documents(Path("untitled"), titles=False)
+    line = failed(capsys, *warmup("untitled", "--out", "new", "--warmup.sentences", "0", "--warmup.keywords", "0"))
+    assert "untitled: 0 of 40 documents can make pseudo-queries (title)" in line
+    Path("short").mkdir()
+    lines = [json.dumps({"_id": f"s{i}", "title": "A title of four", "text": "too short"}) for i in range(30)]
+    Path("short/corpus.jsonl").write_text("\n".join(lines))
+    line = failed(capsys, *warmup("short", "--out", "new"))
+    assert "0 of 30" in line
+    assert "fewer than 10 words" in line
+
+
+def test_another_collection_or_encoder_is_another_warm_up(here, capsys):
+    before = folder_of("documents").name
+    os.utime("documents/corpus.jsonl")  # the documents may have changed
+    main(warmup("documents", "--out", "new", "--warmup.steps", "3"))
+    assert {path.name for path in Path("runs/documents").glob("warmup-*")} > {before}

@@ -1,0 +1,241 @@
+"""Training on feature vectors as a user types it: train, resume, eval, and the settings that make no sense."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rerank.cli.main import main
+from rerank.config import Config
+from rerank.data.trec import read_qrels, read_run
+from rerank.errors import UserError
+from rerank.experiments import train as experiment
+from rerank.experiments.features import feature_fold
+from rerank.losses import listnet, smoothi
+from rerank.training import gradients, losses
+from rerank.training import loop as training
+from tests.support.paths import ROOT, SHARED_DATA
+from tests.support.small_collection import failed
+from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
+
+CONFIGS = ROOT / "configs"
+MQ2008 = SHARED_DATA / "data" / "mq2008"
+FOLD = Path("runs/letor/smoothi/fold1")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a feature set and the settings for it."""
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words):
+    return ["train", "--config", "letor.toml", *words]
+
+
+def log(folder):
+    """What training measured, epoch by epoch; the clock's seconds are no result."""
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def test_all_folds_and_the_table(here, capsys):
+    main(command("--fold", "2"))
+    main(["eval", "runs/letor/smoothi/fold2/test.run"])
+    assert "topics of fold 2" in capsys.readouterr().out  # no other fold is known yet
+    main(command())
+    main(command("--loss", "listnet", "--training.measure", "ndcg_cut_10"))
+    assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
+    everything = read_run("runs/letor/listnet/all.run")
+    judged = read_qrels("runs/letor/qrels.txt")
+    assert {q: set(documents) for q, documents in everything.items()} == {q: set(of) for q, of in judged.items()}
+    assert len(everything) == 30
+    folds = json.loads(Path("runs/letor/folds.json").read_text())
+    assert [fold["name"] for fold in folds] == ["1", "2", "3", "4", "5"]
+    for fold in folds:
+        folder = Path(f"runs/letor/listnet/fold{fold['name']}")
+        assert set(read_run(folder / "test.run")) == set(fold["test"])
+        assert set(read_run(folder / "valid.run")) == set(fold["valid"])
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["fold"] == fold
+        assert manifest["features"]["width"] == 4
+        assert len(manifest["features"]["files"]) == 3
+        assert not (folder / "state").exists()
+    main(["eval", "runs/letor/smoothi/all.run", "runs/letor/listnet/all.run"])
+    table = capsys.readouterr().out
+    assert "over 5 folds, 30 topics" in table
+    assert "No run lacks a topic." in table
+
+
+def test_it_learns(here):
+    main(command("--fold", "1", "--epochs", "40", "--training.measure", "ndcg"))
+    ndcg = [record["ndcg"] for record in log(FOLD)]
+    assert max(record["valid"] for record in log(FOLD)) > 0.85
+    assert ndcg[-1] > ndcg[0] + 0.05
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(here):
+    main(command("--fold", "1", "--epochs", "12", "--training.lr", "0.3"))
+    losses = [-record["valid"] for record in log(FOLD)]
+    assert losses.index(min(losses)) < len(losses) - 1  # a rate so large that the last epoch is not the best
+    judged = read_qrels("runs/letor/qrels.txt")
+    found = []
+    for query_id, scores in read_run(FOLD / "valid.run").items():
+        labels = torch.tensor([[float(judged[query_id][doc_id]) for doc_id in scores]])
+        found.append(float(smoothi(torch.tensor([list(scores.values())]), labels)))
+    assert sum(found) / len(found) == pytest.approx(min(losses), abs=1e-4)
+    manifest = json.loads((FOLD / "manifest.json").read_text())
+    assert manifest["best_epoch"] == losses.index(min(losses)) + 1
+
+
+def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, monkeypatch):
+    main(command("--fold", "1"))
+    main(command("--fold", "1", "--name", "again"))
+    main(command("--fold", "1", "--name", "other", "--seed", "1"))
+    save = training._save
+
+    def interrupt(*arguments):
+        save(*arguments)
+        if len(arguments[-1]) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_save", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(command("--fold", "1", "--name", "resumed"))
+    assert ended.value.code == 130
+    monkeypatch.setattr(training, "_save", save)
+    main(command("--fold", "1", "--name", "resumed"))
+    assert "going on after epoch 2" in capsys.readouterr().err
+    whole = log(FOLD)
+    assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
+    assert log(Path("runs/letor/other/fold1")) != whole
+    run = read_run(FOLD / "test.run")
+    assert read_run("runs/letor/again/fold1/test.run") == read_run("runs/letor/resumed/fold1/test.run") == run
+
+
+def test_an_epoch_is_every_training_query_once(here, monkeypatch):
+    seen = []
+    monkeypatch.setattr(training, "step_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model))
+
+    def gradient(model):
+        sum(parameter.sum() for parameter in model.parameters()).backward()
+        return torch.zeros(len(seen[-1].labels), 2, dtype=torch.float64)
+
+    main(command("--fold", "1", "--epochs", "2"))
+    train = json.loads(Path("runs/letor/folds.json").read_text())[0]["train"]
+    steps = [batch.query_ids for batch in seen]
+    assert [len(step) for step in steps] == [4, 4, 4, 4, 2] * 2
+    first, second = ([q for step in half for q in step] for half in (steps[:5], steps[5:]))
+    assert sorted(first) == sorted(second) == sorted(train)
+    assert first != second
+
+
+def test_a_set_with_one_fold_is_evaluated_on_its_test_queries(here, capsys):
+    for part, queries in (("train", range(12)), ("valid", range(12, 16)), ("test", range(16, 24))):
+        write_part(here / "yahoo" / f"set1.{part}.txt", list(queries))
+    main(command("--collection", "yahoo", "--seed", "3", "--name", "seed3"))
+    main(["eval", "runs/yahoo/seed3/all.run"])
+    assert "topics of fold 1" in (table := capsys.readouterr().out)
+    assert "8 topics" in table
+    assert "No run lacks a topic." in table
+
+
+def test_one_file_is_cut_into_folds(here, capsys):
+    write_part(here / "one.txt", list(range(20)))
+    main(command("--collection", "one.txt", "--collection.folds", "4", "--fold", "4"))
+    assert json.loads(Path("runs/one/folds.json").read_text())[0]["name"] == "4"
+    assert len(read_run("runs/one/smoothi/fold4/test.run")) == 5
+
+
+def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
+    main(command("--fold", "1"))
+    write_folds_of_features(here / "letor", seed=1)
+    assert "other feature files" in failed(capsys, *command("--fold", "1"))
+    main(command("--fold", "1", "--output.folder", "elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "--collection", "letor"], "--lists.relevant all"),
+        (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
+        (command("--warmup.steps", "5"), "no text to warm up on"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
+        (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
+        (command("--training.measure", "losses"), "losses"),
+        (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
+        (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
+        (["warmup", "--collection", "letor", "--out", "warm"], "letor: holds feature vectors, no text"),
+        (["score", "c", "r.run", "--out", "o.run", "--collection", "letor"], "letor: holds feature vectors, no text"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
+    assert expected in failed(capsys, *words)
+    assert not list(Path().rglob("*.run"))
+
+
+def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--collection", "letor", "--encoder", "nowhere"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["collection", "device", "disk"]
+    assert "folds: 1, 2, 3, 4, 5" in lines[0]
+
+
+def test_several_processes_are_refused():
+    with pytest.raises(UserError, match="2 processes: batch norm"):
+        feature_fold(Config(), None, listnet, SimpleNamespace(num_processes=2), None)
+
+
+def test_no_relevant_document_to_learn_from(here, capsys):
+    for part in ("train", "vali", "test"):
+        path = here / "letor" / "Fold3" / f"{part}.txt"
+        path.write_text("".join("0" + line[1:] for line in path.read_text().splitlines(keepends=True)))
+    assert "fold 3: none of its 18 training queries has a relevant document" in failed(capsys, *command("--fold", "3"))
+
+
+def test_out_of_memory_says_what_to_take_less_of(here, capsys, monkeypatch):
+    def exhausted(*arguments):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(gradients, "exact", exhausted)
+    line = failed(capsys, *command("--fold", "1"))
+    assert "out of memory with the " in line
+    assert "--training.lists-per-step" in line
+
+
+def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
+    monkeypatch.setattr(losses, "LOSSES", {"smoothi": lambda scores, labels, mask: scores.sum(1) * torch.nan})
+    line = failed(capsys, *command("--fold", "1"))
+    assert "epoch 1, step 1: the loss is not finite on query " in line
+    assert "with documents d" in line
+
+
+@pytest.mark.parametrize("name", ["mq2007", "mq2008", "web30k", "yahoo"])
+def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(experiment, "train_folds", lambda config, fold: seen.append(config))
+    main(["train", "--config", str(CONFIGS / f"{name}.toml")])
+    table = seen[0].training
+    assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
+    assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
+    assert (table.measure, table.precision) == ("loss", "float32")
+
+
+@pytest.mark.skipif(not MQ2008.is_dir(), reason="the shared MQ2008 folds are not here")
+def test_mq2008_two_epochs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(
+        ["train", "--config", str(CONFIGS / "mq2008.toml"), "--collection", str(MQ2008), "--fold", "1", "--epochs", "2"]
+    )
+    folder = Path("runs/mq2008/smoothi/fold1")
+    run = read_run(folder / "test.run")
+    assert (len(run), sum(map(len, run.values()))) == (156, 2874)
+    assert [record["epoch"] for record in log(folder)] == [1, 2]
+    assert json.loads((folder / "manifest.json").read_text())["features"]["width"] == 46

@@ -1,0 +1,82 @@
+"""TREC Robust04 as a user would type it, on a stand-in for the documents with the real topics, qrels and folds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from tests.support import robust04_standin as standin
+from tests.support.tiny_encoders import make_encoder
+
+pytestmark = pytest.mark.skipif(not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here")
+
+TOPICS = ["302", "303", "304", "305", "306", "307", "308", "312", "320", "325", "601", "602", "603", "604", "609"]
+QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A folder where `bert-base-uncased` is a tiny BERT, so that the default name needs no network."""
+    monkeypatch.chdir(tmp_path)
+    words = [*standin.RELEVANT, *standin.OTHER, *standin.FILLER]
+    make_encoder("bert", tmp_path / "bert-base-uncased", words)
+    return tmp_path
+
+
+def check_fold_1(folder: Path):
+    manifest = json.loads((folder / "smoothi" / "fold1" / "manifest.json").read_text())
+    assert [len(manifest["fold"][part]) for part in ("train", "valid", "test")] == [150, 50, 50]
+    assert "302" in manifest["fold"]["test"]  # Huston & Croft's fold 1
+    assert "304" in manifest["fold"]["valid"]  # fold 5, the one before
+    run = read_run(folder / "smoothi" / "fold1" / "test.run")
+    assert set(run) <= set(manifest["fold"]["test"])
+    assert {"302", "303"} <= set(run)
+
+
+def test_with_disks_4_and_5(user, monkeypatch, capsys):
+    standin.write_standin(user / "ir", docs_per_topic=6, topics=TOPICS)
+    standin.use_home(monkeypatch, user / "ir")
+    main(["train", "--fold", "1", "--loss", "smoothi", *QUICK])
+    folder = user / "runs" / "disks45-nocr-trec-robust-2004"
+    assert capsys.readouterr().out.strip() == str((folder / "smoothi").relative_to(user))
+    check_fold_1(folder)
+    main(["eval", str(folder / "bm25.run"), str(folder / "smoothi" / "fold1" / "test.run"), "--fold", "1"])
+    assert "50 topics" in capsys.readouterr().out
+
+
+def test_with_the_prebuilt_index_alone(user, monkeypatch):
+    """The texts come from the raw documents that the index stores."""
+    standin.write_standin(user / "owner", docs_per_topic=6, topics=TOPICS)
+    standin.write_topics(user / "ir")
+    monkeypatch.setenv("PYSERINI_CACHE", str(user / "cache"))
+    standin.write_prebuilt_index(user / "cache", user / "owner")
+    standin.use_home(monkeypatch, user / "ir")
+    main(["train", "--fold", "1", "--loss", "smoothi", *QUICK])
+    check_fold_1(user / "runs" / "disks45-nocr-trec-robust-2004")
+
+
+def test_with_neither_the_line_says_what_to_do(user, monkeypatch, capsys):
+    standin.write_topics(user / "ir")
+    monkeypatch.setenv("PYSERINI_CACHE", str(user / "cache"))
+    standin.use_home(monkeypatch, user / "ir")
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--fold", "1", "--loss", "smoothi"])
+    assert ended.value.code == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "robust04" in line
+    assert "--first-stage.run" in line
+
+
+def test_with_a_run_but_no_documents_the_line_names_the_expected_tree(user, monkeypatch, capsys):
+    standin.write_topics(user / "ir")
+    monkeypatch.setenv("PYSERINI_CACHE", str(user / "cache"))
+    standin.use_home(monkeypatch, user / "ir")
+    run = str(standin.SHARED / "bm25.fold1.run.gz")
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--fold", "1", "--first-stage.run", run])
+    assert ended.value.code == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert str(user / "ir" / "disks45" / "corpus") in line
+    assert "2295" in line

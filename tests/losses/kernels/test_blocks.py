@@ -1,0 +1,147 @@
+"""Every loss in blocks against its graph, whatever the size of the blocks and the tiles."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from rerank.losses import LOSSES
+from rerank.losses.kernels import blocks
+from rerank.losses.kernels import neuralsort as neuralsort_bands
+from rerank.losses.kernels import soft_ranks as tiled_positions
+from rerank.losses.kernels.blocks import in_blocks
+from tests.losses.graphs import loss_of, ragged_lists
+
+CASES = [
+    *[(name, {"metric": metric}) for name in ("approx", "neuralsort", "softsort", "fastsort", "ot")
+      for metric in ("ndcg", "ndcg@4", "p@3", "p@200", "ap")],
+    ("approx", {"alpha": 30.0, "beta": 2.0, "metric": "ap"}),
+    ("approx", {"alpha": 0.1, "beta": 0.5, "cutoff_offset": 0.2, "metric": "ndcg@5"}),
+    ("neuralsort", {"temperature": 20.0}),
+    ("neuralsort", {"temperature": 0.05}),
+    ("softsort", {"temperature": 0.05}),
+    ("softsort", {"temperature": 20.0, "metric": "ap"}),
+    ("softsort", {"power": 2.0}),
+    ("softsort", {"power": 0.5, "metric": "p@3"}),
+    ("fastsort", {"regularization": "kl", "metric": "ap", "beta": 1.0}),
+    ("ot", {"epsilon": 0.5, "metric": "ap"}),
+    ("ot", {"epsilon": 1e-3}),
+]  # fmt: skip
+EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
+
+
+def value_and_gradient(loss, scores, labels, mask, **settings):
+    values = loss(scores, labels, mask, **settings)
+    # Weights that differ, as a mean over lists would hide a gradient that landed on the wrong one.
+    (gradient,) = torch.autograd.grad(values @ torch.arange(1, len(values) + 1).to(values.dtype), scores)
+    return values.detach(), gradient
+
+
+def cut(monkeypatch, block: int, rows: int) -> None:
+    monkeypatch.setattr(blocks, "CPU_BLOCK", block)
+    monkeypatch.setattr(blocks, "CPU_CALL", block // 8)
+    monkeypatch.setattr(tiled_positions, "ROWS", rows)
+    monkeypatch.setattr(neuralsort_bands, "ROWS", rows)
+
+
+@EVERY
+@pytest.mark.parametrize(("documents", "block", "rows"), [(23, 1, 5), (23, 700, 4), (23, 2**20, 64), (2, 1, 1)])
+def test_values_and_gradients_are_those_of_the_graph(
+    name: str, settings: dict, documents: int, block: int, rows: int, monkeypatch
+) -> None:
+    cut(monkeypatch, block, rows)
+    scores, labels, mask = ragged_lists(documents)
+    values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
+    expected = value_and_gradient(lambda *lists, **s: loss_of(name, *lists, **s), scores, labels, mask, **settings)
+    torch.testing.assert_close(values, expected[0], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(gradient, expected[1], rtol=1e-10, atol=1e-10)
+
+
+@EVERY
+def test_float32_is_near_float64(name: str, settings: dict) -> None:
+    scores, labels, mask = ragged_lists(61, torch.float32)
+    values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
+    exact = scores.detach().double().requires_grad_()
+    expected = value_and_gradient(LOSSES[name], exact, labels, mask, **settings)
+    torch.testing.assert_close(values.double(), expected[0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(gradient.double(), expected[1], rtol=0, atol=2e-3 * expected[1].abs().max().item())
+
+
+@EVERY
+def test_without_a_gradient_the_values_are_the_same(name: str, settings: dict) -> None:
+    scores, labels, mask = ragged_lists(23)
+    values = LOSSES[name](scores, labels, mask, **settings)
+    assert values.requires_grad
+    with torch.no_grad():
+        unwatched = LOSSES[name](scores, labels, mask, **settings)
+    assert not unwatched.requires_grad
+    torch.testing.assert_close(unwatched, values.detach(), rtol=1e-14, atol=0)
+
+
+@EVERY
+def test_a_score_that_is_no_number_shows_in_its_list_only(name: str, settings: dict) -> None:
+    scores, labels, mask = ragged_lists(23)
+    broken = scores.detach().clone()
+    broken[0, 3] = torch.nan
+    expected = LOSSES[name](scores.detach(), labels, mask, **settings)
+    values = LOSSES[name](broken, labels, mask, **settings)
+    assert values[0].isnan()
+    torch.testing.assert_close(values[1:], expected[1:], rtol=1e-12, atol=1e-14)
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers in the result of any operation."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        made = [leaf.untyped_storage().nbytes() // leaf.element_size() for leaf in tree_leaves(result)
+                if isinstance(leaf, torch.Tensor)]  # fmt: skip
+        self.numbers = max(self.numbers, *made, 0)
+        return result
+
+
+@EVERY
+def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict, monkeypatch) -> None:
+    cut(monkeypatch, 8_000, 64)
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(16, 60, generator=generator, dtype=torch.float64).requires_grad_()
+    labels = torch.randint(0, 3, (16, 60), generator=generator)
+    with Largest() as watched:
+        LOSSES[name](scores, labels, **settings).sum().backward()
+    assert scores.grad is not None
+    # 16 lists of 60 documents have 57,600 pairs.
+    assert watched.numbers <= 8_000
+
+
+def test_lists_share_a_block_by_length_and_idle_ones_are_left_out(monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "CPU_BLOCK", 12)
+    # The lists have 5, 3, 2 and 2 documents.
+    assert seen_in_blocks() == [[[5, 6, 7, 8, 9], [11, 13, 14, -1, -1]], [[0, 1], [15, 19]]]
+
+
+def test_a_block_ends_where_that_saves_more_padding_than_another_costs(monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "CPU_CALL", 6)
+    assert len(seen_in_blocks()) == 1
+    monkeypatch.setattr(blocks, "CPU_CALL", 5)
+    assert seen_in_blocks() == [[[5, 6, 7, 8, 9]], [[11, 13, 14], [0, 1, -1], [15, 19, -1]]]
+
+
+def seen_in_blocks() -> list:
+    """The scores of each block, -1 on padding; the values and the gradient are held to those without blocks."""
+    mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
+    scores = torch.arange(25.0).view(5, 5).requires_grad_()
+    idle = torch.tensor([False, False, False, False, True])
+    seen = []
+
+    def loss(part, labels, real):
+        seen.append(torch.where(real, part, -1).tolist())
+        return (part * labels * real).sum(dim=1)
+
+    labels = torch.arange(1.0, 26.0).view(5, 5)
+    values = in_blocks(loss, scores, labels, mask, idle, lambda documents: documents)
+    values.sum().backward()
+    torch.testing.assert_close(values, (scores * labels * mask).sum(dim=1).masked_fill(idle, 0))
+    torch.testing.assert_close(scores.grad, (labels * mask).masked_fill(idle[:, None], 0))
+    return seen

@@ -1,0 +1,75 @@
+"""Losses over pairs in blocks: lists longer than a block against loops, and any size of the blocks."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from rerank.losses import LOSSES
+from rerank.losses.kernels import pairs as pair_blocks
+from tests.losses import loops
+
+CASES = [
+    ("ranknet", {}),
+    ("pairwise_softmax", {}),
+    *[("lambda_loss", {"metric": m}) for m in ("ndcg", "ndcg@3", "ndcg@70", "p@5", "p@70", "p@500", "ap")],
+]
+EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
+
+
+def value_and_gradient(name: str, settings: dict, scores: Tensor, *arguments) -> tuple[Tensor, Tensor]:
+    scores = scores.detach().clone().requires_grad_()
+    values = LOSSES[name](scores, *arguments, **settings)
+    return values.detach(), torch.autograd.grad(values.sum(), scores)[0]
+
+
+def mixed_lists(documents: int, grades: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(documents)
+    scores = torch.randn(5, documents, generator=generator, dtype=torch.float64)
+    scores[1] = (scores[1] * 4).round() / 4
+    labels = torch.randint(0, grades, (5, documents), generator=generator)
+    labels[:, 0] = 1
+    mask = torch.rand(5, documents, generator=generator) < torch.tensor([1, 1, 0.2, 0.5, 0.9])[:, None]
+    return scores.masked_fill(~mask, torch.nan), labels, mask
+
+
+@EVERY
+def test_a_list_of_several_blocks_is_the_loop(name: str, settings: dict) -> None:
+    scores, labels, mask = mixed_lists(pair_blocks.ROWS + 9, 4)
+    values, gradient = value_and_gradient(name, settings, scores, labels, mask)
+    for i in (2, 4):
+        row = [s.clone().requires_grad_() for s in scores[i, mask[i]]]
+        value = getattr(loops, name)(row, labels[i, mask[i]].tolist(), **settings)
+        torch.testing.assert_close(values[i], value.detach())
+        parts = torch.autograd.grad(value, row, allow_unused=True, materialize_grads=True)
+        torch.testing.assert_close(gradient[i, mask[i]], torch.stack(parts), rtol=1e-9, atol=1e-12)
+
+
+@EVERY
+@pytest.mark.parametrize("grades", [2, 5, 1000])
+@pytest.mark.parametrize("extreme", [1.0, 1e5])
+def test_the_size_of_the_blocks_changes_nothing(
+    name: str, settings: dict, grades: int, extreme: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores, labels, mask = mixed_lists(40, grades)
+    if grades == 1000:
+        labels = labels / 100
+    scores = scores * extreme
+    expected = value_and_gradient(name, settings, scores, labels, mask)
+    # p@K beyond the list has no pair across K.
+    assert expected[0].any() == (settings.get("metric") not in ("p@70", "p@500"))
+    assert expected[0].isfinite().all()
+    for rows, block in ((1, 1), (3, 10), (7, 600), (64, 1)):
+        monkeypatch.setattr(pair_blocks, "ROWS", rows)
+        monkeypatch.setattr(pair_blocks, "BLOCK", block)
+        got = value_and_gradient(name, settings, scores, labels, mask)
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["ranknet", "pairwise_softmax", "lambda_loss", "hinge", "smoothi"])
+def test_transposed_scores_are_taken_as_they_are(name: str) -> None:
+    scores, labels, mask = mixed_lists(40, 5)
+    expected = value_and_gradient(name, {}, scores, labels, mask)
+    turned = scores.detach().T.contiguous().requires_grad_()
+    values = LOSSES[name](turned.T, labels.T.contiguous().T, mask.T.contiguous().T)
+    (gradient,) = torch.autograd.grad(values.sum(), turned)
+    torch.testing.assert_close((values.detach(), gradient.T), expected, rtol=1e-12, atol=1e-13)

@@ -1,0 +1,212 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rerank.errors import UserError
+from rerank.models.encoder import load_encoder
+from tests.support.paths import SHARED_DATA
+from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat"]
+MINILM = SHARED_DATA / "encoders" / "all-MiniLM-L6-v2"
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def change_weights(folder: Path, change) -> None:
+    file = folder / "model.safetensors"
+    save_file(change(load_file(file)), file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_opens_and_runs(kind: str, tmp_path: Path) -> None:
+    loaded = load_encoder(str(make_encoder(kind, tmp_path / kind, WORDS)))
+    out = loaded.model(**loaded.tokenizer("cat", "mat", return_tensors="pt"))
+    assert out.last_hidden_state.shape[-1] == loaded.hidden_size == 32
+    assert not loaded.own_head
+    assert loaded.max_length == (8192 if kind == "modernbert" else 512)
+    assert not any("pooler" in name for name, _ in loaded.model.named_parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_max_length_fits_and_follows_the_config(kind: str, tmp_path: Path) -> None:
+    loaded = load_encoder(str(make_encoder(kind, tmp_path / kind, WORDS, max_positions=40)))
+    assert loaded.max_length == 40
+    loaded.model(input_ids=torch.full((1, 40), 7))
+
+
+def test_max_length_follows_a_tokenizer_that_states_less(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "model_max_length": 256}))
+    assert load_encoder(str(folder)).max_length == 256
+
+
+@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
+def test_cross_encoder_keeps_its_head(kind: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
+    loaded = load_encoder(str(folder))
+    pair = loaded.tokenizer("cat", "mat", return_tensors="pt")
+    logits = loaded.model.eval()(**pair).logits
+    assert loaded.own_head
+    assert logits.shape == (1, 1)
+    assert torch.equal(logits, AutoModelForSequenceClassification.from_pretrained(folder).eval()(**pair).logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pretraining_checkpoint_gives_its_body(kind: str, tmp_path: Path) -> None:
+    """As bert-base-uncased and most others are published: a masked language model, without a pooler."""
+    from transformers import AutoModel, AutoModelForMaskedLM
+
+    folder = make_encoder(kind, tmp_path / kind, WORDS)
+    AutoModelForMaskedLM.from_config(AutoModel.from_pretrained(folder).config).save_pretrained(folder)
+    masked = AutoModelForMaskedLM.from_pretrained(folder)
+    loaded = load_encoder(str(folder))
+    assert not loaded.own_head
+    body = masked.base_model.state_dict()
+    assert all(torch.equal(body[name], weight) for name, weight in loaded.model.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_are_float32_whatever_the_file_holds(dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = make_cross_encoder("bert", tmp_path / "bert", WORDS)
+    change_config(folder, dtype=str(dtype).removeprefix("torch."))
+    change_weights(folder, lambda weights: {name: weight.to(dtype) for name, weight in weights.items()})
+    assert {p.dtype for p in load_encoder(str(folder)).model.parameters()} == {torch.float32}
+
+
+def test_weights_in_a_pickle_open_too(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    table = load_encoder(str(folder)).model.get_input_embeddings().weight
+    assert torch.equal(table, weights["embeddings.word_embeddings.weight"])
+
+
+@pytest.mark.skipif(not MINILM.is_dir(), reason="the pretrained encoder is not here")
+def test_pretrained_encoder_stored_in_float16() -> None:
+    loaded = load_encoder(str(MINILM))
+    assert (loaded.max_length, loaded.hidden_size, loaded.own_head) == (512, 384, False)
+    assert {p.dtype for p in loaded.model.parameters()} == {torch.float32}
+    stored = load_file(MINILM / "model.safetensors")["embeddings.word_embeddings.weight"]
+    assert stored.dtype == torch.float16
+    assert torch.equal(loaded.model.get_input_embeddings().weight, stored.float())
+
+
+def test_token_types_are_dropped_where_the_model_takes_none(tmp_path: Path) -> None:
+    """Many DistilBERT checkpoints carry BERT's tokenizer."""
+    folder = make_encoder("distilbert", tmp_path / "distilbert", WORDS)
+    make_encoder("bert", tmp_path / "bert", WORDS)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((tmp_path / "bert" / name).read_bytes())
+    loaded = load_encoder(str(folder))
+    pair = loaded.tokenizer("cat", "mat", return_tensors="pt")
+    assert type(loaded.tokenizer).__name__ == "BertTokenizer"
+    assert "token_type_ids" not in pair
+    loaded.model(**pair)
+
+
+def test_missing_body_weights_are_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    lost = "encoder.layer.1.attention.self.query.weight"
+    change_weights(folder, lambda weights: {name: weight for name, weight in weights.items() if name != lost})
+    with pytest.raises(UserError, match=f"lack 1 tensors of a BertModel, {lost} among them"):
+        load_encoder(str(folder))
+
+
+def test_missing_head_of_a_cross_encoder_is_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    change_config(folder, architectures=["BertForSequenceClassification"], id2label={"0": "LABEL_0"})
+    with pytest.raises(UserError, match="lack 2 tensors of a BertForSequenceClassification, classifier"):
+        load_encoder(str(folder))
+
+
+def test_weights_of_another_shape_are_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    change_config(folder, intermediate_size=128)
+    with pytest.raises(UserError, match="AutoModel cannot open"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_damaged_file_is_one_line(name: str, tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    (folder / name).write_bytes((folder / name).read_bytes()[:100])
+    with pytest.raises(UserError, match="cannot open") as raised:
+        load_encoder(str(folder))
+    assert str(raised.value).startswith(f"encoder {folder}: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_classifier_with_two_outputs_is_an_error(tmp_path: Path) -> None:
+    folder = make_cross_encoder("bert", tmp_path / "bert", WORDS, outputs=2)
+    with pytest.raises(UserError, match="a classifier with 2 outputs; expected"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["T5", "GPT2", "Llama", "Bart", "ViT"])
+def test_what_is_not_a_text_encoder_is_an_error(kind: str, tmp_path: Path) -> None:
+    import transformers
+
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    getattr(transformers, f"{kind}Config")().save_pretrained(folder)
+    with pytest.raises(UserError, match=f"a {kind.lower()} model, not a text encoder; expected one such as BERT"):
+        load_encoder(str(folder))
+
+
+def test_encoder_turned_into_a_decoder_is_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    change_config(folder, is_decoder=True)
+    with pytest.raises(UserError, match="a bert model, not a text encoder"):
+        load_encoder(str(folder))
+
+
+def test_unknown_model_type_is_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    change_config(folder, model_type="mystery", auto_map={"AutoConfig": "mystery.Config"})
+    with pytest.raises(UserError, match="AutoConfig cannot open"):
+        load_encoder(str(folder))
+
+
+def test_tokenizer_without_padding_is_an_error(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    folder = make_encoder("modernbert", tmp_path / "modernbert", WORDS)
+    bare = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    PreTrainedTokenizerFast(tokenizer_object=bare, sep_token="[SEP]").save_pretrained(folder)
+    with pytest.raises(UserError, match="has no pad_token; choose"):
+        load_encoder(str(folder))
+
+
+def test_tokenizer_of_another_model_is_an_error(tmp_path: Path) -> None:
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    make_encoder("bert", tmp_path / "other", [*WORDS, "wing", "layer"])
+    (folder / "tokenizer.json").write_bytes((tmp_path / "other" / "tokenizer.json").read_bytes())
+    with pytest.raises(UserError, match=r"its tokenizer has .* tokens but the model"):
+        load_encoder(str(folder))
+
+
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A pretraining checkpoint opened as a body is what transformers reports about at length."""
+    import transformers
+
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    transformers.AutoModelForPreTraining.from_config(config).save_pretrained(folder)
+    transformers.logging.set_verbosity_warning()
+    transformers.logging.enable_progress_bar()
+    capfd.readouterr()
+    loaded = load_encoder(str(folder))
+    loaded.tokenizer("cat " * 1000)
+    loaded.model.save_pretrained(folder)
+    assert capfd.readouterr() == ("", "")

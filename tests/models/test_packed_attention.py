@@ -1,0 +1,152 @@
+"""Packed and padded passages give the same scores and gradients, encoder by encoder."""
+
+import inspect
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from rerank.models import packed_attention as packing
+from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
+from rerank.models.packed_attention import Passages, attend
+from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
+
+PACKED_KINDS = ["bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"]
+TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "other": 20, "two": 60, "many": 400})
+MODELS = [(make_encoder, kind) for kind in PACKED_KINDS] + [(make_cross_encoder, kind) for kind in CROSS_ENCODER_KINDS]
+
+
+def opened(make, kind, tmp_path, max_positions=150):
+    """150 positions: more than ModernBERT's local layers see."""
+    folder = make(kind, tmp_path / kind, WORDS, max_positions=max_positions)
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    with torch.no_grad():  # fresh weights are so small that attention hardly matters
+        for parameter in model.parameters():
+            parameter.mul_(5 if parameter.dim() > 1 else 1)
+    return model, make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+
+
+def scores_and_gradients(model, inputs):
+    model.zero_grad()
+    scores = model(inputs)
+    (scores * torch.arange(1, len(scores) + 1)).sum().backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return scores.detach(), gradients
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("make", "kind"), MODELS, ids=[f"{make.__name__}-{kind}" for make, kind in MODELS])
+def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, training, tmp_path):
+    model, inputs_of = opened(make, kind, tmp_path)
+    assert not model.pads
+    model.train(training)
+    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS])
+    if training:
+        inputs = inputs.seeded(torch.arange(len(TEXTS)))
+    scores, gradients = scores_and_gradients(model, inputs)
+    model.why_padded = "a test compares"
+    padded, padded_gradients = scores_and_gradients(model, inputs)
+    assert scores.std() > 5e-3
+    torch.testing.assert_close(scores, padded, atol=1e-5, rtol=1e-4)
+    largest = max(gradient.abs().max() for gradient in gradients.values())
+    assert gradients.keys() == padded_gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, padded_gradients[name], atol=1e-4 * float(largest), rtol=0)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED_KINDS])
+def test_an_encoder_whose_attention_is_its_own_is_padded_and_says_why(kind, tmp_path):
+    model, _ = opened(make_encoder, kind, tmp_path)
+    assert model.pads
+    assert model.why_padded.endswith("is its own")
+    assert model.attention_dropout() == "0.1"
+
+
+def test_an_encoder_without_position_ids_is_padded_and_says_why(tmp_path, monkeypatch):
+    from transformers import BertModel
+
+    def forward(self, input_ids=None, token_type_ids=None, attention_mask=None):
+        raise NotImplementedError
+
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    monkeypatch.setattr(BertModel, "forward", forward)
+    model, _, _ = open_cross_encoder(str(folder), "mean", 0)
+    assert model.why_padded == "BertModel takes no position ids"
+
+
+def test_an_encoder_that_mixes_passages_is_found_out(tmp_path, monkeypatch):
+    from transformers.models.bert.modeling_bert import BertIntermediate
+
+    plain = BertIntermediate.forward
+    monkeypatch.setattr(BertIntermediate, "forward", lambda self, x: plain(self, x + x.mean(dim=(0, 1))))
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    model, _, _ = open_cross_encoder(str(folder), "mean", 0)
+    assert "gives packed passages other vectors" in model.why_padded
+    assert model.encoder.config._attn_implementation != packing.IMPLEMENTATION
+
+
+def test_the_manifest_says_that_no_attention_weight_is_dropped(tmp_path):
+    model, _ = opened(make_encoder, "bert", tmp_path)
+    assert model.attention_dropout() == "0, not the encoder's 0.1: packed attention drops no weights"
+    model.encoder.config.attention_probs_dropout_prob = 0.0
+    assert model.attention_dropout() == "0.0"
+
+
+def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
+    model, _ = opened(make_encoder, "bert", tmp_path)
+    tokenizer = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)[1]
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    assert packing.IMPLEMENTATION not in (tmp_path / "saved" / "config.json").read_text()
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["hidden_dropout_prob"] == 0.1
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_attention_stays_within_a_passage_and_its_window(window):
+    lengths = [5, 4, 4, 1]
+    query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
+    offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
+    out, _ = attend(
+        None, query, key, value, None, passages=Passages(lengths, offsets), scaling=0.3, sliding_window=window
+    )
+    for begin, end in pairwise(offsets.tolist()):
+        for i in range(begin, end):
+            near = [j for j in range(begin, end) if window is None or abs(i - j) < window]
+            weights = (query[0, :, i, None] * key[0, :, near]).sum(-1).mul(0.3).softmax(-1)
+            torch.testing.assert_close(out[0, i], (weights[..., None] * value[0, :, near]).sum(1))
+
+
+def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
+    """The kernel needs a GPU: a stand-in with its signature computes what it documents."""
+    from torch.nn.attention import varlen
+
+    signature = inspect.signature(varlen.varlen_attn)
+
+    def stand_in(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        assert given["max_q"] == given["max_k"] == 5
+        assert given["cu_seq_q"].dtype == torch.int32
+        assert given["query"].dtype == given["key"].dtype == given["value"].dtype
+        outs = []
+        for begin, end in pairwise(given["cu_seq_q"].tolist()):
+            grids = (given[name][begin:end].transpose(0, 1) for name in ("query", "key", "value"))
+            places = torch.arange(end - begin)
+            left, right = given["window_size"]
+            apart = places[:, None] - places
+            near = (apart <= left) & (-apart <= right) if left >= 0 else None
+            outs.append(F.scaled_dot_product_attention(*grids, attn_mask=near, scale=given["scale"]).transpose(0, 1))
+        return torch.cat(outs)
+
+    monkeypatch.setattr(varlen, "varlen_attn", stand_in)
+    lengths = [5, 4, 4, 1]
+    grids = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
+    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
+    for window in (None, 3):
+        expected, _ = attend(None, *grids, None, passages=passages, scaling=0.3, sliding_window=window)
+        query, key, value = (x[0].transpose(0, 1) for x in grids)
+        for given in (value, value.bfloat16()):  # with rotary positions queries and keys stay float32
+            out = packing._varlen(query, key, given, passages, 0.3, -1 if window is None else window - 1)
+            assert out.dtype == given.dtype
+            torch.testing.assert_close(out[None].float(), expected, atol=1e-5 if given is value else 0.05, rtol=0)

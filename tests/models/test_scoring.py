@@ -1,0 +1,51 @@
+"""Model + candidates -> run."""
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from rerank.errors import UserError
+from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.memory import Budget
+from rerank.models.scoring import by_length, score
+from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
+from tests.support.tiny_encoders import make_encoder
+
+QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=9, longest=150)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    folder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    return model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)
+
+
+def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
+    model, inputs_of = opened
+    runs = [score(model, inputs_of, LISTS, Accelerator(cpu=True), Budget(tokens)) for tokens in (1, 200, 100_000)]
+    for found in LISTS:
+        assert list(runs[0][found.query_id]) == list(found.doc_ids)
+        with torch.no_grad():
+            alone = [scores_of(model, inputs_of([(found.query_id, doc_id)])).item() for doc_id in found.doc_ids]
+        for run in runs:
+            assert list(run[found.query_id].values()) == pytest.approx(alone, abs=1e-5)
+
+
+def test_chunks_hold_every_pair_once_longest_first_and_within_the_budget(opened):
+    _, inputs_of = opened
+    pairs = [(found.query_id, doc_id) for found in LISTS for doc_id in found.doc_ids]
+    chunks = by_length(pairs, inputs_of, 300)
+    assert sorted(pair for chunk in chunks for pair in chunk) == sorted(pairs)
+    longest = [max(int(inputs_of.lengths(*pair).max()) for pair in chunk) for chunk in chunks]
+    assert longest == sorted(longest, reverse=True)
+    for chunk in chunks:
+        passages = [int(length) for pair in chunk for length in inputs_of.lengths(*pair)]
+        assert len(chunk) == 1 or sum(passages) <= 300
+
+
+def test_a_score_that_is_not_finite_is_an_error(opened):
+    model, inputs_of = opened
+    torch.nn.init.constant_(model.head.bias, float("nan"))
+    with pytest.raises(UserError, match=r"query q0, document d0-0: the model's score is nan"):
+        score(model, inputs_of, LISTS, Accelerator(cpu=True), Budget(1000))

@@ -1,0 +1,131 @@
+"""What the charts show, against loops and examples by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from rerank.data.trec import ranked
+from rerank.errors import UserError
+from rerank.evaluation.evaluate import evaluate
+from rerank.reports.charts.depth import depths, ideal, re_ranked
+from rerank.reports.charts.gain import gains
+from rerank.reports.charts.judged import judged
+from rerank.reports.charts.learning import curves
+from rerank.reports.charts.lengths import by_length
+from rerank.reports.charts.reliability import reliability
+from rerank.reports.charts.scores import scores
+from rerank.runs.results import read_results
+from tests.support.small_results import DEPTH, FIRST_STAGE
+
+
+def mean(results, run, measure="ndcg_cut_5"):
+    values = evaluate(results.qrels, run, [measure])[measure]
+    return sum(values.values()) / len(values)
+
+
+def test_depth_goes_from_the_first_stage_to_the_run_below_the_ceiling(results):
+    data = depths(results)
+    good = results.experiments[0]
+    assert (data.depths[0], data.depths[-1]) == (0, DEPTH)
+    for name, line in data.reached.items():
+        assert line[0] == pytest.approx(mean(results, good.first_stage))
+        assert all(value <= most + 1e-12 for value, most in zip(line, data.ceilings[FIRST_STAGE], strict=True)), name
+    assert data.reached["good"][-1] == pytest.approx(mean(results, good.run))
+    assert data.ceilings[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
+
+
+def test_depth_re_ranks_the_head_alone():
+    first = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}}
+    run = {"q": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}}
+    orders = [ranked(re_ranked(first, run, depth)["q"]) for depth in (0, 1, 2, 3, 4)]
+    assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
+
+
+@pytest.mark.parametrize("measure", ["map", "bpref", "Judged@3", "ndcg"])
+def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, measure):
+    with (folder / "qrels.txt").open("a") as qrels:
+        qrels.write("q0 0 elsewhere 0\nq1 0 elsewhere 0\nq1 0 nowhere 2\n")
+    results = read_results(folder, measure)
+    good = results.experiments[0]
+    assert depths(results).reached["good"][-1] == pytest.approx(mean(results, good.run, results.measure))
+
+
+def test_gains_are_differences_most_helped_first(results):
+    data = gains(results, results.experiments[0])
+    before, after = results.values(results.experiments[0])
+    assert [topic.gain for topic in data.topics] == sorted((after[q] - before[q] for q in before), reverse=True)
+    assert data.measure == "NDCG@5"
+
+
+def test_judged_shares_against_a_loop(results):
+    data = judged(results)
+    good = results.experiments[0]
+    for k in range(1, DEPTH + 1):
+        shares = [sum(d in results.qrels[q] for d in ranked(good.run[q])[:k]) / k for q in results.qrels]
+        assert data.experiments["good"][k - 1] == pytest.approx(sum(shares) / len(shares))
+
+
+def test_scores_fall_into_relevant_and_others(results):
+    good, poor = (scores(results, experiment) for experiment in results.experiments)
+    run = results.experiments[0].run
+    relevant = [s for q, of in run.items() for d, s in of.items() if results.qrels[q].get(d, 0) > 0]
+    assert sorted(good.relevant) == sorted(relevant)
+    assert len(good.others) == sum(map(len, run.values())) - len(relevant)
+    assert (
+        np.median(good.relevant) - np.median(good.others) > 0.4 > abs(np.median(poor.relevant) - np.median(poor.others))
+    )
+
+
+def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
+    assert {curve.kept for curve in curves(results.experiments[0])} == {1}
+    log = folder / "good" / "fold2" / "log.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    records[1]["valid"] = records[2]["valid"] = 0.6
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert [curve.kept for curve in curves(read_results(folder, "map").experiments[0])] == [1, 2, 1]
+
+
+def test_reliability_has_steps_or_else_epochs(results, folder):
+    steps = reliability(results.experiments[0])
+    assert (steps.of, steps.first.shape, steps.second.shape) == ("step", (3 * 4, 2), (3 * 2 * 4, 2))
+    np.testing.assert_allclose(steps.second[:, 1], 0.9 * steps.second[:, 0], atol=1e-4)
+    for log in folder.glob("good/fold*/log.jsonl"):
+        records = [json.loads(line) for line in log.read_text().splitlines()]
+        log.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "steps"}) + "\n" for r in records))
+    epochs = reliability(read_results(folder, "map").experiments[0])
+    assert (epochs.of, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
+
+
+def test_lengths_against_a_loop(results):
+    good = results.experiments[0]
+    everything = [doc_id for judged in results.qrels.values() for doc_id in judged]
+    length = {doc_id: 100 + 150 * (i % 5) for i, doc_id in enumerate(everything)}
+    short, long = by_length(results, good, (0, 512))
+    for found, inside in ((short, lambda n: n <= 512), (long, lambda n: n > 512)):
+        up, others = [], []
+        for q, run in good.run.items():
+            before = ranked(good.first_stage[q])
+            for rank, d in enumerate(ranked(run)):
+                if inside(length[d]):
+                    (up if results.qrels[q].get(d, 0) else others).append(before.index(d) - rank)
+        assert (found.relevant, found.before, found.after) == (len(up), 1, 1)
+        assert found.up == pytest.approx(sum(up) / len(up))
+        assert found.others_up == pytest.approx(sum(others) / len(others))
+        assert not math.isnan(found.up)
+
+
+def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder):
+    lengths = folder / "tokens" / "store" / "lengths.npy"
+    np.save(lengths, np.load(lengths) + 1)
+    with pytest.raises(UserError, match="the tokenised documents of good are gone"):
+        by_length(results, results.experiments[0])
+
+
+def test_no_common_topic_is_no_chart(folder):
+    for number in ("1", "2"):
+        (folder / "good" / f"fold{number}" / "test.run").unlink()
+    (folder / "poor" / "fold3" / "test.run").unlink()
+    with pytest.raises(UserError, match="no topic was tested by all experiments"):
+        depths(read_results(folder, "map"))

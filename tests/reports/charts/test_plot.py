@@ -1,0 +1,71 @@
+"""`rerank plot`: every chart as a file, and every mistake as one line."""
+
+import html
+import re
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
+from rerank.reports.charts.plot import OF_ALL, OF_ONE, chart_figure
+from rerank.runs.results import read_results
+from tests.support.small_collection import failed
+
+HEADS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
+
+
+@pytest.mark.parametrize("ending", HEADS)
+@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys, chart, ending):
+    of = folder if chart in OF_ALL else folder / "good"
+    written = []
+    for name in ("first", "again"):
+        main(["plot", chart, str(of), "--out", str(tmp_path / f"{name}.{ending}"), "--measure", "P@5"])
+        written.append((tmp_path / f"{name}.{ending}").read_bytes())
+    assert written[0] == written[1]
+    assert written[0].startswith(HEADS[ending])
+    assert capsys.readouterr().out.split()[-1] == str(tmp_path / f"again.{ending}")
+
+
+@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
+    results = read_results(folder / "good", "map")
+    figure = chart_figure(chart, results, *(results.experiments if chart in OF_ONE else []))
+    svg = inline_svg(figure, "key", 'a "label" <of> it')
+    assert svg.startswith("<svg viewBox=")
+    assert 'aria-label="a &quot;label&quot; &lt;of&gt; it"' in svg
+    assert not re.findall("|".join(CSS_NAMES), svg)
+    assert "var(--ink)" in svg
+    ids = re.findall(r'\bid="([^"]*)"', svg)
+    assert len(ids) == len(set(ids))
+    assert all(name.startswith("key-") for name in ids)
+    assert set(re.findall(r'(?:url\(#|href="#)([^)"]*)', svg)) <= set(ids)
+
+
+def test_a_topics_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
+    main(["plot", "gain", str(folder / "good"), "--out", str(tmp_path / "gain.svg")])
+    svg = (tmp_path / "gain.svg").read_text()
+    assert len(re.findall(r"<title>q\d+ — \d\.\d{3} → \d\.\d{3} \([+-]\d\.\d{3}\)</title>", svg)) == 15
+    results = read_results(folder / "good", "map")
+    results.queries.update(dict.fromkeys(results.qrels, 'a "b" <script>& it\'s'))
+    inline = inline_svg(chart_figure("gain", results, *results.experiments), "key", "gain")
+    assert "<script" not in inline
+    assert len(re.findall("<title>", inline)) == 15
+    titles = [html.unescape(title) for title in re.findall("<title>(.*?)</title>", inline)]
+    assert all(re.fullmatch(r"""q\d+: a "b" <script>& it's — .*""", title) for title in titles)
+
+
+def test_mistakes_are_one_line(folder, tmp_path, capsys):
+    out = str(tmp_path / "chart.pdf")
+    assert "no such chart; did you mean depth?" in failed(capsys, "plot", "deph", str(folder), "--out", out)
+    assert "expected a name that ends in .pdf, .svg, .png" in failed(
+        capsys, "plot", "depth", str(folder), "--out", "x.jpg"
+    )
+    line = failed(capsys, "plot", "gain", str(folder), "--out", out)
+    assert (
+        f"gain: shows one experiment, and {folder} has several; expected {folder / 'good'} or {folder / 'poor'}" in line
+    )
+    for log in folder.glob("good/fold*/log.jsonl"):
+        log.unlink()
+    assert "good: no fold has a log.jsonl" in failed(capsys, "plot", "learning", str(folder / "good"), "--out", out)
+    assert not (tmp_path / "chart.pdf").exists()

@@ -1,0 +1,143 @@
+"""`rerank report`: one file that needs nothing else, whatever a collection's texts are, and says what is not there."""
+
+import json
+import re
+import shutil
+
+from rerank.cli.main import main
+from rerank.runs.table import measure_files, table_of
+from tests.support.parsed_html import Page
+from tests.support.small_results import FIRST_STAGE
+
+UNMEASURED = ("smooth", "steps", "tokens")  # what the log of feature vectors lacks
+CHARTS_OF_ALL, CHARTS_OF_ONE = 2, 5
+
+
+def report(folder, *words):
+    main(["report", str(folder), "--measure", "nDCG@5", *words])
+    return Page(folder / "report.html")
+
+
+def edit(path, change):
+    rows = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_page_has_every_part_and_needs_no_other_file(folder, capsys):
+    page = report(folder)
+    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
+    assert "Not here" not in page.text
+    for part in (
+        "ideal re-ranking",
+        "recall of bm25",
+        "Kendall",
+        "Judged documents",
+        "over 512",
+        "Most helped",
+        "seed",
+    ):
+        assert part in page.text
+    assert page.count("script") == page.count("link") == page.count("img") == 0
+    assert all(not (attributes.get("src") or "").startswith("http") for _, attributes in page.tags)
+    links = [
+        attributes.get("href") or attributes["xlink:href"] for name, attributes in page.tags if name in ("a", "use")
+    ]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert links
+    assert all(link.removeprefix("#") in ids for link in links)
+    assert not re.search(r"url\((?!#)|@import", (folder / "report.html").read_text())
+
+
+def test_the_same_runs_are_the_same_bytes(folder):
+    report(folder)
+    first = (folder / "report.html").read_bytes()
+    report(folder)
+    assert (folder / "report.html").read_bytes() == first
+
+
+def test_the_table_is_that_of_eval(folder):
+    runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
+    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", table_of(measure_files(runs)))
+    assert len(values) == 30
+    shown = report(folder).text
+    assert all(value in shown for value in values)
+
+
+def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
+    evil = "<script>alert('x')</script> </td></svg> \"quoted\" & 'single' <img src=x onerror=alert(1)>"
+    edit(tmp_path / "towns" / "corpus.jsonl", lambda row: {**row, "text": f"{evil} {row['text']}"})
+    edit(tmp_path / "towns" / "queries.jsonl", lambda row: {**row, "text": f"{row['text']} {evil}"})
+    page = report(folder)
+    assert page.count("script") == page.count("img") == 0
+    assert page.text.count(evil) >= 15  # the topics' texts; those of documents have words of the query marked
+    assert page.count("mark") > 0
+
+
+def test_the_most_changed_topics_have_their_documents_and_the_querys_words_marked(folder):
+    page = report(folder)
+    source = (folder / "report.html").read_text()
+    summaries = re.findall(r'<summary><span class="(up|down)">([+-]\d\.\d{3})</span> (q\d+): (\w+)</summary>', source)
+    assert 20 <= len(summaries) <= 40
+    for way, change, query_id, text in summaries:
+        assert (way == "up") == (float(change) > 0)
+        assert text.endswith(query_id.removeprefix("q"))
+    first = source.index(f"{summaries[0][2]}: {summaries[0][3]}</summary>")
+    assert f"<mark>{summaries[0][3]}</mark>" in source[first : source.index("</details>", first)]
+    assert "1 relevant" in page.text
+
+
+def test_without_the_collection_ids_stand_for_texts_and_the_page_says_why(folder, tmp_path, capsys):
+    shutil.rmtree(tmp_path / "towns")
+    page = report(folder)
+    assert "The texts of topics or documents are not here" in page.text
+    assert "there is no such folder" in page.text
+    assert "no texts: " in capsys.readouterr().err
+    assert re.search(r"[+-]\d\.\d{3} q\d+\d\.\d{3} before", page.text)
+    assert re.search(r"d\d+-\d", page.text)
+    assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
+
+
+def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
+    (folder / f"{FIRST_STAGE}.run").unlink()
+    shutil.rmtree(folder / "tokens")
+    for file in [*folder.glob("good/fold*/log.jsonl"), *folder.glob("poor/fold*/manifest.json")]:
+        file.unlink()
+    page = report(folder)
+    for reason in (
+        f"good: the first stage's run {folder / FIRST_STAGE}.run is not there to compare with",
+        "good: no fold has a log.jsonl",
+        "poor: no manifest tells of texts",
+    ):
+        assert f"Not here: {reason}" in page.text
+    assert "tokenised documents of good are gone" in page.text
+    assert page.count("svg") == 4  # the scores of both, and of poor its curves and its reliability
+
+
+def test_folds_that_are_finished_have_their_own_table(folder):
+    shutil.rmtree(folder / "poor" / "fold2")
+    (folder / "poor" / "fold3" / "test.run").unlink()
+    (folder / "poor" / "all.run").unlink()
+    page = report(folder)
+    assert "Not all folds of poor are finished" in page.text
+    assert "over 3 folds, 15 topics" in page.text
+    assert "5 topics of fold 1" in page.text
+    assert "topics of fold 2" not in page.text
+
+
+def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
+    shutil.rmtree(folder / "good")
+    (folder / f"{FIRST_STAGE}.run").unlink()
+    for fold in folder.glob("poor/fold*"):
+        edit(fold / "log.jsonl", lambda row: {key: value for key, value in row.items() if key not in UNMEASURED})
+        facts = json.loads((fold / "manifest.json").read_text())
+        del facts["texts"]
+        (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
+    page = report(folder)
+    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest tells of texts"):
+        assert f"poor: {reason}" in page.text
+    assert "ids stand for them: feature vectors have none" in page.text
+    assert "Hidden units: 1024." in page.text
+    assert page.count("svg") == 2  # curves and scores
+    assert re.search(r"poor, fold 131\s*1\.5\s*–8", page.text)  # epochs, kept, minutes, no tokens/s, documents/s

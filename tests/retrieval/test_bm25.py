@@ -1,0 +1,273 @@
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import pytrec_eval
+
+from rerank.data.collections import open_collection
+from rerank.data.trec import write_run
+from rerank.errors import UserError
+from rerank.retrieval.bm25 import (
+    build_index,
+    choose_index,
+    prebuilt_index,
+    raw_documents,
+    retrieve,
+    with_texts_from_index,
+)
+from rerank.retrieval.java import java_class
+from tests.support import robust04_standin as standin
+from tests.support.paths import SHARED_DATA
+
+SHARED = SHARED_DATA / "data"
+ROBUST04 = "disks45/nocr/trec-robust-2004"
+needs_shared = pytest.mark.skipif(
+    not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here"
+)
+
+PYSERINI = """
+import os, runpy, sys
+from rerank.retrieval.java import start
+start()
+os.environ["OPENAI_API_KEY"] = "x"
+def main(module, *arguments):
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__")
+for folder, k1, b in [job.split() for job in sys.argv[1:]]:
+    if not os.path.exists(f"{folder}/index"):
+        documents = ["-collection", "JsonCollection", "-input", f"{folder}/documents"]
+        main("pyserini.index.lucene", *documents, "-index", f"{folder}/index", "-threads", "2")
+    settings = ["--hits", "150", "--bm25", "--k1", k1, "--b", b, "--threads", "2", "--batch-size", "64"]
+    files = ["--index", f"{folder}/index", "--topics", f"{folder}/queries.tsv", "--output", f"{folder}/{k1}.run"]
+    main("pyserini.search.lucene", *files, *settings)
+"""
+"""Pyserini's own command lines, which index JSON documents and search with TSV queries; loading them takes seconds."""
+
+JOBS = [("generated", 0.9, 0.4), ("generated", 1.5, 0.8), ("cranfield", 0.9, 0.4)]
+
+DOCUMENTS = [
+    ("wing", "the lift of a wing and the drag of a wing"),
+    ("body", "the drag of a blunt body in hypersonic flow"),
+    ("café", 'un café 😀 \u0000 with "quotes" and \\ and a\ttab\nand lines'),
+    ("same1", "supersonic nozzle"),
+    ("same2", "supersonic nozzle"),
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small") / "index"
+    build_index(DOCUMENTS, folder)
+    return folder
+
+
+def generated():
+    """300 documents of common and rare words, some the same, and queries of one to four words."""
+    rng = random.Random(5)
+    words = [
+        f"{syllable}{ending}"
+        for syllable in ("ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu")
+        for ending in ("ns", "rt", "lly")
+    ]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    documents = [(f"doc-{i}", " ".join(rng.choices(words, weights, k=rng.randint(3, 60)))) for i in range(295)]
+    documents += [(f"twin-{i}", documents[0][1]) for i in range(5)]
+    return documents, {f"q{i}": " ".join(rng.choices(words, k=rng.randint(1, 4))) for i in range(40)}
+
+
+def documents_and_queries(name):
+    if name == "generated":
+        return generated()
+    collection = open_collection(str(SHARED / name))
+    return list(collection.documents()), collection.queries
+
+
+@pytest.fixture(scope="module")
+def pyserini_runs(tmp_path_factory):
+    """The folder where Pyserini's own command line has written <name>/<k1>.run for every job that it can do here."""
+    root = tmp_path_factory.mktemp("pyserini")
+    jobs = [job for job in JOBS if job[0] == "generated" or (SHARED / job[0]).is_dir()]
+    for name in {name for name, _, _ in jobs}:
+        documents, queries = documents_and_queries(name)
+        (root / name / "documents").mkdir(parents=True)
+        lines = [json.dumps({"id": doc_id, "contents": text}) for doc_id, text in documents]
+        (root / name / "documents" / "all.jsonl").write_text("\n".join(lines))
+        (root / name / "queries.tsv").write_text("".join(f"{query_id}\t{text}\n" for query_id, text in queries.items()))
+    arguments = [f"{root / name} {k1} {b}" for name, k1, b in jobs]
+    environment = os.environ | {"PYSERINI_CACHE": str(root)}
+    subprocess.run([sys.executable, "-c", PYSERINI, *arguments], check=True, capture_output=True, env=environment)
+    return root
+
+
+@pytest.mark.parametrize(("name", "k1", "b"), JOBS)
+def test_the_run_is_the_one_that_pyserini_writes(pyserini_runs, tmp_path, name, k1, b):
+    if not (pyserini_runs / name).is_dir():
+        pytest.skip("the shared collection is not here")
+    documents, queries = documents_and_queries(name)
+    build_index(documents, tmp_path / "own")
+    run = retrieve(tmp_path / "own", queries, 150, k1, b)
+    assert list(run) == [query_id for query_id in queries if query_id in run]
+    write_run(tmp_path / "own.run", run, "Anserini", as_found=True)
+    theirs = (pyserini_runs / name / f"{k1}.run").read_text()
+    assert sorted((tmp_path / "own.run").read_text().splitlines()) == sorted(theirs.splitlines())
+
+
+@pytest.mark.parametrize(("name", "ndcg"), [("cranfield", 0.521), ("cystic-fibrosis", 0.437), ("time", 0.737)])
+def test_bm25_is_as_good_as_it_is_known_to_be(tmp_path, name, ndcg):
+    if not (SHARED / name).is_dir():
+        pytest.skip("the shared collection is not here")
+    collection = open_collection(str(SHARED / name))
+    run = retrieve(choose_index("auto", collection, tmp_path), collection.queries, 150)
+    measured = pytrec_eval.RelevanceEvaluator(collection.qrels, {"ndcg_cut.20"}).evaluate(run)
+    mean = sum(values["ndcg_cut_20"] for values in measured.values()) / len(collection.qrels)
+    assert mean == pytest.approx(ndcg, abs=0.006)
+
+
+def test_queries_that_find_nothing_are_counted_and_kept_out(index, capfd):
+    run = retrieve(index, {"1": "drag", "2": "the of", "3": "", "4": "zebra", "😀": "café 😀"}, depth=10)
+    assert {query_id: list(hits) for query_id, hits in run.items()} == {"1": ["wing", "body"], "😀": ["café"]}
+    assert "3 of 5 queries find no document: 2, 3, 4\n" in capfd.readouterr().err
+
+
+def test_equal_scores_are_in_the_order_of_document_ids_and_depth_cuts(index):
+    hits = retrieve(index, {"1": "supersonic"}, depth=10)["1"]
+    assert list(hits) == ["same1", "same2"]
+    assert 0 <= hits["same1"] - hits["same2"] < 2e-6  # Anserini sets equal scores a millionth apart
+    assert list(retrieve(index, {"1": "supersonic"}, depth=1)["1"]) == ["same1"]
+
+
+def test_the_index_gives_the_documents_back(index):
+    raw = [json.loads(document) for document in raw_documents(index, ["café", "wing"])]
+    assert raw == [{"id": doc_id, "contents": dict(DOCUMENTS)[doc_id]} for doc_id in ("café", "wing")]
+    with pytest.raises(UserError, match="has no document nowhere"):
+        list(raw_documents(index, ["nowhere"]))
+
+
+def test_an_index_without_texts_says_so(tmp_path):
+    arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp_path / "bare")]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    indexer.addRawDocument('{"id": "d1", "contents": "text"}')
+    indexer.close()
+    with pytest.raises(UserError, match="does not store the text of document d1"):
+        list(raw_documents(tmp_path / "bare", ["d1"]))
+
+
+def test_documents_without_text_are_counted(tmp_path, capfd):
+    build_index([*DOCUMENTS, ("blank", " \n"), ("void", "")], tmp_path / "index")
+    assert "2 documents have no text, so BM25 cannot find them: blank, void\n" in capfd.readouterr().err
+    with pytest.raises(UserError, match="there is no document with text"):
+        build_index([("void", "")], tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_an_interrupt_leaves_the_index_that_was_there(tmp_path):
+    def interrupted():
+        yield from DOCUMENTS
+        raise KeyboardInterrupt
+
+    build_index([("old", "drag")], tmp_path / "index")
+    with pytest.raises(KeyboardInterrupt):
+        build_index(interrupted(), tmp_path / "index")
+    assert list(retrieve(tmp_path / "index", {"1": "drag"}, depth=5)["1"]) == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "small"
+    (folder / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": doc_id, "text": text}) for doc_id, text in DOCUMENTS]
+    (folder / "corpus.jsonl").write_text("\n".join(lines))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "drag"}')
+    (folder / "qrels" / "test.tsv").write_text("q1\twing\t1\n")
+    return folder
+
+
+def test_an_own_index_is_built_once_for_the_same_documents(folder, tmp_path):
+    collection = open_collection(str(folder))
+    own = choose_index("auto", collection, tmp_path / "cache")
+    written = (own / "segments_1").stat().st_mtime_ns
+    assert choose_index("own", collection, tmp_path / "cache") == own
+    assert (own / "segments_1").stat().st_mtime_ns == written
+    with (folder / "corpus.jsonl").open("a") as corpus:
+        corpus.write('\n{"_id": "more", "text": "more drag"}')
+    assert choose_index("own", open_collection(str(folder)), tmp_path / "cache") != own
+
+
+def test_a_folder_with_an_index_is_taken(folder, index, tmp_path):
+    collection = open_collection(str(folder))
+    assert choose_index(str(index), collection, tmp_path) == index
+    with pytest.raises(UserError, match="not a folder with a Lucene index; expected a file segments_N"):
+        choose_index(str(folder), collection, tmp_path)
+    with pytest.raises(UserError, match="nowhere: not a folder with a Lucene index"):
+        retrieve(tmp_path / "nowhere", {"1": "drag"}, depth=5)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "segments_1").write_text("not an index")
+    with pytest.raises(UserError, match="broken: Lucene cannot read it: ") as caught:
+        retrieve(tmp_path / "broken", {"1": "drag"}, depth=5)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_index_names_the_nearest(folder, tmp_path):
+    with pytest.raises(UserError, match=r"index robust4: neither auto, own, .*did you mean robust04\?"):
+        choose_index("robust4", open_collection(str(folder)), tmp_path)
+
+
+def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, capfd):
+    standin.block_network(monkeypatch)
+    monkeypatch.setenv("PYSERINI_CACHE", str(tmp_path))
+    expected = rf"robust04: not at {tmp_path}/indexes/lucene-inverted\.disk45.*download failed.*--first-stage\.run"
+    with pytest.raises(UserError, match=expected):
+        prebuilt_index("robust04")
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_shared
+def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
+    standin.write_standin(tmp_path / "owner", docs_per_topic=10, topics=["301", "350", "401", "601"])
+    standin.write_topics(tmp_path / "user")
+    cache = tmp_path / "pyserini"
+    cached = standin.write_prebuilt_index(cache, tmp_path / "owner")
+    standin.use_home(monkeypatch, tmp_path / "owner")
+    texts = dict(open_collection(ROBUST04).documents())
+    assert {doc_id[:2] for doc_id in texts} == {"FB", "FR", "FT", "LA"}
+
+    standin.use_home(monkeypatch, tmp_path / "user")
+    monkeypatch.setenv("PYSERINI_CACHE", str(cache))
+    collection = open_collection(ROBUST04)
+    index = choose_index("auto", collection, tmp_path / "cache")
+    assert index == cached
+    run = retrieve(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
+    assert len(run["301"]) >= 10
+
+    from_index = with_texts_from_index(collection, index)
+    assert from_index.fingerprint != collection.fingerprint
+    doc_ids = sorted(texts)
+    for doc_id, text in zip(doc_ids, from_index.texts(doc_ids), strict=True):
+        if doc_id.startswith("FBIS"):  # Anserini drops H3, where FBIS has its titles
+            assert texts[doc_id].endswith(text)
+            assert len(texts[doc_id]) - len(text) < 25
+        else:
+            assert text == texts[doc_id]
+    assert {doc_id for doc_id, _ in from_index.documents()} == set(texts)
+    assert from_index.count() == len(texts)
+    for doc_id, (title, body) in zip(doc_ids, from_index.titled(doc_ids), strict=True):
+        assert bool(title) == doc_id.startswith(("FT", "LA"))
+        assert not title.startswith("FT ")
+        assert texts[doc_id].rstrip().endswith(body)
+    with pytest.raises(UserError, match="has no document FT1"):
+        list(from_index.texts(["FT1"]))
+
+
+@needs_shared
+def test_robust04_from_the_disks(monkeypatch, tmp_path):
+    standin.write_standin(tmp_path, docs_per_topic=6, topics=["301", "302"])
+    standin.use_home(monkeypatch, tmp_path)
+    collection = open_collection(ROBUST04)
+    index = choose_index("auto", collection, tmp_path / "cache")
+    assert index.parent == tmp_path / "cache"
+    doc_ids = [doc_id for doc_id, _ in collection.documents()]
+    assert list(with_texts_from_index(collection, index).texts(doc_ids)) == list(collection.texts(doc_ids))

@@ -1,0 +1,5 @@
+"""What the tests of folders of runs share with those of reports."""
+
+from tests.reports.conftest import folder, results
+
+__all__ = ["folder", "results"]

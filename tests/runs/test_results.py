@@ -1,0 +1,95 @@
+"""A folder of runs -> results; what is wrong with a folder is one line."""
+
+import shutil
+
+import pytest
+
+from rerank.data.trec import ranked, read_run
+from rerank.errors import UserError
+from rerank.evaluation.evaluate import evaluate
+from rerank.runs.results import read_results
+from tests.support.small_collection import failed
+from tests.support.small_results import DEPTH, FIRST_STAGE
+
+
+def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(folder):
+    results = read_results(folder, "nDCG@5")
+    good, poor = results.experiments
+    assert (good.name, poor.name, results.measure) == ("good", "poor", "ndcg_cut_5")
+    assert [fold.name for fold in good.folds] == ["1", "2", "3"]
+    assert good.run == read_run(folder / "good" / "all.run")
+    first = read_run(folder / f"{FIRST_STAGE}.run")
+    assert {q: ranked(scores) for q, scores in good.candidates().items()} == {
+        q: ranked(first[q])[:DEPTH] for q in first
+    }
+    before, after = results.values(good)
+    assert after == evaluate(results.qrels, good.run, ["ndcg_cut_5"])["ndcg_cut_5"]
+    assert sum(after.values()) > sum(before.values())
+
+
+def test_an_experiments_own_folder_is_read_alone(folder):
+    assert [experiment.name for experiment in read_results(folder / "poor", "map").experiments] == ["poor"]
+
+
+def test_unfinished_folds_have_a_log_and_no_topics(folder):
+    (folder / "poor" / "fold2" / "test.run").unlink()
+    poor = read_results(folder, "map").experiments[1]
+    assert (
+        poor.run.keys()
+        == poor.candidates().keys()
+        == read_run(folder / "poor" / "fold1" / "test.run").keys()
+        | read_run(folder / "poor" / "fold3" / "test.run").keys()
+    )
+    assert poor.folds[1].history
+    assert not poor.folds[1].run
+
+
+def test_a_first_stage_that_is_gone_is_said_when_it_is_asked_for(folder):
+    (folder / f"{FIRST_STAGE}.run").unlink()
+    good = read_results(folder, "map").experiments[0]
+    with pytest.raises(UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is not there"):
+        good.candidates()
+
+
+@pytest.mark.parametrize("command", [["report"], ["plot", "depth", "--out", "depth.pdf"]])
+def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    name, *rest = command
+    line = failed(capsys, name, *rest[:1], str(folder.parent), *rest[1:])
+    assert f"{folder.parent}: not a folder of runs: it has no qrels.txt; expected {folder}" in line
+    assert "no experiment here has a finished fold" in unfinished(
+        folder, capsys, name, *rest[:1], str(folder), *rest[1:]
+    )
+    assert not (tmp_path / "depth.pdf").exists()
+
+
+def unfinished(folder, capsys, *words):
+    for path in folder.glob("*/fold*"):
+        shutil.rmtree(path)
+    return failed(capsys, *words)
+
+
+def test_a_damaged_log_is_named_with_its_line(folder, capsys):
+    with (folder / "good" / "fold1" / "log.jsonl").open("a") as log:
+        log.write('{"epoch": 4, "lo\n')
+    assert 'fold1/log.jsonl:4: expected a record in JSON, got \'{"epoch": 4, "lo\'' in failed(
+        capsys, "report", str(folder)
+    )
+
+
+def test_an_unknown_measure_is_one_line(folder, capsys):
+    assert "unknown 'ndgc@5'" in failed(capsys, "report", str(folder), "--measure", "ndgc@5")
+
+
+def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
+    results = read_results(folder, "map")
+    good, poor = results.experiments
+    assert results.first_stage_name(good) == results.first_stage_name(poor) == FIRST_STAGE
+    settings = folder / "poor" / "config.toml"
+    settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
+    assert results.first_stage_name(read_results(folder, "map").experiments[1]) == FIRST_STAGE
+    settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
+    results = read_results(folder, "map")
+    names = [results.first_stage_name(experiment) for experiment in results.experiments]
+    assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
+    assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

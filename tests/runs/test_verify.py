@@ -1,0 +1,235 @@
+"""`rerank verify`: finished runs hold, and whatever was changed since is named."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.trec import read_qrels, read_run
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.measures import MEASURES
+from rerank.runs.manifest import source_commit
+from tests.support.small_collection import command, failed
+from tests.support.small_features import SETTINGS, write_folds_of_features
+
+TOWNS = Path("runs/towns")
+FOLD = TOWNS / "hinge" / "fold2"
+
+
+@pytest.fixture(scope="module")
+def home(home, tmp_path_factory):
+    """A copy of the collection with one experiment over all folds."""
+    folder = tmp_path_factory.mktemp("trained") / "home"
+    shutil.copytree(home, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--loss", "hinge", "--epochs", "1"))
+    return folder
+
+
+def verified(capsys, folder=TOWNS):
+    """The exit code, what is said of each line of the table, and the lines below it."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(folder)])
+    table, below = capsys.readouterr().out.split("\n\n")
+    rows = [line.split(maxsplit=1) for line in table.splitlines()[1:]]
+    return ended.value.code, dict(rows), below
+
+
+def change(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def facts_of(fold):
+    return json.loads((fold / "manifest.json").read_text())
+
+
+def test_finished_runs_hold(here, capsys, tmp_path, monkeypatch):
+    names = [f"hinge/fold{number}" for number in range(1, 6)]
+    qrels = read_qrels(TOWNS / "qrels.txt")
+    for folder in (TOWNS, TOWNS / "hinge"):
+        code, said, below = verified(capsys, folder)
+        assert (code, below) == (0, "Everything that is recorded holds.\n")
+        assert list(said) == [*names, "hinge/all.run"]
+        assert all(text.endswith("holds") for text in said.values())
+    code, said, _ = verified(capsys, FOLD)
+    judged = {query_id: qrels[query_id] for query_id in facts_of(FOLD)["fold"]["test"]}
+    of_query = evaluate(judged, read_run(FOLD / "test.run"), ["ndcg_cut_20"])["ndcg_cut_20"].values()
+    assert (code, said) == (0, {"hinge/fold2": f"{sum(of_query) / len(of_query):.4f}   holds"})
+    (here / "runs").rename(tmp_path / "elsewhere")  # a folder may be moved
+    monkeypatch.chdir(tmp_path)
+    assert verified(capsys, tmp_path / "elsewhere" / "towns")[0] == 0
+
+
+def test_the_manifest_says_what_was_measured_and_with_what(here):
+    facts = facts_of(FOLD)
+    assert set(facts["outcome"]) == {"valid", "test"}
+    qrels = read_qrels(TOWNS / "qrels.txt")
+    for part, recorded in facts["outcome"].items():
+        judged = {query_id: qrels[query_id] for query_id in facts["fold"][part]}
+        values = evaluate(judged, read_run(FOLD / f"{part}.run"))
+        assert list(recorded["means"]) == list(MEASURES)
+        for measure, mean in recorded["means"].items():
+            assert mean == pytest.approx(sum(values[measure].values()) / len(judged), abs=1e-12)
+    assert set(facts["qrels"]) == {"train", "valid", "test"}
+    assert facts["java"]["version"]
+    assert facts["documents"].keys() == {"fingerprint", "tokens"}
+    assert facts["device_name"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "name", "told"),
+    [
+        (FOLD / "test.run", " 1 ", " 9 ", "hinge/fold2", "test.run: expected SHA-256"),
+        (FOLD / "valid.run", " 1 ", " 9 ", "hinge/fold2", "valid.run: expected SHA-256"),
+        (FOLD / "test.run", " Q0 ", " ", "hinge/fold2", "test.run:1: expected 6 columns"),
+        (TOWNS / "hinge" / "config.toml", "epochs = 1", "epochs = 3", "hinge/fold2", "training.epochs: expected 1"),
+        (TOWNS / "hinge" / "config.toml", "[training]", "training", "hinge/fold2", "not TOML"),
+        (TOWNS / "bm25.run", " 1 ", " 9 ", "hinge/fold2", "bm25.run: expected SHA-256"),
+        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 topics otherwise: q"),
+        (FOLD / "manifest.json", "{", "[", "hinge/fold2", "manifest.json: expected the facts of a run in JSON"),
+    ],
+)  # fmt: skip
+def test_a_changed_file_is_named(here, capsys, file, old, new, name, told):
+    change(file, old, new)
+    code, said, below = verified(capsys)
+    assert code == 1
+    assert told in said[name]
+    assert said["hinge/fold1"].endswith("holds") == (file.parent == FOLD or file.name == "all.run")
+    assert below.endswith(" fail.\n")
+
+
+def test_other_folds_are_named(here, capsys):
+    change(TOWNS / "folds.json", '"name": "2"', '"name": "0"')
+    change(TOWNS / "folds.json", '"name": "3"', '"name": "2"')
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert "folds.json, test: expected 3 topics (q" in said["hinge/fold2"]
+    assert said["hinge/fold3"] == "expected a fold of folds.json, 1, 0, 2, 4, 5; found 3"
+    assert said["hinge/fold1"].endswith("holds")
+
+
+def test_another_order_and_other_judgments_change_the_values(here, capsys):
+    lines = (FOLD / "test.run").read_text().splitlines()
+    query_id = lines[0].split()[0]
+    (FOLD / "test.run").write_text("".join(f"{line}\n" for line in lines if not line.startswith(f"{query_id} ")))
+    code, said, _ = verified(capsys, FOLD)
+    assert code == 1
+    assert re.search(r"test.run, \S+: expected \S+, found \S+ \(and \d other measures\)", said["hinge/fold2"])
+    fold = TOWNS / "hinge" / "fold1"
+    (relevant,) = [d for d, grade in read_qrels(TOWNS / "qrels.txt")["q0"].items() if grade][:1]
+    change(TOWNS / "qrels.txt", f"q0 0 {relevant} 1", f"q0 0 {relevant} 0")
+    parts = [part for part in ("train", "valid", "test") if "q0" in facts_of(fold)["fold"][part]]
+    code, said, _ = verified(capsys, fold)
+    assert code == 1
+    assert f"qrels.txt, {parts[0]} topics: expected SHA-256" in said["hinge/fold1"]
+
+
+def test_a_missing_fold_is_named(here, capsys):
+    shutil.rmtree(FOLD)
+    code, said, below = verified(capsys)
+    assert code == 1
+    assert said["hinge/fold2"] == "expected a folder, as its topics are in all.run, found none"
+    assert "found 3 topics otherwise" in said["hinge/all.run"]
+    assert below == "2 of 6 fail.\n"
+    (TOWNS / "hinge" / "all.run").unlink()  # so that the experiment is one that was not finished
+    code, said, _ = verified(capsys)
+    assert (code, said["hinge/fold2"]) == (0, "not finished")
+
+
+def test_a_missing_file_is_named(here, capsys):
+    (FOLD / "log.jsonl").unlink()
+    (TOWNS / "hinge" / "fold1" / "test.run").unlink()
+    (TOWNS / "bm25.run").unlink()
+    code, said, _ = verified(capsys, TOWNS / "hinge")
+    assert code == 1
+    assert "log.jsonl: expected a file, found none" in said["hinge/fold2"]
+    assert "bm25.run: expected the first stage's run, found none" in said["hinge/fold2"]
+    assert "test.run: expected a file, found none" in said["hinge/fold1"]
+
+
+def test_what_an_older_manifest_lacks_is_said_and_no_failure(here, capsys):
+    facts = facts_of(FOLD)
+    for key in ("outcome", "qrels", "best_valid"):
+        del facts[key]
+    (FOLD / "manifest.json").write_text(json.dumps(facts))
+    code, said, below = verified(capsys)
+    assert code == 0
+    assert said["hinge/fold2"].endswith("holds")
+    assert below.startswith("Not recorded, or not here, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
+
+
+def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
+    shutil.copy(TOWNS / "bm25.run", "mine.run")
+    main(command("--loss", "hinge", "--epochs", "1", "--fold", "1", "--name", "mine", "--first-stage.run", "mine.run"))
+    assert facts_of(TOWNS / "mine" / "fold1")["java"] is None
+    change(Path("mine.run"), " 1 ", " 9 ")
+    code, said, _ = verified(capsys, TOWNS / "mine")
+    assert code == 1
+    assert "mine.run: expected SHA-256" in said["mine/fold1"]
+    Path("mine.run").unlink()
+    code, _, below = verified(capsys, TOWNS / "mine")
+    assert code == 0
+    assert "not checked: first_stage: mine.run (mine/fold1)" in below
+
+
+def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    train = ["train", "--config", "letor.toml", "--epochs", "1", "--training.measure", "nDCG@5"]
+    main([*train, "--fold", "2"])
+    assert verified(capsys, "runs/letor/smoothi/fold2")[0] == 0
+    main(train)  # other folds' judgments join qrels.txt
+    code, said, below = verified(capsys, "runs/letor")
+    assert (code, below) == (0, "Everything that is recorded holds.\n")
+    assert len(said) == 6
+    manifest = Path("runs/letor/smoothi/fold2/manifest.json")
+    facts = json.loads(manifest.read_text())
+    assert "java" not in facts
+    manifest.write_text(json.dumps({**facts, "best_valid": facts["best_valid"] + 1e-6}))
+    assert "valid.run, NDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
+
+
+def test_mistakes_are_one_line(here, capsys):
+    assert "no fold of an experiment here" in failed(capsys, "verify", "towns")
+    assert "no fold of an experiment here" in failed(capsys, "verify", "nowhere")
+    (TOWNS / "qrels.txt").unlink()
+    assert "qrels.txt: cannot be read" in failed(capsys, "verify", str(TOWNS))
+
+
+def test_it_loads_no_torch(here):
+    code = (
+        "import sys\nfrom rerank.runs.verify import verify\nfrom pathlib import Path\n"
+        "assert verify(Path('runs/towns'))[1]\n"
+        "assert not {'torch', 'transformers', 'scipy'} & set(sys.modules), 'too much loaded'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_commit_of_the_source_tree(tmp_path):
+    assert source_commit(tmp_path) is None
+    (tmp_path / ".git").write_text("gitdir: nowhere")
+    assert source_commit(tmp_path) is None
+    (tmp_path / ".git").unlink()
+
+    def git(*words):
+        mine = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *mine, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    git("init")
+    (tmp_path / "file").write_text("one")
+    git("add", "file")
+    git("commit", "-m", "first")
+    commit = git("rev-parse", "HEAD").strip()
+    assert source_commit(tmp_path) == commit
+    (tmp_path / "file").write_text("two")
+    assert source_commit(tmp_path) == f"{commit}+changes"

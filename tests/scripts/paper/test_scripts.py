@@ -1,0 +1,113 @@
+"""The scripts that make the paper's tables and figures, called as a user calls them."""
+
+import runpy
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.small_features import SETTINGS, write_folds_of_features
+from tests.support.small_sweep import write_cell, write_collection
+
+SCRIPTS = ROOT / "scripts" / "paper"
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(script, *words):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
+        capsys.readouterr()
+        runpy.run_path(str(SCRIPTS / script), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The variants of SmoothI over alpha and delta; ListNet, worse; an unknown loss that lacks a fold."""
+    place = tmp_path / "small"
+    place.mkdir()
+    folds = write_collection(place)
+    for alpha, valid in ((1.0, 1), (10.0, 0.5)):
+        for metric in ("ndcg", "p@1"):
+            settings = {"metric": metric, "alpha": alpha, "delta": 0.1}
+            write_cell(place, f"smoothi-{metric[0]}-{alpha}", folds, [valid] * 5, [valid] * 5, **settings)
+    write_cell(place, "listnet", folds, [0] * 5, [0] * 5, loss="listnet")
+    write_cell(place, "other", folds[:3], [0] * 3, [0] * 3, loss="other")
+    return place
+
+
+def test_the_table_of_losses(call, folder):
+    lines = call("table2.py", folder).splitlines()
+    assert lines[2].split() == ["loss", "P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG", "MAP"]
+    assert lines[3].startswith("ListNet  0.000 ± 0.000†  0.200 ± 0.000*  0.100 ± 0.000*  0.000 ± 0.000†")
+    assert lines[4].startswith("SmoothI  1.000 ± 0.000*  0.200 ± 0.000* ")
+    notes = "\n".join(lines[5:])
+    assert lines[0] == "small: mean ± standard error over 5 folds on the test queries"
+    assert "6 cells." in notes
+    assert "p < 0.05 / 1: Bonferroni" in notes
+    assert "Left out, as it lacks a fold or a seed: other." in notes
+    markdown = call("table2.py", folder, "--format", "markdown")
+    assert "| SmoothI | **1.000 ± 0.000** |" in markdown
+
+
+def test_the_table_of_seconds(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    (tmp_path / "grid.toml").write_text(
+        'config = "letor.toml"\nfold = 2\n[[grid]]\nloss.name = "listnet"\n'
+        '[[grid]]\nloss.name = "smoothi"\nloss.metric = ["ndcg", "p@1"]\n'
+    )
+    lines = call("table3.py", "letor", "--grid", "grid.toml", "--rounds", "2").splitlines()
+    assert lines[0].split() == ["loss", "letor"]
+    assert [line.split()[0] for line in lines[1:4]] == ["ListNet", "SmoothI-NDCG", "SmoothI-P@1"]
+    assert all(float(line.split()[1]) > 0 for line in lines[1:4])
+    assert "median of 2" in lines[5]
+
+
+def test_a_mistake_is_one_line(call, tmp_path):
+    with pytest.raises(SystemExit, match=r"^table2.py: .*expected runs/<collection> after a sweep$"):
+        call("table2.py", tmp_path)
+
+
+def test_losses_of_different_folds_make_no_table(call, tmp_path):
+    folds = write_collection(tmp_path)
+    for name, of_it in (("smoothi", folds[:2]), ("listnet", folds[2:])):
+        write_cell(tmp_path, name, of_it, [1] * 3, [1] * 3, loss=name)
+    with pytest.raises(SystemExit, match="no loss has all 5 folds"):
+        call("table2.py", tmp_path)
+
+
+@pytest.mark.parametrize(("script", "begins"), [("figure4.py", b"\x89PNG"), ("figure5.py", b"%PDF")])
+def test_the_figures_are_drawn(call, folder, tmp_path, script, begins):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / ("out.png" if begins.endswith(b"PNG") else "out.pdf")
+    call(script, folder, "--out", out)
+    assert out.read_bytes().startswith(begins)
+
+
+def test_the_heat_map_has_the_best_of_each_square(folder):
+    pytest.importorskip("matplotlib")
+    squares = runpy.run_path(str(SCRIPTS / "figure4.py"))["squares"]
+    found = squares(folder)
+    assert found.keys() == {(1.0, 0.1), (10.0, 0.1)}
+    assert found[1.0, 0.1] == 1 > found[10.0, 0.1]
+
+
+def test_the_points_are_the_variants_test_values(folder):
+    pytest.importorskip("matplotlib")
+    points = runpy.run_path(str(SCRIPTS / "figure5.py"))["points"](folder)
+    assert list(points) == ["p@1", "ndcg"]
+    assert points["ndcg"][0] == (1, 0)
+
+
+def test_the_points_are_printed(call, folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    lines = call("figure5.py", folder, folder, "--out", tmp_path / "out.png").splitlines()
+    head = lines.index(next(line for line in lines if line.startswith("SmoothI for")))
+    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG"]
+    assert lines[head + 1].startswith("P@1 ")
+    assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
+    assert lines.count(lines[head]) == 2

@@ -1,0 +1,176 @@
+"""A stand-in for TREC Robust04: real topics, qrels and document ids, made-up documents, in the layout that users have.
+
+`write_standin(home, ...)` makes `home` what IR_DATASETS_HOME names on the machine of a user with disks 4 and 5;
+`write_topics(home)` makes it that of a user without them, and `write_prebuilt_index(cache, home)` makes `cache` what
+PYSERINI_CACHE names after Pyserini has downloaded its index `robust04`: the documents as Anserini's TrecCollection
+stores them. Every document of a topic has the words of its title; the relevant ones also say so in words that all
+topics share, which BM25 cannot know and a re-ranker can learn.
+"""
+
+import gzip
+import random
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import SHARED_DATA
+
+SHARED = SHARED_DATA / "data" / "robust04"
+"""Where the real topics and qrels are; tests that need them skip where the folder is absent."""
+
+FILES = {"FBIS": 492, "FR94": 645, "FT": 428, "LATIMES": 730}
+"""Newspaper -> number of its files: 2,295 in all, which ir_datasets counts."""
+
+PARTS = {"FBIS": "FBIS", "FR": "FR94", "FT": "FT", "LA": "LATIMES"}
+"""How the document ids begin -> newspaper."""
+
+RELEVANT = ["detailed", "evidence", "confirmed", "by", "the", "investigation", "documented", "in", "full"]
+OTHER = ["mentioned", "in", "passing", "among", "unrelated", "announcements", "advertisements"]
+FILLER = [
+    "year",
+    "people",
+    "report",
+    "week",
+    "market",
+    "city",
+    "officials",
+    "company",
+    "state",
+    "water",
+    "court",
+    "group",
+]
+FILLER += ["plan", "school", "road", "letter", "music", "season", "weather", "board", "council", "minister", "price"]
+
+
+def write_standin(
+    home: Path, docs_per_topic: int = 6, topics: list[str] | None = None, seed: int = 1
+) -> dict[str, str]:
+    """Writes topics, qrels and documents below `home`; `topics=None` gives documents to all 249 judged topics.
+
+    Up to half of the documents of a topic are relevant. Returns the SGML of each document by its id.
+    """
+    write_topics(home)
+    documents = _documents(docs_per_topic, topics, random.Random(seed))
+    paths = {part: [home / "disks45" / "corpus" / name for name in _file_names(part)] for part in FILES}
+    contents: dict[Path, list[str]] = {path: [] for part in paths.values() for path in part}
+    turn: Counter[str] = Counter()
+    for doc_id, sgml in documents.items():
+        part = _part(doc_id)
+        contents[paths[part][turn[part] % len(paths[part])]].append(sgml)
+        turn[part] += 1
+    for path, texts in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(texts))
+    return documents
+
+
+def write_topics(home: Path) -> None:
+    """Writes the real topics and qrels below `home`, where ir_datasets puts its downloads, and no documents."""
+    folder = home / "disks45"
+    folder.mkdir(parents=True, exist_ok=True)
+    with gzip.open(folder / "04.testset.gz", "wb") as topics:
+        topics.write((SHARED / "topics.robust04.txt").read_bytes())
+    with gzip.open(SHARED / "qrels.robust2004.txt.gz") as qrels:
+        (folder / "qrels.robust2004.txt").write_bytes(qrels.read())
+
+
+def use_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Makes this process see `home` as IR_DATASETS_HOME, which ir_datasets reads at its import, and no network."""
+    from rerank.data import irds
+
+    monkeypatch.setenv("IR_DATASETS_HOME", str(home))
+    block_network(monkeypatch)
+    for name in [name for name in sys.modules if name.split(".")[0] == "ir_datasets"]:
+        monkeypatch.delitem(sys.modules, name)
+    irds._library.cache_clear()
+
+
+def block_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every download fail at once, also on a machine that has a network."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+
+def write_prebuilt_index(cache: Path, home: Path) -> Path:
+    """Indexes the documents below `home` as Pyserini's `robust04` was made, at the place where Pyserini caches it."""
+    from rerank.retrieval.java import java_class, start
+
+    start()
+    from pyserini.util import TF_INDEX_INFO
+
+    about = TF_INDEX_INFO["robust04"]
+    index = cache / "indexes" / f"{about['filename'].removesuffix('.tar.gz')}.{about['md5']}"
+    index.parent.mkdir(parents=True, exist_ok=True)
+    source = home / "disks45" / "corpus"
+    options = ["-collection", "TrecCollection", "-input", str(source), "-index", str(index), "-threads", "2"]
+    options += ["-storePositions", "-storeDocvectors", "-storeRaw", "-quiet"]
+    java_class("io.anserini.index.IndexCollection").main(options)
+    return index
+
+
+def _documents(docs_per_topic: int, topics: list[str] | None, rng: random.Random) -> dict[str, str]:
+    titles, judged = _titles(), _judged()
+    documents: dict[str, str] = {}
+    for number, topic in enumerate(topics or list(judged)):
+        pools = {relevant: [d for d in judged[topic][relevant] if d not in documents] for relevant in (True, False)}
+        for relevant, pool in pools.items():
+            rng.shuffle(pool)
+            share = docs_per_topic // 2 if relevant else docs_per_topic - min(docs_per_topic // 2, len(pools[True]))
+            for doc_id in pool[:share]:
+                long = number % 25 == 0  # some documents are two passages of BERT
+                words = rng.choices(FILLER, k=600 if long else rng.randint(30, 80))
+                words += [*titles[topic], *(RELEVANT if relevant else OTHER)]
+                rng.shuffle(words)
+                documents[doc_id] = _sgml(doc_id, f"{rng.choice(FILLER)} and {rng.choice(FILLER)}", words)
+    return documents
+
+
+def _titles() -> dict[str, list[str]]:
+    text = (SHARED / "topics.robust04.txt").read_text()
+    found = re.findall(r"<num> Number: (\d+)\s*<title>(.*?)<desc>", text, flags=re.DOTALL)
+    return {topic: re.findall(r"[\w']+", title) for topic, title in found}
+
+
+def _judged() -> dict[str, dict[bool, list[str]]]:
+    judged: dict[str, dict[bool, list[str]]] = {}
+    with gzip.open(SHARED / "qrels.robust2004.txt.gz", "rt") as lines:
+        for line in lines:
+            topic, _, doc_id, relevance = line.split()
+            judged.setdefault(topic, {True: [], False: []})[int(relevance) > 0].append(doc_id)
+    return judged
+
+
+def _part(doc_id: str) -> str:
+    return next(part for start, part in PARTS.items() if doc_id.startswith(start))
+
+
+def _file_names(part: str) -> list[str]:
+    name = {
+        "FBIS": lambda i: f"NEWS_data/FBIS/FB39{6001 + i}",
+        "FR94": lambda i: f"NEWS_data/FR94/{i % 12 + 1:02d}/FR94{i % 12 + 1:02d}{i // 12 % 28 + 1:02d}.{i // 336}",
+        "FT": lambda i: f"NEWS_data/FT/FT9{i % 4 + 1}{i // 4 % 4 + 1}/FT9{i % 4 + 1}{i // 4 % 4 + 1}_{i // 16 + 1}",
+        "LATIMES": lambda i: f"NEWS_data/LATIMES/LA{i // 28 % 12 + 1:02d}{i % 28 + 1:02d}{89 + i // 336}",
+    }[part]
+    return [name(i) for i in range(FILES[part])]
+
+
+def _sgml(doc_id: str, title: str, words: list[str]) -> str:
+    """The document with the elements of its newspaper."""
+    lines = [" ".join(words[i : i + 12]) for i in range(0, len(words), 12)]
+    text = "\n".join(lines)
+    paragraphs = "\n".join(f"<P>\n{line} \n</P>" for line in lines)
+    body = {
+        "FBIS": f"<HEADER>\n<DATE1>  1 March 1994 </DATE1>\n<H3> <TI>   {title} </TI></H3>\n</HEADER>\n\n"
+        f"<TEXT>\nLanguage: <F P=105> English </F>\n  {text}\n</TEXT>",
+        "FR94": f"<PARENT> {doc_id} </PARENT>\n<TEXT>\n \n<!-- PJG FTAG 4700 -->\n"
+        f"<DOCTITLE>{title} &hyph; notice</DOCTITLE>\n{text}\n</TEXT>",
+        "FT": f"<DATE>910514\n</DATE>\n<HEADLINE>\nFT  14 MAY 91 / {title}\n</HEADLINE>\n<TEXT>\n{text}\n</TEXT>\n"
+        f"<PUB>The Financial Times\n</PUB>",
+        "LATIMES": f"<DATE>\n<P>\nJanuary 1, 1989, Sunday, Home Edition \n</P>\n</DATE>\n<HEADLINE>\n<P>\n{title}; \n"
+        f"</P>\n</HEADLINE>\n<TEXT>\n{paragraphs}\n</TEXT>\n<TYPE>\n<P>\nColumn \n</P>\n</TYPE>",
+    }[_part(doc_id)]
+    return f"<DOC>\n<DOCNO> {doc_id} </DOCNO>\n{body}\n</DOC>\n"

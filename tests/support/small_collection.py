@@ -1,0 +1,79 @@
+"""A collection of a few words in BEIR's layout, with something to learn, for tests that run the command line."""
+
+import json
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.utils.locks import locked
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_encoder
+
+SETTINGS = """
+[collection]
+source = "towns"
+[encoder]
+name = "encoder"
+[training]
+epochs = 2
+lists_per_epoch = 8
+lists_per_step = 4
+lr = 1e-3
+"""
+"""The settings that the tests train with."""
+
+
+def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: int = 0) -> Path:
+    """Queries of one own word each; a third of the documents that have it also say "good": the relevant ones."""
+    rng = random.Random(seed)
+    corpus, asked, judged = [], [], []
+    for number in range(queries):
+        own = f"{WORDS[number % len(WORDS)]}{number}"
+        asked.append({"_id": f"q{number}", "text": own})
+        for place in range(documents):
+            relevant = place % 3 == 0
+            words = [own, *rng.choices(WORDS, k=rng.randint(4, 30)), "good" if relevant else "bad"]
+            rng.shuffle(words)
+            corpus.append({"_id": f"d{number}-{place}", "title": "", "text": " ".join(words)})
+            judged.append(f"q{number}\td{number}-{place}\t{int(relevant)}")
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in corpus))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in asked))
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+    return folder
+
+
+def write_encoder(folder: Path) -> Path:
+    """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
+    own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]
+    return make_encoder("bert", folder, [*WORDS, *own, "good", "bad"], max_positions=24)
+
+
+def command(*words):
+    return ["train", "--config", "towns.toml", *words]
+
+
+def failed(capsys, *words, main=main):
+    """The one line that a wrong command prints before it ends with exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("rerank: ")
+    return lines[-1]
+
+
+def run_beside_another(capsys, folder, what, *words):
+    """Runs a command while another process, which the test stands in for, makes `what` in `folder`: it has to wait."""
+    with ThreadPoolExecutor() as pool, locked(folder, what):
+        second = pool.submit(main, words)
+        told = ""
+        while f"waiting for another process, which makes the {what}" not in told:
+            assert not second.done()
+            time.sleep(0.05)
+            told += capsys.readouterr().err
+    second.result()

@@ -1,0 +1,98 @@
+"""A folder of runs as `rerank train` leaves it, made without training, for tests of charts and of the report."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+
+from rerank.config import CollectionTable, Config, FirstStageTable, LossTable, OutputTable
+from rerank.data.folds import make_folds, write_folds
+from rerank.data.trec import read_qrels, write_qrels, write_run
+from rerank.runs.settings import to_toml
+from tests.support.small_collection import write_collection
+
+DEPTH = 8
+FIRST_STAGE = f"bm25-depth={DEPTH}"
+
+
+def write_results(home: Path, experiments: dict[str, float], folds: int = 3, epochs: int = 3) -> Path:
+    """Makes home/towns, a collection, and home/runs/towns, its experiments by name; gives the latter.
+
+    A higher number puts relevant documents higher; 0 is chance. Every topic has its six judged documents and four of
+    others as candidates of the first stage, of which DEPTH were re-ranked.
+    """
+    write_collection(home / "towns")
+    qrels = read_qrels(home / "towns" / "qrels" / "test.tsv")
+    rng = random.Random(1)
+    everything = [doc_id for judged in qrels.values() for doc_id in judged]
+    first = {}
+    for query_id, judged in qrels.items():
+        others = rng.sample([doc_id for doc_id in everything if doc_id not in judged], 4)
+        first[query_id] = {doc_id: rng.uniform(1, 9) for doc_id in [*judged, *others]}
+    folder = home / "runs" / "towns"
+    write_run(folder / f"{FIRST_STAGE}.run", first, "bm25")
+    write_qrels(folder / "qrels.txt", qrels)
+    parts = make_folds(qrels, folds)
+    write_folds(folder / "folds.json", parts)
+    statistics = write_tokens(
+        folder / "tokens" / "store", {doc_id: 100 + 150 * (i % 5) for i, doc_id in enumerate(everything)}
+    )
+    for name, skill in experiments.items():
+        settings = Config(
+            collection=CollectionTable(source=str(home / "towns")),
+            first_stage=FirstStageTable(depth=DEPTH),
+            loss=LossTable(name="hinge"),
+            output=OutputTable(name=name),
+        )
+        (folder / name).mkdir()
+        (folder / name / "config.toml").write_text(to_toml(settings))
+        whole = {}
+        for fold in parts:
+            run = {}
+            for query_id in fold.test:
+                best = sorted(first[query_id], key=first[query_id].get, reverse=True)[:DEPTH]
+                run[query_id] = {d: skill * qrels[query_id].get(d, 0) + rng.random() for d in best}
+            write_fold(folder / name / f"fold{fold.name}", run, statistics, epochs, rng)
+            whole |= run
+        write_run(folder / name / "all.run", whole, name)
+    return folder
+
+
+def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: random.Random) -> None:
+    """A finished fold."""
+    write_run(folder / "test.run", run, folder.parent.name)
+    with (folder / "log.jsonl").open("w") as log:
+        for epoch in range(1, epochs + 1):
+            exact = [round(rng.random(), 4) for _ in range(4)]
+            smooth = [round(value * 0.9, 4) for value in exact]
+            means = {"loss": 1 / epoch, "ndcg": sum(exact) / 4, "smooth": sum(smooth) / 4, "valid": 0.5}
+            work = {"seconds": 2.0, "documents": 16, "tokens": 400}
+            log.write(json.dumps({"epoch": epoch, **means, **work, "steps": {"ndcg": exact, "smooth": smooth}}) + "\n")
+    facts = {
+        "epochs": epochs,
+        "best_epoch": 1,
+        "seconds": 90.0,
+        "peak_memory": 2**30,
+        "device": "cpu",
+        "precision": "no",
+    }
+    facts |= {"texts": {**statistics, "queries_cut": 0}, "versions": {"torch": "2.x"}, "warmup": None}
+    (folder / "manifest.json").write_text(json.dumps(facts))
+
+
+def write_tokens(folder: Path, lengths: dict[str, int], cut: int = 600) -> dict[str, int]:
+    """The cache of tokenised documents of these lengths, without the tokens, and its statistics."""
+    folder.mkdir(parents=True)
+    whole = np.array(list(lengths.values()))
+    kept = np.minimum(whole, cut)
+    np.save(folder / "lengths.npy", whole)
+    np.save(folder / "offsets.npy", np.concatenate([[0], kept.cumsum()]))
+    (folder / "doc_ids.json").write_text(json.dumps(list(lengths)))
+    return {
+        "documents": len(lengths),
+        "documents_cut": int((kept < whole).sum()),
+        "documents_empty": 0,
+        "tokens": int(whole.sum()),
+        "tokens_cut": int((whole - kept).sum()),
+    }

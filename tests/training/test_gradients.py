@@ -1,0 +1,168 @@
+"""A step's gradient is exact whatever fits into memory at a time, with dropout, mixed precision and checkpointing."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rerank.batches.batch import make_batch
+from rerank.errors import UserError
+from rerank.losses import hinge, smoothi
+from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.memory import Budget
+from rerank.training.gradients import step_gradient, try_budget
+from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
+from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
+
+QUERIES, TEXTS, LISTS = make_lists(queries=3, documents=12, longest=120)
+PLAIN = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autocast("cpu", enabled=False))
+BF16 = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autocast("cpu", torch.bfloat16))
+EVERYTHING = 10**6
+
+
+def opened(tmp_path, kind="bert", make=make_encoder, pooling="mean"):
+    folder = tmp_path / kind
+    if not folder.is_dir():
+        make(kind, folder, WORDS, max_positions=48)
+    model, tokenizer, max_length = open_cross_encoder(str(folder), pooling, 0)
+    with torch.no_grad():  # fresh weights are so small that the scores hardly differ
+        for parameter in model.parameters():
+            parameter.mul_(5 if parameter.dim() > 1 else 1)
+    for module in model.modules():
+        if hasattr(module, "pos_dropout"):
+            module.pos_dropout.p = 0.0  # DeBERTa's, of relative positions, belongs to no passage
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)
+    batch = make_batch(LISTS, inputs_of)
+    return model.train(), batch._replace(inputs=batch.inputs.seeded(torch.arange(36) + 2**33))
+
+
+def gradient(model, batch, tokens, loss=smoothi, accelerator=PLAIN):
+    measured = step_gradient(model, batch, loss, 1 / len(LISTS), accelerator, Budget(tokens))
+    return measured, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    """The difference of the gradients of all parameters is that small, over their size."""
+    one, other = (torch.cat([gradient.flatten() for gradient in all_of]) for all_of in (found, expected))
+    assert other.norm() > 1e-3
+    assert (one - other).norm() < tolerance * other.norm()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize(
+    "loss", [smoothi, partial(smoothi, metric="ap", alpha=5.0), hinge], ids=["ndcg", "ap", "hinge"]
+)
+def test_it_is_the_gradient_of_the_mean_loss_of_all_lists_in_one_graph(loss, pooling, tmp_path):
+    model, batch = opened(tmp_path, pooling=pooling)
+    loss(batch.grid(scores_of(model, batch.inputs)), batch.labels, batch.mask).mean().backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    for tokens in (1, 150, 700, 3000, EVERYTHING):
+        _, found = gradient(model, batch, tokens, loss)
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_caching_is_exact_with_every_encoder(kind, tmp_path):
+    model, batch = opened(tmp_path, kind)
+    measured, expected = gradient(model, batch, EVERYTHING)
+    cached_measured, cached = gradient(model, batch, 200)
+    assert_same(cached, expected)
+    torch.testing.assert_close(cached_measured, measured, atol=1e-5, rtol=0)
+
+
+def test_gradient_caching_is_exact_with_a_head_of_its_own(tmp_path):
+    model, batch = opened(tmp_path, "roberta", make_cross_encoder)
+    assert_same(gradient(model, batch, 200)[1], gradient(model, batch, EVERYTHING)[1])
+
+
+def test_gradient_checkpointing_changes_nothing(tmp_path):
+    model, batch = opened(tmp_path)
+    expected = gradient(model, batch, EVERYTHING)[1]
+    model.checkpoint_activations()
+    for tokens in (200, EVERYTHING):
+        assert_same(gradient(model, batch, tokens)[1], expected)
+
+
+def test_bf16_is_rounded_alike(tmp_path):
+    model, batch = opened(tmp_path)
+    expected = gradient(model, batch, EVERYTHING, accelerator=BF16)[1]
+    assert_same(gradient(model, batch, 200, accelerator=BF16)[1], expected, tolerance=0.03)
+
+
+def test_each_list_is_measured(tmp_path):
+    model, batch = opened(tmp_path)
+    with torch.no_grad():
+        values = smoothi(batch.grid(scores_of(model, batch.inputs)), batch.labels, batch.mask)
+    for tokens in (200, EVERYTHING):
+        measured, _ = gradient(model, batch, tokens)
+        torch.testing.assert_close(measured[:, 0].float(), values, atol=1e-5, rtol=0)
+        torch.testing.assert_close(measured[:, 2], 1 - measured[:, 0])
+        assert ((measured[:, 1] > 0) & (measured[:, 1] <= 1)).all()
+
+
+class Saved:
+    """A tensor that a graph keeps; counts the bytes of those alive."""
+
+    alive = most = 0
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        Saved.alive += tensor.nbytes
+        Saved.most = max(Saved.most, Saved.alive)
+
+    def __del__(self):
+        Saved.alive -= self.tensor.nbytes
+
+
+def peak(work):
+    Saved.alive = Saved.most = 0
+    with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
+        work()
+    return Saved.most
+
+
+def test_a_long_list_needs_the_memory_of_one_micro_batch(tmp_path):
+    queries, texts, lists = make_lists(queries=1, documents=150, longest=200)
+    make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
+    model, tokenizer, max_length = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
+    batch = make_batch(lists, inputs_of)
+    batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(150)))
+    model.train()
+    one = peak(lambda: try_budget(model, batch, PLAIN, Budget(1000)))
+    whole = peak(lambda: step_gradient(model, batch, smoothi, 1.0, PLAIN, Budget(EVERYTHING)))
+    cached = peak(lambda: step_gradient(model, batch, smoothi, 1.0, PLAIN, Budget(1000)))
+    assert one > 0
+    assert whole > 5 * one
+    assert cached < 1.5 * one
+
+
+def test_out_of_memory_in_a_step_halves_the_budget_and_repeats_the_step(tmp_path, monkeypatch):
+    model, batch = opened(tmp_path)
+    expected = gradient(model, batch, EVERYTHING)[1]
+    plain = type(model).forward
+
+    def forward(self, inputs):
+        if torch.is_grad_enabled() and len(inputs.input_ids) > 300:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return plain(self, inputs)
+
+    monkeypatch.setattr(type(model), "forward", forward)
+    budget = Budget(4000)
+    step_gradient(model, batch, smoothi, 1 / len(LISTS), PLAIN, budget)
+    assert budget.tokens == 250
+    assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)
+    found = Budget(4000, tried=False)
+    try_budget(model, batch, PLAIN, found)
+    assert found == Budget(250, tried=True)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_list_whose_loss_does_not_fit_is_one_clear_line(tmp_path):
+    def greedy(scores, labels, mask):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    model, batch = opened(tmp_path)
+    with pytest.raises(UserError, match=r"query q\d: out of memory in the loss of 3 lists of 12 documents"):
+        gradient(model, batch, EVERYTHING, greedy)

@@ -1,0 +1,146 @@
+"""The training loop: exact accumulation, repeatability, resumption, early stopping, broken losses."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.batch import make_batch
+from rerank.errors import UserError
+from rerank.losses import hinge, smoothi
+from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.memory import Budget
+from rerank.training.loop import train
+from tests.support.small_world import WORDS, make_inputs, make_lists
+from tests.support.tiny_encoders import make_encoder
+
+QUERIES, TEXTS, LISTS = make_lists(queries=8, documents=4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
+
+
+def opened(folder, tmp_path):
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    return model, partial(make_batch, inputs_of=make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS))
+
+
+def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, **settings):
+    """Trains on LISTS and returns the model and what was measured; `values` are the validation values."""
+    model, batch_of = opened(folder, tmp_path)
+    values = iter(values or range(100))
+    settings = {"epochs": 2, "lists_per_step": 4, "clip": 0.0, "patience": 50, "seed": 7} | settings
+    kept = []
+    history = train(
+        model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, loss, lambda: float(next(values)),
+        lambda: kept.append(1), Accelerator(cpu=True), Budget(tokens), tmp_path / name, **settings,
+    )  # fmt: skip
+    return model, history, len(kept)
+
+
+def weights(model):
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(folder, tmp_path, monkeypatch):
+    model, batch_of = opened(folder, tmp_path)
+    model.eval()  # the comparison is of gradients, so without dropout
+    batch = batch_of(LISTS)
+    flat = model.pool(model(batch.inputs), batch.inputs.documents)
+    smoothi(batch.grid(flat), batch.labels, batch.mask).mean().backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model, batch_of = opened(folder, tmp_path)
+    model.train = lambda mode=True: model  # stays in evaluation mode
+    model.eval()
+    seen = {}
+
+    class Spy(torch.optim.Adam):
+        def step(self, closure=None):
+            seen.update({id(p): p.grad.clone() for group in self.param_groups for p in group["params"]})
+            return super().step(closure)
+
+    monkeypatch.setattr(torch.optim, "Adam", Spy)
+    train(
+        model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, smoothi, lambda: 0.0, lambda: None,
+        Accelerator(cpu=True), Budget(4096), tmp_path, epochs=1, lists_per_step=8, clip=0.0, patience=9, seed=0,
+    )  # fmt: skip
+    largest = max(gradient.abs().max() for gradient in expected)
+    assert largest > 0
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(seen[id(parameter)], gradient, atol=1e-3 * float(largest), rtol=0)
+
+
+def timeless(history):
+    """The records without what no two runs share."""
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in history]
+
+
+def test_a_seed_repeats_a_run_bit_for_bit(folder, tmp_path):
+    first, history, _ = trained(folder, tmp_path, "first")
+    again, same, _ = trained(folder, tmp_path, "again")
+    other, _, _ = trained(folder, tmp_path, "other", seed=8)
+    assert torch.equal(weights(first), weights(again))
+    assert timeless(history) == timeless(same)
+    assert not torch.equal(weights(first), weights(other))  # dropout differs
+
+
+def test_a_resumed_run_ends_as_an_uninterrupted_one(folder, tmp_path):
+    whole, history, _ = trained(folder, tmp_path, "whole", epochs=4)
+    trained(folder, tmp_path, "parts", epochs=2)
+    resumed, same, kept = trained(folder, tmp_path, "parts", epochs=4, values=[2, 3])
+    assert torch.equal(weights(whole), weights(resumed))
+    assert timeless(history) == timeless(same)
+    assert kept == 2
+    assert [json.loads(line) for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()] == same
+
+
+def test_an_interrupt_in_an_epoch_leaves_the_epoch_before(folder, tmp_path):
+    def interrupted(scores, labels, mask):
+        raise KeyboardInterrupt
+
+    trained(folder, tmp_path, "run", epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        trained(folder, tmp_path, "run", epochs=2, loss=interrupted)
+    resumed, _, _ = trained(folder, tmp_path, "run", epochs=2, values=[1])
+    whole, _, _ = trained(folder, tmp_path, "whole", epochs=2)
+    assert torch.equal(weights(whole), weights(resumed))
+
+
+def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(folder, tmp_path):
+    _, history, kept = trained(folder, tmp_path, values=[0.1, 0.3, 0.3, 0.2, 0.1, 0.9], epochs=6, patience=3)
+    assert [record["valid"] for record in history] == [0.1, 0.3, 0.3, 0.2, 0.1]
+    assert kept == 2
+
+
+def test_it_learns_a_handful_of_queries_by_heart(folder, tmp_path):
+    for loss in (smoothi, hinge):
+        _, history, _ = trained(folder, tmp_path, loss.__name__, loss=loss, epochs=40)
+        assert history[-1]["ndcg"] > 0.97 > history[0]["ndcg"] + 0.1
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_lists(folder, tmp_path):
+    def broken(scores, labels, mask):
+        return scores.sum(1) * torch.tensor([1.0, torch.nan, 1.0, 1.0])
+
+    with pytest.raises(
+        UserError, match=r"epoch 1, step 1: the loss is not finite on query q1 with documents d1-0, d1-1"
+    ):
+        trained(folder, tmp_path, loss=broken)
+
+
+def test_clipping_bounds_the_step(folder, tmp_path):
+    free, _, _ = trained(folder, tmp_path, "free", epochs=1)
+    clipped, _, _ = trained(folder, tmp_path, "clipped", epochs=1, clip=1e-9)
+    start, _ = opened(folder, tmp_path)
+    assert (weights(clipped) - weights(start)).norm() < (weights(free) - weights(start)).norm()
+
+
+def test_a_damaged_state_is_one_clear_line(folder, tmp_path):
+    trained(folder, tmp_path, "run", epochs=1)
+    (tmp_path / "run" / "state" / "state.safetensors").write_bytes(b"?")
+    with pytest.raises(UserError, match="remove the folder to start again"):
+        trained(folder, tmp_path, "run", epochs=2)

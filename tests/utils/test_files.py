@@ -1,0 +1,80 @@
+"""Nothing is ever half there."""
+
+import errno
+
+import pytest
+
+from rerank.errors import UserError
+from rerank.utils.files import replacing, short_hash
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_block_that_ends_well_takes_the_place(tmp_path, folder):
+    target = tmp_path / "new" / "target"
+    for text in ("first", "second"):
+        with replacing(target) as aside:
+            if folder:
+                aside.mkdir()
+            (aside / "file" if folder else aside).write_text(text)
+        assert (target / "file" if folder else target).read_text() == text
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
+    target = tmp_path / "target"
+    if folder:
+        target.mkdir()
+    (target / "file" if folder else target).write_text("before")
+
+    def write_half():
+        with replacing(target) as aside:
+            if folder:
+                aside.mkdir()
+            (aside / "file" if folder else aside).write_text("half")
+            raise failure
+
+    with pytest.raises(failure):
+        write_half()
+    assert (target / "file" if folder else target).read_text() == "before"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path):
+    (tmp_path / "target").write_text("before")
+
+    def write():
+        with replacing(tmp_path / "target") as aside:
+            aside.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(
+        UserError, match=r"target: cannot be written: No space left on device; what was there before is kept"
+    ):
+        write()
+    assert (tmp_path / "target").read_text() == "before"
+    assert list(tmp_path.iterdir()) == [tmp_path / "target"]
+
+
+def test_a_real_full_device(tmp_path):
+    """/dev/full takes no byte: the error of the system, not one that a test raises."""
+    from pathlib import Path
+
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+
+    def write():
+        with replacing(tmp_path / "target") as aside:
+            aside.symlink_to("/dev/full")
+            aside.write_text("x" * 100_000)
+
+    with pytest.raises(UserError, match="No space left"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hashes_tell_parts_apart():
+    assert short_hash("ab", "c") != short_hash("a", "bc")
+    assert short_hash("a", 1) == short_hash("a", "1")
+    assert len(short_hash("a")) == 16
