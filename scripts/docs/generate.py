@@ -48,8 +48,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def command_line_page() -> str:
     """The help of every command, as Markdown."""
-    cli = importlib.import_module("rerank.cli")
-    app = cli.app if hasattr(cli, "app") else importlib.import_module("rerank.cli.main").app
+    from rerank.cli.main import app
+
     page = app.generate_docs(output_format="markdown")
     page = re.sub(r"## Table of Contents\n.*?(?=\*\*Commands)", "", page, flags=re.DOTALL)  # the site has its own
     return "# Command line\n" + escape_tags(page).removeprefix("# rerank")
@@ -63,7 +63,7 @@ def losses_page(papers: str) -> str:
     rows = []
     for name, loss in LOSSES.items():
         hyperparameters = list(inspect.signature(loss).parameters.values())[3:]  # after scores, labels and mask
-        defaults = ", ".join(f"`{parameter.name}={parameter.default!r}`" for parameter in hyperparameters)
+        defaults = ", ".join(f"`{p.name}={p.default!r}`" for p in hyperparameters if p.default is not None)
         summary = escape_tags((inspect.getdoc(loss) or "").partition("\n")[0]).replace("|", r"\|")
         section = f"[formula](../papers.md#{sections[name]})" if name in sections else ""
         rows.append(f"| `{name}` | {summary} | {defaults} | {section} |")
@@ -86,7 +86,7 @@ def api_page(package: str) -> str:
     """A page for mkdocstrings: the docstring of a package, and each of its public names where it is defined."""
     module = importlib.import_module(package)
     lines = [f"# {package}\n", f"::: {package}\n    options: {{members: false, show_root_heading: false}}\n"]
-    for name in sorted(module.__all__, key=str.lower):
+    for name in sorted(getattr(module, "__all__", []), key=str.lower):
         public = getattr(module, name)
         if inspect.ismodule(public):
             continue  # a package has a page of its own
@@ -99,9 +99,9 @@ def api_page(package: str) -> str:
 
 
 def public_packages() -> list[str]:
-    """`rerank` and its packages that export names."""
-    names = ["rerank", *(f"rerank.{module.name}" for module in pkgutil.iter_modules(rerank.__path__) if module.ispkg)]
-    return [name for name in names if getattr(importlib.import_module(name), "__all__", [])]
+    """`rerank` and those of its packages that export names."""
+    packages = [f"rerank.{module.name}" for module in pkgutil.iter_modules(rerank.__path__) if module.ispkg]
+    return ["rerank", *(name for name in packages if hasattr(importlib.import_module(name), "__all__"))]
 
 
 def root_page(name: str) -> str:
