@@ -39,7 +39,7 @@ def _table(name: str, place: int) -> Parameter:
 
 @_table("collection", 1)
 @dataclass(frozen=True)
-class CollectionTable:
+class CollectionSettings:
     """What is searched."""
 
     source: Annotated[str, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
@@ -50,7 +50,7 @@ class CollectionTable:
 
 @_table("first-stage", 2)
 @dataclass(frozen=True)
-class FirstStageTable:
+class FirstStageSettings:
     """The ranking that is re-ranked."""
 
     run: str = ""
@@ -69,7 +69,7 @@ class FirstStageTable:
 
 @_table("encoder", 3)
 @dataclass(frozen=True)
-class EncoderTable:
+class EncoderSettings:
     """The model that scores a query and a document."""
 
     name: Annotated[str, Parameter(alias="--encoder")] = "bert-base-uncased"
@@ -82,7 +82,7 @@ class EncoderTable:
 
 @_table("network", 4)
 @dataclass(frozen=True)
-class NetworkTable:
+class NetworkSettings:
     """The model that scores a feature vector: batch norm, a hidden layer with ReLU, batch norm, one output."""
 
     hidden: Whole = 1024
@@ -91,7 +91,7 @@ class NetworkTable:
 
 @_table("lists", 5)
 @dataclass(frozen=True)
-class ListsTable:
+class ListsSettings:
     """Which candidates make a training list."""
 
     relevant: Count = 2
@@ -102,7 +102,7 @@ class ListsTable:
 
 @_table("loss", 6)
 @dataclass(frozen=True)
-class LossTable:
+class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
     name: Annotated[str, Parameter(alias="--loss")] = "smoothi"
@@ -145,7 +145,7 @@ class LossTable:
 
 @_table("training", 7)
 @dataclass(frozen=True)
-class TrainingTable:
+class TrainingSettings:
     """How the model is fine-tuned."""
 
     epochs: Annotated[Whole, Parameter(alias="--epochs")] = 100
@@ -166,7 +166,7 @@ class TrainingTable:
     """The trec_eval measure that validation maximises; or loss, which it minimises: the log then has its negative."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto takes bf16 where a GPU has it."""
-    tokens_per_forward: Annotated[int | Literal["auto"], _WHOLE] = "auto"
+    max_tokens_per_forward: Annotated[int | Literal["auto"], _WHOLE] = "auto"
     """Tokens that go through the encoder at a time, which sets the memory; auto tries, and halves where it runs out."""
     gradient_checkpointing: bool = False
     """Whether activations are computed again instead of kept: less memory a token, a third more work."""
@@ -174,13 +174,13 @@ class TrainingTable:
     """Seed of everything random."""
 
 
-@_table("warmup", 8)
+@_table("pretraining", 8)
 @dataclass(frozen=True)
-class WarmupTable:
+class PretrainingSettings:
     """Training on the documents alone, before any query or judgment is seen; once for all folds and losses."""
 
     steps: Whole = 0
-    """Steps at most; 0 is no warm-up."""
+    """Steps at most; 0 is no pre-training."""
     lists_per_step: Whole = 8
     """Lists of a pseudo-query and its documents whose gradients are averaged into one step."""
     titles: float = 2.0
@@ -208,7 +208,7 @@ class WarmupTable:
     validate_every: Whole = 50
     """Steps between two measurements."""
     patience: Whole = 3
-    """Measurements without a better MRR before the warm-up stops."""
+    """Measurements without a better MRR before the pre-training stops."""
 
     def weights(self) -> dict[str, float]:
         """The kind of a pseudo-query -> its share."""
@@ -217,7 +217,7 @@ class WarmupTable:
 
 @_table("output", 9)
 @dataclass(frozen=True)
-class OutputTable:
+class OutputSettings:
     """Where results go: FOLDER/<collection>/<name>/fold<i>."""
 
     folder: str = "runs"
@@ -231,40 +231,46 @@ class OutputTable:
 class Config:
     """All settings of an experiment."""
 
-    collection: CollectionTable = field(default_factory=CollectionTable)
-    first_stage: FirstStageTable = field(default_factory=FirstStageTable)
-    encoder: EncoderTable = field(default_factory=EncoderTable)
-    network: NetworkTable = field(default_factory=NetworkTable)
-    lists: ListsTable = field(default_factory=ListsTable)
-    loss: LossTable = field(default_factory=LossTable)
-    training: TrainingTable = field(default_factory=TrainingTable)
-    warmup: WarmupTable = field(default_factory=WarmupTable)
-    output: OutputTable = field(default_factory=OutputTable)
+    collection: CollectionSettings = field(default_factory=CollectionSettings)
+    first_stage: FirstStageSettings = field(default_factory=FirstStageSettings)
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    lists: ListsSettings = field(default_factory=ListsSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
 
 
 RESERVED = ("index", "tokens", "features")
 
 
-WARMUP = "warmup-"
-"""What else lies beside the experiments of a collection: their names, and how those of warm-ups begin."""
+PRETRAINED = "pretrained-"
+"""What else lies beside the experiments of a collection: their names, and how those of pre-trainings begin."""
 
 
-def check(config: Config) -> None:
+def validate(config: Config) -> None:
     """Raises UserError for a value that no setting may have."""
     for section, values in asdict(config).items():
         for key, value in values.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))
     name = config.output.name
-    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith((".", WARMUP)) or name in RESERVED):
+    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith((".", PRETRAINED)) or name in RESERVED):
         raise UserError(
-            f"--name {name}: expected letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {WARMUP}…"
+            f"--name {name}: expected letters, digits and . = + - _ only, and none of "
+            f"{', '.join(RESERVED)}, {PRETRAINED}…"
         )
-    for key, share in (("first-stage.b", config.first_stage.b), ("warmup.keep-sentence", config.warmup.keep_sentence)):
+    for key, share in (
+        ("first-stage.b", config.first_stage.b),
+        ("pretraining.keep-sentence", config.pretraining.keep_sentence),
+    ):
         if share > 1:
             raise UserError(f"--{key}: got {share}, expected 0 to 1")
-    if not any(config.warmup.weights().values()):
-        raise UserError("--warmup.titles, --warmup.sentences, --warmup.keywords: all are 0, expected one above 0")
+    if not any(config.pretraining.weights().values()):
+        raise UserError(
+            "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
+        )
     least = {
         "collection.folds": 3,
         "first_stage.depth": 1,
@@ -279,25 +285,25 @@ def check(config: Config) -> None:
         "training.lists_per_epoch": 1,
         "training.lists_per_step": 1,
         "training.patience": 1,
-        "training.tokens_per_forward": 1,
+        "training.max_tokens_per_forward": 1,
         "training.lr": 0,
         "training.head_lr": 0,
         "training.clip": 0,
         "training.seed": 0,
-        "warmup.steps": 0,
-        "warmup.lists_per_step": 1,
-        "warmup.titles": 0,
-        "warmup.sentences": 0,
-        "warmup.keywords": 0,
-        "warmup.keep_sentence": 0,
-        "warmup.neighbours": 1,
-        "warmup.depth": 1,
-        "warmup.random": 0,
-        "warmup.lr": 0,
-        "warmup.head_lr": 0,
-        "warmup.held_out": 1,
-        "warmup.validate_every": 1,
-        "warmup.patience": 1,
+        "pretraining.steps": 0,
+        "pretraining.lists_per_step": 1,
+        "pretraining.titles": 0,
+        "pretraining.sentences": 0,
+        "pretraining.keywords": 0,
+        "pretraining.keep_sentence": 0,
+        "pretraining.neighbours": 1,
+        "pretraining.depth": 1,
+        "pretraining.random": 0,
+        "pretraining.lr": 0,
+        "pretraining.head_lr": 0,
+        "pretraining.held_out": 1,
+        "pretraining.validate_every": 1,
+        "pretraining.patience": 1,
     }
     for key, smallest in least.items():
         table, name = key.split(".")

@@ -8,10 +8,13 @@ import torch
 
 from rerank.cli.main import main
 from rerank.training import loop as training
+from rerank.utils.progress import log_to_terminal
 from tests.support.small_collection import SETTINGS, write_collection, write_encoder
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)
+
+log_to_terminal()
 
 # A shell's background jobs ignore it, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

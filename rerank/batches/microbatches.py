@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def micro_batches(lengths: Sequence[int], tokens: int, padded: bool = False) -> list[list[int]]:
+def make_microbatches(lengths: Sequence[int], tokens: int, padded: bool = False) -> list[list[int]]:
     """The places of these lengths, longest first, in micro-batches of at most so many tokens.
 
     Where the encoder needs padding, it counts. A passage that is longer than the budget is alone.

@@ -12,7 +12,7 @@ from rerank.data.tokens import TokenStore
 
 
 @dataclass(frozen=True)
-class TextInputs:
+class PassageBuilder:
     """Builds the packed inputs of (query_id, doc_id) pairs.
 
     A document is split into as few passages as fit the encoder's `max_length` together with the query, all of equal
@@ -34,7 +34,7 @@ class TextInputs:
         """The query's token ids, cut to half of the room."""
         return self.queries[query_id][: self.room // 2]
 
-    def queries_cut(self) -> int:
+    def truncated_queries(self) -> int:
         """How many queries are longer than half of the room."""
         return sum(len(tokens) > self.room // 2 for tokens in self.queries.values())
 

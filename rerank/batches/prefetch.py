@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 Built = TypeVar("Built")
 
 
-def built_ahead(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
+def prefetch(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
     """Each item with what `build` makes of it, in order; the next one is built while the caller works on this one."""
     with ThreadPoolExecutor(max_workers=1) as background:
         waiting = None

@@ -4,9 +4,17 @@ import json
 import time
 from pathlib import Path
 
-from rerank.config import CollectionTable, Config, EncoderTable, ListsTable, LossTable, OutputTable, TrainingTable
+from rerank.config import (
+    CollectionSettings,
+    Config,
+    EncoderSettings,
+    ListsSettings,
+    LossSettings,
+    OutputSettings,
+    TrainingSettings,
+)
 from rerank.runs.table import measure_files, table_of
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 LOSSES = ("hinge", "smoothi")
 
@@ -18,7 +26,7 @@ def run_demo(folder: Path) -> None:
     """
     runs = [folder / "towns" / loss / "all.run" for loss in LOSSES]
     if all(run.exists() for run in runs):
-        say(f"the runs are in {folder} already; remove the folder to make them again")
+        log.info(f"the runs are in {folder} already; remove the folder to make them again")
     else:
         _make_runs(folder)
     print(table_of(measure_files([folder / "towns" / "bm25.run", *runs])))
@@ -39,17 +47,17 @@ def _make_runs(folder: Path) -> None:
         make_encoder(encoder, [f"{row.get('title', '')} {row['text']}" for row in rows])
     for loss in LOSSES:
         train_folds(_config(folder, collection, encoder, loss), "all")
-    say(f"{time.time() - begun:.0f} seconds")
+    log.info(f"{time.time() - begun:.0f} seconds")
 
 
 def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
     return Config(
-        collection=CollectionTable(source=str(collection)),
-        encoder=EncoderTable(name=str(encoder)),
-        lists=ListsTable(relevant=2, non_relevant=4),
-        loss=LossTable(name=loss),
-        training=TrainingTable(
+        collection=CollectionSettings(source=str(collection)),
+        encoder=EncoderSettings(name=str(encoder)),
+        lists=ListsSettings(relevant=2, non_relevant=4),
+        loss=LossSettings(name=loss),
+        training=TrainingSettings(
             epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
         ),
-        output=OutputTable(folder=str(folder)),
+        output=OutputSettings(folder=str(folder)),
     )

@@ -14,11 +14,12 @@ from rerank.cli.eval import evaluate
 from rerank.config import Config, Whole
 from rerank.errors import UserError
 from rerank.runs.settings import read_toml
+from rerank.utils.progress import log_to_terminal
 
 app = App(
     name="rerank",
     help="Makes a better ranking: fine-tunes an encoder with a loss that is the metric.\n\n"
-    "retrieve, warmup, train, score and doctor also take --config F, a TOML file with the same keys; flags win.",
+    "retrieve, pretrain, train, score and doctor also take --config F, a TOML file with the same keys; flags win.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
@@ -65,7 +66,7 @@ def train(*, fold: str = "all", config: Config = Config()) -> None:
 
 
 @app.command
-def warmup(*, out: Path, config: Config = Config()) -> None:
+def pretrain(*, out: Path, config: Config = Config()) -> None:
     """Teaches an encoder to rank from the collection's documents alone: no query, no judgment.
 
     Parameters
@@ -73,9 +74,9 @@ def warmup(*, out: Path, config: Config = Config()) -> None:
     out
         The folder to write: an ordinary --encoder, and a checkpoint that `rerank score` takes as it is.
     """
-    from rerank.experiments.pretraining.pretrain import warm_up_into
+    from rerank.experiments.pretraining.pretrain import pretrain_into
 
-    print(warm_up_into(config, out))
+    print(pretrain_into(config, out))
 
 
 @app.command
@@ -204,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_and_exit(call: Callable[[], None]) -> None:
     """Calls a command; a user's mistake is one line on standard error and exit code 2, an interrupt 130."""
+    log_to_terminal()
     try:
         call()
         sys.stdout.flush()
@@ -231,6 +233,6 @@ def _config_file(words: list[str]) -> list[cyclopts.config.Dict]:
             path = word.partition("=")[2] if "=" in word else (words[place + 1] if place + 1 < len(words) else "")
             tables = read_toml(Path(path), "--config ")
             del words[place : place + (1 if "=" in word else 2)]
-            # Below the name of every command, or else cyclopts drops [warmup], which is named like a command.
+            # Below the name of every command, or else cyclopts drops [pretraining], which is named like a command.
             return [cyclopts.config.Dict(dict.fromkeys(app, tables), source=str(Path(path).absolute()))]
     return []

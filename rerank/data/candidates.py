@@ -7,7 +7,9 @@ from rerank.errors import UserError
 from rerank.types import Candidates, Qrels, Run
 
 
-def candidates(run: Run, qrels: Qrels, depth: int, query_ids: Iterable[str] | None = None) -> dict[str, Candidates]:
+def select_candidates(
+    run: Run, qrels: Qrels, depth: int, query_ids: Iterable[str] | None = None
+) -> dict[str, Candidates]:
     """query_id -> its best `depth` documents in first-stage order, for `query_ids` or every query of the run.
 
     The label of a document without a judgment, or with a negative one (TREC's "junk"), is 0. A query that the run lacks
@@ -26,6 +28,6 @@ def candidates(run: Run, qrels: Qrels, depth: int, query_ids: Iterable[str] | No
     return found
 
 
-def without_relevant(found: dict[str, Candidates]) -> list[str]:
+def queries_without_relevant(found: dict[str, Candidates]) -> list[str]:
     """The query ids none of whose candidates is relevant: nothing to train on, but evaluation keeps them."""
     return [query_id for query_id, of_query in found.items() if not any(of_query.labels)]

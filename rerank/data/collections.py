@@ -15,7 +15,7 @@ class Collection:
     """Queries, judgments and documents; the documents are only read when they are asked for.
 
     `name` can name a folder; `source` is what the user wrote. `queries` maps query_id to text: the title, for TREC
-    topics. `prescribed_folds` are the names and query ids of the folds that the collection comes with, or ().
+    topics. `official_folds` are the names and query ids of the folds that the collection comes with, or ().
     `fingerprint` stands for the texts of the documents: caches that are made from them are named by it.
 
     `documents()` gives every document id and text, and `count()` about how many they are, 0 where nobody knows;
@@ -30,7 +30,7 @@ class Collection:
     source: str
     queries: dict[str, str]
     qrels: Qrels
-    prescribed_folds: tuple[tuple[str, tuple[str, ...]], ...]
+    official_folds: tuple[tuple[str, tuple[str, ...]], ...]
     fingerprint: str
     has_documents: bool
     count: Callable[[], int]
@@ -58,7 +58,7 @@ def open_collection(source: str) -> Collection:
         open_documents(source),
         queries=irds.read_queries(source),
         qrels=irds.read_qrels(source),
-        prescribed_folds=irds.prescribed_folds(source),
+        official_folds=irds.official_folds(source),
     )
 
 
@@ -78,7 +78,7 @@ def _documents_of_folder(folder: Path, source: str) -> Collection:
         source=source,
         queries={},
         qrels={},
-        prescribed_folds=(),
+        official_folds=(),
         fingerprint=short_hash("beir", beir.checksum(folder)),
         has_documents=True,
         count=lambda: beir.count_documents(folder),
@@ -97,7 +97,7 @@ def _documents_of_dataset(source: str) -> Collection:
         source=source,
         queries={},
         qrels={},
-        prescribed_folds=(),
+        official_folds=(),
         fingerprint=irds.documents_id(source),
         has_documents=irds.has_documents(source),
         count=lambda: irds.count_documents(source),

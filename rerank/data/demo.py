@@ -11,7 +11,7 @@ import random
 import re
 from pathlib import Path
 
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 TOWNS = 80
 EVIDENCE_AFTER = 512  # tokens; a word is one, a punctuation mark is one
@@ -87,10 +87,10 @@ def make_collection(folder: Path, seed: int = 0) -> None:
             corpus.append(json.dumps({"_id": doc_id, "title": f"A visit to {town.capitalize()}", "text": text}) + "\n")
             relevance = 3 - len(subjects) if subject in subjects else 0
             judgments.append(f"{query_id}\t{doc_id}\t{relevance}\n")
-    with replacing(folder) as aside:
-        (aside / "qrels").mkdir(parents=True)
+    with atomic_write(folder) as tmp:
+        (tmp / "qrels").mkdir(parents=True)
         for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/test.tsv", judgments)):
-            (aside / name).write_text("".join(lines), encoding="utf-8")
+            (tmp / name).write_text("".join(lines), encoding="utf-8")
 
 
 def _town_names(rng: random.Random) -> list[str]:

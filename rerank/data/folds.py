@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rerank.errors import UserError
 from rerank.types import Fold
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 
 def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:
@@ -19,10 +19,10 @@ def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold
     if not 3 <= k <= len(shuffled):
         raise UserError(f"folds: got {k} for {len(shuffled)} judged queries; expected 3 or more, and as many queries")
     random.Random(seed).shuffle(shuffled)
-    return prescribed_folds([(str(i + 1), sorted(shuffled[i::k])) for i in range(k)])
+    return official_folds([(str(i + 1), sorted(shuffled[i::k])) for i in range(k)])
 
 
-def prescribed_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
+def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, all others train.
 
     Raises UserError for fewer than 3 parts and for a query that stands in two of them.
@@ -44,7 +44,7 @@ def prescribed_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     return folds
 
 
-def pick(folds: Sequence[Fold], name: str) -> list[Fold]:
+def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
     """The fold called `name`, or every fold for "all"; raises UserError for a fold that does not exist."""
     chosen = [fold for fold in folds if name in ("all", fold.name)]
     if not chosen:
@@ -55,8 +55,8 @@ def pick(folds: Sequence[Fold], name: str) -> list[Fold]:
 def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
     """Writes the folds as JSON, one object a fold, so that evaluation needs no collection."""
     lines = ",\n".join(json.dumps(vars(fold), ensure_ascii=False) for fold in folds)
-    with replacing(path) as aside:
-        aside.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    with atomic_write(path) as tmp:
+        tmp.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def read_folds(path: str | Path) -> list[Fold]:

@@ -75,7 +75,7 @@ def read_qrels(source: str) -> Qrels:
     return qrels
 
 
-def prescribed_folds(source: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def official_folds(source: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The names and query ids of the subsets fold1, fold2, ... that ir_datasets has below the id."""
     ids = sorted(name for name in _library().registry if name.startswith(f"{source}/fold"))
     return tuple((name.rsplit("/", 1)[1], tuple(read_queries(name))) for name in ids)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.utils.files import replacing, short_hash
+from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import progress
 
 DOCUMENTS_AT_A_TIME = 256
@@ -89,16 +89,16 @@ def open_store(
 
 def _make(folder: Path, doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> None:
     kept, lengths = [0], []
-    with replacing(folder) as aside:
-        aside.mkdir()
-        with (aside / "tokens.bin").open("wb") as out:
+    with atomic_write(folder) as tmp:
+        tmp.mkdir()
+        with (tmp / "tokens.bin").open("wb") as out:
             for ids in progress(_tokenise(texts, tokenizer), len(doc_ids), "tokenising"):
                 np.asarray(ids[:max_doc_tokens], dtype=np.int32).tofile(out)
                 kept.append(kept[-1] + min(len(ids), max_doc_tokens))
                 lengths.append(len(ids))
-        np.save(aside / "offsets.npy", np.asarray(kept, dtype=np.int64))
-        np.save(aside / "lengths.npy", np.asarray(lengths, dtype=np.int64))
-        (aside / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
+        np.save(tmp / "offsets.npy", np.asarray(kept, dtype=np.int64))
+        np.save(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
+        (tmp / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
 
 
 def _tokenise(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:

@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 
 from rerank.errors import UserError
 from rerank.types import Qrels, Run
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 RUN_LINE = "query_id Q0 doc_id rank score tag"
 QRELS_LINE = "query_id 0 doc_id relevance"
@@ -248,6 +248,6 @@ def _score_texts(scores: list[float], where: str) -> list[str]:
 
 def _write(path: str | Path, text: str) -> None:
     data = text.encode()
-    with replacing(path) as aside:
+    with atomic_write(path) as tmp:
         # No time stamp inside: the same run is the same bytes.
-        aside.write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+        tmp.write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 
 from rerank.batches.features import FeatureList, make_feature_batch
 from rerank.batches.sampling import epoch_queries
-from rerank.config import Config, check
+from rerank.config import Config, validate
 from rerank.data.folds import read_folds, write_folds
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_fold
 from rerank.data.trec import read_qrels, write_qrels
@@ -22,7 +22,7 @@ from rerank.training.gradients import Loss
 from rerank.training.task import FoldWork
 from rerank.training.validation import mean_loss_of
 from rerank.types import Fold, Run
-from rerank.utils.files import replacing, short_hash
+from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import locked
 
 
@@ -52,15 +52,17 @@ def prepare_features(config: Config, fold_name: str) -> PreparedFeatures:
 
     Raises UserError for what the user can mend, settings that only text has a meaning for included.
     """
-    check(config)
+    validate(config)
     source = config.collection.source
     if (config.lists.relevant, config.lists.non_relevant) != ("all", "all"):
         raise UserError(
             f"{source}: feature vectors are trained on whole lists; expected --lists.relevant all and "
             "--lists.non-relevant all, as in configs/mq2008.toml"
         )
-    if config.warmup.steps:
-        raise UserError(f"--warmup.steps {config.warmup.steps}: {source} has no text to warm up on; expected 0")
+    if config.pretraining.steps:
+        raise UserError(
+            f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
+        )
     names = fold_names(source, config.collection.folds)
     if fold_name != "all" and fold_name not in names:
         raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)} or all")
@@ -103,8 +105,8 @@ def _keep(prepared: PreparedFeatures) -> None:
         qrels |= part.valid.qrels() | part.test.qrels()
     write_qrels(folder / "qrels.txt", qrels)
     write_folds(folder / "folds.json", [folds[name] for name in prepared.names if name in folds])
-    with replacing(path) as aside:
-        aside.write_text(json.dumps(kept | here), encoding="utf-8")
+    with atomic_write(path) as tmp:
+        tmp.write_text(json.dumps(kept | here), encoding="utf-8")
 
 
 def feature_fold(

@@ -3,15 +3,15 @@
 import json
 from pathlib import Path
 
-from rerank.config import Config, FirstStageTable, check
+from rerank.config import Config, FirstStageSettings, validate
 from rerank.data.collections import Collection, open_documents
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.errors import UserError
 from rerank.retrieval.bm25 import choose_index, retrieve, with_texts_from_index
 from rerank.runs.layout import bm25_name
-from rerank.utils.files import replacing, short_hash
-from rerank.utils.progress import say
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.progress import log
 
 
 def first_stage_run(config: Config, collection: Collection, folder: Path) -> Path:
@@ -31,14 +31,14 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
     else:
         index = _index(table, collection, folder)
         run = retrieve(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
-        with replacing(origin) as aside:
-            aside.write_text(json.dumps(searched), encoding="utf-8")
+        with atomic_write(origin) as tmp:
+            tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
-        say(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
+        log.info(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
     return file
 
 
-def _index(table: FirstStageTable, collection: Collection, folder: Path) -> Path:
+def _index(table: FirstStageSettings, collection: Collection, folder: Path) -> Path:
     try:
         return choose_index(table.index, collection, folder / "index", table.threads or None)
     except UserError as no_index:
@@ -56,7 +56,7 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
 
     Raises UserError for what the user can mend.
     """
-    check(config)
+    validate(config)
     expect_text(config.collection.source)
     collection = open_documents(config.collection.source)
     index = _index(config.first_stage, collection, Path(config.output.folder) / collection.name)
@@ -67,6 +67,6 @@ def expect_text(source: str) -> None:
     """Raises UserError for a feature set: what it has instead of documents cannot be searched or read."""
     if is_feature_source(source):
         raise UserError(
-            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to warm up on or to score again; "
-            "`rerank train` trains on them and writes the runs"
+            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
+            "again; `rerank train` trains on them and writes the runs"
         )

@@ -7,14 +7,14 @@ from rerank.config import Config
 from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
 from rerank.experiments.first_stage import expect_text
-from rerank.experiments.text import prepare, text_inputs, what_was_cut
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, warmup_of
+from rerank.experiments.text import prepare, text_inputs, truncation_summary
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pretraining_of
 from rerank.models.memory import open_budget
-from rerank.models.scoring import score
+from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.files import file_hash
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 
 def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
@@ -44,17 +44,17 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         inputs_of = text_inputs(config, prepared, tokenizer, max_length)
     model.to(accelerator.device)
     if accelerator.is_main_process:
-        say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
+        log.info(truncation_summary(inputs_of, config.encoder.max_doc_tokens))
     found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
     if strange := read_run(run).keys() - prepared.candidates.keys():
-        say(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
-    budget = open_budget(config.training.tokens_per_forward, accelerator.device)
-    scored = score(model, inputs_of, found, accelerator, budget)
+        log.info(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
+    budget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+    scored = score_candidates(model, inputs_of, found, accelerator, budget)
     if accelerator.is_main_process:
         write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
         facts = {
             "model": checkpoint,
-            "warmup": warmup_of(model),
+            "pretraining": pretraining_of(model),
             "config": asdict(config),
             "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
             "first_stage": {"run": str(run), "sha256": file_hash(run)},

@@ -10,20 +10,20 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
 from rerank.batches.pair_template import pair_template
-from rerank.batches.passages import TextInputs
+from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
-from rerank.config import Config, check
-from rerank.data.candidates import candidates, without_relevant
+from rerank.config import Config, validate
+from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, open_collection
-from rerank.data.folds import make_folds, prescribed_folds, read_folds, write_folds
+from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.tokens import open_store, tokenise
 from rerank.data.trec import read_run, write_qrels
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.first_stage import _index, expect_text, first_stage_run
-from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, save_cross_encoder, warmup_of
+from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import open_budget
-from rerank.models.scoring import Passages, score
+from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.bm25 import with_texts_from_index
 from rerank.retrieval.java import java_facts
 from rerank.training.gradients import Loss
@@ -31,7 +31,7 @@ from rerank.training.task import FoldWork
 from rerank.training.validation import mean_loss
 from rerank.types import Candidates, Fold, Qrels, Run
 from rerank.utils.files import file_hash
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def prepare(config: Config) -> Prepared:
 
     Raises UserError for what the user can mend.
     """
-    check(config)
+    validate(config)
     expect_text(config.collection.source)
     collection = open_collection(config.collection.source)
     folder = Path(config.output.folder) / collection.name
     run_file = first_stage_run(config, collection, folder)
-    found = candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
+    found = select_candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
     if not collection.has_documents:
         collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
     return Prepared(folder, collection, run_file, found, _folds(config, collection))
@@ -82,8 +82,8 @@ def keep_for_evaluation(prepared: Prepared) -> None:
 
 
 def _folds(config: Config, collection: Collection) -> list[Fold]:
-    if collection.prescribed_folds:
-        return prescribed_folds([(name.removeprefix("fold"), ids) for name, ids in collection.prescribed_folds])
+    if collection.official_folds:
+        return official_folds([(name.removeprefix("fold"), ids) for name, ids in collection.official_folds])
     return make_folds([q for q in collection.queries if q in collection.qrels], config.collection.folds)
 
 
@@ -94,14 +94,14 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
     if accelerator.is_main_process:
-        if model.pads:
-            say(f"{encoder}: {model.why_padded}, so its passages are padded, like lengths together")
+        if model.is_padded:
+            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, like lengths together")
         elif model.attention_dropout() != "0.0":
-            say(f"attention dropout: {model.attention_dropout()}")
+            log.info(f"attention dropout: {model.attention_dropout()}")
     return opened
 
 
-def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> TextInputs:
+def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> PassageBuilder:
     """Tokenises queries and candidates; the documents once, on disk."""
     doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
     store = open_store(
@@ -119,12 +119,12 @@ def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: 
             strict=True,
         )
     )
-    return TextInputs(queries, store, pair_template(tokenizer), max_length)
+    return PassageBuilder(queries, store, pair_template(tokenizer), max_length)
 
 
-def what_was_cut(inputs_of: TextInputs, max_doc_tokens: int) -> str:
+def truncation_summary(inputs_of: PassageBuilder, max_doc_tokens: int) -> str:
     """A line for people: how many documents and queries are longer than what the model sees of them."""
-    told, queries = inputs_of.documents.statistics(), inputs_of.queries_cut()
+    told, queries = inputs_of.documents.statistics(), inputs_of.truncated_queries()
     return (
         f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
         f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
@@ -144,8 +144,8 @@ def text_fold(
     with accelerator.main_process_first():
         inputs_of = text_inputs(config, prepared, tokenizer, max_length)
     if accelerator.is_main_process:
-        say(what_was_cut(inputs_of, config.encoder.max_doc_tokens))
-    budget = open_budget(table.tokens_per_forward, accelerator.device)
+        log.info(truncation_summary(inputs_of, config.encoder.max_doc_tokens))
+    budget = open_budget(table.max_tokens_per_forward, accelerator.device)
     valid, test, latest = _found(prepared, fold.valid), _found(prepared, fold.test), Run()
     for part, found in (("validation", valid), ("test", test)):
         if not any(candidates.query_id in prepared.qrels for candidates in found):
@@ -156,7 +156,7 @@ def text_fold(
 
     def validate() -> float:
         latest.clear()
-        latest.update(score(model, inputs_of, valid, accelerator, budget, "validating"))
+        latest.update(score_candidates(model, inputs_of, valid, accelerator, budget, "validating"))
         if table.measure == "loss":
             return -mean_loss(latest, valid, loss)
         qrels = {q: prepared.qrels[q] for q in fold.valid if q in prepared.qrels}
@@ -166,7 +166,7 @@ def text_fold(
     def test_run(checkpoint: Path) -> Run:
         best, _, _ = open_cross_encoder(str(checkpoint), config.encoder.pooling, table.seed)
         best.to(accelerator.device)
-        return score(best, inputs_of, test, accelerator, budget, "testing", best_passages)
+        return score_candidates(best, inputs_of, test, accelerator, budget, "testing", best_passages)
 
     def judgments() -> dict[str, Qrels]:
         parts = {"train": fold.train, "valid": fold.valid, "test": fold.test}
@@ -174,13 +174,13 @@ def text_fold(
 
     def facts() -> dict[str, Any]:
         return {
-            "warmup": warmup_of(model),
-            "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.queries_cut()},
+            "pretraining": pretraining_of(model),
+            "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.truncated_queries()},
             "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
             "first_stage": {"run": str(prepared.run), "sha256": file_hash(prepared.run)},
             "java": None if config.first_stage.run else java_facts(),
-            "tokens_per_forward": budget.tokens,
-            "passages": f"padded: {model.why_padded}" if model.why_padded else "packed",
+            "max_tokens_per_forward": budget.tokens,
+            "passages": f"padded: {model.padding_reason}" if model.padding_reason else "packed",
             "attention_dropout": model.attention_dropout(),
         }
 
@@ -209,9 +209,11 @@ def _found(prepared: Prepared, query_ids: Iterable[str]) -> list[Candidates]:
 
 def _trainable(prepared: Prepared, fold: Fold, accelerator: Accelerator) -> list[Candidates]:
     found = {query_id: prepared.candidates[query_id] for query_id in fold.train}
-    skipped = set(without_relevant(found))
+    skipped = set(queries_without_relevant(found))
     if skipped and accelerator.is_main_process:
-        say(f"fold {fold.name}: {len(skipped)} of {len(found)} training queries have no relevant candidate: skipped")
+        log.info(
+            f"fold {fold.name}: {len(skipped)} of {len(found)} training queries have no relevant candidate: skipped"
+        )
     if len(skipped) == len(found):
         raise UserError(
             f"fold {fold.name}: none of its {len(found)} training queries has a relevant candidate: nothing to learn"

@@ -11,23 +11,23 @@ from pathlib import Path
 from accelerate import Accelerator
 
 from rerank.config import Config
-from rerank.data.folds import pick
+from rerank.data.folds import select_folds
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import read_run, write_run
 from rerank.evaluation.measures import measure_names
 from rerank.experiments.features import feature_fold, keep_features_for_evaluation, prepare_features
-from rerank.experiments.pretraining.pretrain import warm_up
+from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import keep_for_evaluation, prepare, text_fold
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
-from rerank.runs.settings import keep
-from rerank.training.device import alone, device_name, open_accelerator, peak_memory
+from rerank.runs.settings import save_settings
+from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.losses import make_loss
 from rerank.training.task import FoldWork
 from rerank.types import Fold, Run
-from rerank.utils.files import replacing
-from rerank.utils.progress import say
+from rerank.utils.files import atomic_write
+from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Experiment:
     def say(self, line: str) -> None:
         """Prints a line once, whatever the number of processes."""
         if self.accelerator.is_main_process:
-            say(line)
+            log.info(line)
 
     def fold_folder(self, name: str) -> Path:
         """Where the results of a fold are."""
@@ -72,7 +72,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
         with accelerator.main_process_first():
             features = prepare_features(config, fold_name)
             keep_features_for_evaluation(features)
-            keep(config, features.folder / name / "config.toml")
+            save_settings(config, features.folder / name / "config.toml")
         model = f"a network of {config.network.hidden} hidden units"
         work_of = partial(feature_fold, config, features, loss, accelerator)
         return Experiment(
@@ -81,9 +81,9 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     with accelerator.main_process_first():
         prepared = prepare(config)
         keep_for_evaluation(prepared)
-        keep(config, prepared.folder / name / "config.toml")
-    encoder = str(warm_up(config, accelerator)) if config.warmup.steps else config.encoder.name
-    folds, names = pick(prepared.folds, fold_name), [fold.name for fold in prepared.folds]
+        save_settings(config, prepared.folder / name / "config.toml")
+    encoder = str(pretrain(config, accelerator)) if config.pretraining.steps else config.encoder.name
+    folds, names = select_folds(prepared.folds, fold_name), [fold.name for fold in prepared.folds]
     work_of = partial(text_fold, config, prepared, encoder, loss, accelerator)
     return Experiment(config, prepared.folder / name, encoder, folds, names, loss, accelerator, work_of)
 
@@ -96,7 +96,7 @@ def train_folds(config: Config, fold_name: str) -> Path:
     experiment = open_experiment(config, fold_name)
     for fold in experiment.folds:
         folder = experiment.fold_folder(fold.name)
-        with alone(experiment.accelerator, folder, "fold"):
+        with exclusive(experiment.accelerator, folder, "fold"):
             if (folder / "test.run").exists():
                 experiment.say(f"fold {fold.name}: {folder / 'test.run'} is there already")
             else:
@@ -120,8 +120,8 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     work = experiment.work_of(fold)
 
     def keep_best() -> None:
-        with replacing(folder / "checkpoint") as aside:
-            work.save(aside)
+        with atomic_write(folder / "checkpoint") as tmp:
+            work.save(tmp)
         write_run(folder / "valid.run", work.valid_run(), tag)
 
     history = train(
@@ -161,11 +161,11 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "peak_memory": peak_memory(accelerator.device),
         }
         if passages := work.passages():
-            with replacing(folder / "test.passages.json") as aside:
-                aside.write_text(json.dumps(passages, separators=(",", ":")), encoding="utf-8")
-        with replacing(folder / "test.run") as aside:  # in its place last: where it is, the fold is finished
-            write_run(aside, run, tag)
-            runs = {"valid": folder / "valid.run", "test": aside}
+            with atomic_write(folder / "test.passages.json") as tmp:
+                tmp.write_text(json.dumps(passages, separators=(",", ":")), encoding="utf-8")
+        with atomic_write(folder / "test.run") as tmp:  # in its place last: where it is, the fold is finished
+            write_run(tmp, run, tag)
+            runs = {"valid": folder / "valid.run", "test": tmp}
             facts["outcome"] = {part: outcome(file, judged[part]) for part, file in runs.items()}
             write_manifest(folder / "manifest.json", facts)
         shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model

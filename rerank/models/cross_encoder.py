@@ -13,7 +13,7 @@ from rerank.errors import UserError
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import Loaded, load_encoder
 from rerank.models.packed_attention import Passages, pack
-from rerank.models.padding import of_like_length, padded
+from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import pool
 
 HEAD_FILE = "head.safetensors"
@@ -31,8 +31,8 @@ class CrossEncoder(nn.Module):
     """Any Hugging Face encoder with a dense layer on its [CLS] vector, or a cross-encoder with its own head.
 
     The paper averages a document's [CLS] vectors and puts the dense layer on the mean. That layer is linear, so the
-    score is the mean of the passages' scores; every pooling is one of passage scores here. `why_padded` is "" where the
-    encoder takes packed passages, and else says why it does not.
+    score is the mean of the passages' scores; every pooling is one of passage scores here. `padding_reason` is ""
+    where the encoder takes packed passages, and else says why it does not.
     """
 
     def __init__(self, loaded: Loaded, head: Float32Linear | None, pooling: str) -> None:
@@ -43,18 +43,18 @@ class CrossEncoder(nn.Module):
         self.pad_id = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position
         self.dropout_keys = seed_dropout(self)
-        self.why_padded = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length)
+        self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length)
 
     @property
-    def pads(self) -> bool:
+    def is_padded(self) -> bool:
         """Whether passages of a forward pass are padded to the longest of like length."""
-        return bool(self.why_padded)
+        return bool(self.padding_reason)
 
     def forward(self, inputs: Packed) -> Tensor:
         """(passages,) float32 scores, in one pass through the encoder. In training the inputs have seeds."""
-        if not self.pads:
+        if not self.is_padded:
             return self._packed_scores(inputs)
-        groups = of_like_length(inputs.lengths())
+        groups = bucket_by_length(inputs.lengths())
         scores = torch.cat([self._padded_scores(inputs.take(group)) for group in groups])
         return restore_order(scores, groups)
 
@@ -74,7 +74,7 @@ class CrossEncoder(nn.Module):
         return self._scores(**arguments, passages=Passages(lengths, offsets))
 
     def _padded_scores(self, inputs: Packed) -> Tensor:
-        arguments, positions = padded(inputs, self.pad_id)
+        arguments, positions = pad(inputs, self.pad_id)
         if inputs.seeds is not None:
             self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(positions), positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
@@ -98,7 +98,11 @@ class CrossEncoder(nn.Module):
         """Which attention weights are dropped in training, for the manifest: packed attention drops none."""
         config = self.encoder.config
         rate = getattr(config, "attention_probs_dropout_prob", getattr(config, "attention_dropout", 0.0))
-        return f"{rate}" if self.pads or not rate else f"0, not the encoder's {rate}: packed attention drops no weights"
+        return (
+            f"{rate}"
+            if self.is_padded or not rate
+            else f"0, not the encoder's {rate}: packed attention drops no weights"
+        )
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The parameters for an optimizer: the encoder's with `lr`, those of the layers on top with `head_lr`."""
@@ -138,16 +142,16 @@ def _load_head(head: nn.Linear, file: Path) -> None:
         raise UserError(f"{file}: not the dense layer of this encoder: {str(error).splitlines()[0]}") from error
 
 
-def warmup_of(model: CrossEncoder) -> dict[str, Any] | None:
-    """How a model was warmed up on documents before it saw a label, as its config says; None where it was not."""
-    found: dict[str, Any] | None = getattr(model.encoder.config, "rerank", {}).get("warmup")
+def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
+    """How a model was pre-trained on documents before it saw a label, as its config says; None where it was not."""
+    found: dict[str, Any] | None = getattr(model.encoder.config, "rerank", {}).get("pretraining")
     return found
 
 
 def save_cross_encoder(model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int) -> None:
     """Writes an ordinary Hugging Face folder, the dense layer beside it, and our text settings in its config.
 
-    What the encoder's config says of a warm-up stays there.
+    What the encoder's config says of a pre-training stays there.
     """
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
     model.encoder.config.rerank = getattr(model.encoder.config, "rerank", {}) | settings

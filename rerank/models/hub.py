@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 NEEDED = {  # any of the files on the right is enough
     "config.json": ("config.json",),
@@ -51,7 +51,7 @@ def _downloaded(name: str) -> Path:
 
     logging.set_verbosity_error()
     if not constants.HF_HUB_OFFLINE:
-        say(f"encoder {name}: not in the cache, asking {constants.ENDPOINT}")
+        log.info(f"encoder {name}: not in the cache, asking {constants.ENDPOINT}")
     try:
         folder = Path(snapshot_download(name, allow_patterns=ALL_BUT_PICKLES))
         if "weights" in _lacking(folder):

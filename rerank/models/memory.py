@@ -9,7 +9,7 @@ import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from rerank.errors import UserError
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 Result = TypeVar("Result")
 
@@ -18,7 +18,7 @@ FIRST_TRIAL = {"cpu": 4096, "cuda": 65536}
 
 
 @dataclass
-class Budget:
+class TokenBudget:
     """`tokens` per forward pass. It only ever shrinks; what is computed does not depend on it.
 
     `tried` says that they were given, or went through the encoder before.
@@ -50,11 +50,11 @@ class Budget:
             gc.collect()
             clear_device_cache()
             self.tokens = max(self.tokens // 2, min(self.tokens - 1, longest))
-            say(f"out of memory: {self.tokens} tokens at a time from here on")
+            log.info(f"out of memory: {self.tokens} tokens at a time from here on")
 
 
-def open_budget(tokens: int | Literal["auto"], device: torch.device) -> Budget:
-    """The budget of the setting --training.tokens-per-forward."""
+def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBudget:
+    """The budget of the setting --training.max-tokens-per-forward."""
     if tokens != "auto":
-        return Budget(tokens)
-    return Budget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)
+        return TokenBudget(tokens)
+    return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)

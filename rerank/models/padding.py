@@ -8,7 +8,7 @@ from torch import Tensor
 from rerank.batches.batch import Packed
 
 
-def of_like_length(lengths: list[int]) -> list[list[int]]:
+def bucket_by_length(lengths: list[int]) -> list[list[int]]:
     """The places of these lengths in groups, longest first; none is below three quarters of its group's longest.
 
     >>> of_like_length([100, 30, 400, 90])
@@ -22,7 +22,7 @@ def of_like_length(lengths: list[int]) -> list[list[int]]:
     return groups
 
 
-def padded(inputs: Packed, pad_id: int) -> tuple[dict[str, Any], Tensor]:
+def pad(inputs: Packed, pad_id: int) -> tuple[dict[str, Any], Tensor]:
     """An encoder's keyword arguments for these passages, (passages, longest) each, and the places in the passages."""
     offsets = inputs.offsets.to(inputs.input_ids.device)
     positions = torch.arange(max(inputs.lengths()), device=offsets.device).expand(len(offsets) - 1, -1)

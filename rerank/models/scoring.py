@@ -8,11 +8,11 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rerank.batches.batch import Packed, Pairs
-from rerank.batches.microbatches import micro_batches, restore_order
-from rerank.batches.passages import TextInputs
-from rerank.batches.prefetch import built_ahead
+from rerank.batches.microbatches import make_microbatches, restore_order
+from rerank.batches.passages import PassageBuilder
+from rerank.batches.prefetch import prefetch
 from rerank.errors import UserError
-from rerank.models.memory import Budget
+from rerank.models.memory import TokenBudget
 from rerank.types import Candidates, Run
 from rerank.utils.progress import progress
 
@@ -20,12 +20,12 @@ Passages = dict[str, dict[str, tuple[int, int]]]
 """query_id -> doc_id -> the number of the passage that scored highest, from 0, and how many there are."""
 
 
-def score(
+def score_candidates(
     model: Any,
-    inputs_of: TextInputs,
+    inputs_of: PassageBuilder,
     candidates: Sequence[Candidates],
     accelerator: Accelerator,
-    budget: Budget,
+    budget: TokenBudget,
     what: str = "scoring",
     passages: Passages | None = None,
 ) -> Run:
@@ -41,7 +41,7 @@ def score(
     model.eval()
     found: list[tuple[str, str, float, int, int]] = []
     with torch.inference_mode():
-        for chunk, inputs in progress(built_ahead(mine, inputs_of), len(mine), what, show=accelerator.is_main_process):
+        for chunk, inputs in progress(prefetch(mine, inputs_of), len(mine), what, show=accelerator.is_main_process):
             of_passages = passage_scores(model, inputs, accelerator, budget)
             scores = model.pool(of_passages, inputs.documents).tolist()
             best = best_passages(of_passages, inputs.documents)
@@ -60,12 +60,12 @@ def score(
     return run
 
 
-def passage_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: Budget) -> torch.Tensor:
+def passage_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: TokenBudget) -> torch.Tensor:
     """(passages,) float32 scores on the CPU, as many at a time as the budget allows."""
     lengths = inputs.lengths()
 
     def scores_of(tokens: int) -> torch.Tensor:
-        groups = micro_batches(lengths, tokens, model.pads)
+        groups = make_microbatches(lengths, tokens, model.is_padded)
         with accelerator.autocast():
             scores = [model(inputs.take(group).to(accelerator.device)) for group in groups]
         return restore_order(torch.cat(scores), groups)
@@ -82,7 +82,7 @@ def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[i
     return [(int(of.argmax()), len(of)) for of in scores.split(documents.bincount().tolist())]
 
 
-def by_length(pairs: Pairs, inputs_of: TextInputs, tokens: int) -> list[Pairs]:
+def by_length(pairs: Pairs, inputs_of: PassageBuilder, tokens: int) -> list[Pairs]:
     """The pairs in chunks of at most so many tokens, longest passages first; a longer document is alone."""
     sizes = {}
     for pair in pairs:

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from rerank.data.demo import split_words
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 WIDTH = 64
 
@@ -50,9 +50,9 @@ def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
         model.embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
         model.embeddings.position_embeddings.weight.zero_()
     disable_progress_bar()
-    with replacing(folder) as aside:
-        model.save_pretrained(aside)
-        BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(aside)
+    with atomic_write(folder) as tmp:
+        model.save_pretrained(tmp)
+        BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(tmp)
 
 
 def _word_vectors(texts: list[list[int]], words: int, seed: int) -> np.ndarray:

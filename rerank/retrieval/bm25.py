@@ -19,8 +19,8 @@ from rerank.data.collections import Collection
 from rerank.errors import UserError, nearest
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.types import Run
-from rerank.utils.files import replacing, short_hash
-from rerank.utils.progress import progress, say
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.progress import log, progress
 
 PREBUILT = {"disks45/nocr": "robust04"}
 """The fingerprint of a collection -> the name of the index that Pyserini offers for download."""
@@ -64,8 +64,8 @@ def build_index(documents: Iterable[tuple[str, str]], folder: Path, threads: int
             else:
                 empty.append(doc_id)
 
-    with replacing(folder) as aside, java_error_in_one_line(f"{folder}: Lucene cannot write it (disk full?)"):
-        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(aside.resolve()), "-storeRaw"]
+    with atomic_write(folder) as tmp, java_error_in_one_line(f"{folder}: Lucene cannot write it (disk full?)"):
+        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve()), "-storeRaw"]
         indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", str(threads or _cores())])
         written = 0
         try:
@@ -77,10 +77,10 @@ def build_index(documents: Iterable[tuple[str, str]], folder: Path, threads: int
             indexer.close()
         if not written:
             raise UserError(f"{folder}: there is no document with text to index; expected at least one")
-        if not any(aside.glob("segments_*")) or _count(aside) != written:  # Lucene says nothing when the disk is full
+        if not any(tmp.glob("segments_*")) or _count(tmp) != written:  # Lucene says nothing when the disk is full
             raise UserError(f"{folder}: Lucene could not write all {written} documents; is the disk full?")
     if empty:
-        say(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
+        log.info(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
 
 
 def prebuilt_index(name: str) -> Path:
@@ -122,7 +122,7 @@ def retrieve(
                 if hits := found.get(query_id):
                     run[query_id] = {hit.docid: hit.score for hit in hits}
     if nothing := [query_id for query_id in queries if query_id not in run]:
-        say(f"{len(nothing)} of {len(queries)} queries find no document: {', '.join(nothing[:5])}")
+        log.info(f"{len(nothing)} of {len(queries)} queries find no document: {', '.join(nothing[:5])}")
     return run
 
 

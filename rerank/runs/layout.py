@@ -1,15 +1,206 @@
-"""The names of files and folders inside runs/."""
+"""The names of files and folders inside runs/: no other module knows them.
 
-from dataclasses import fields
+runs/<collection>/                  CollectionFolder
+runs/<collection>/pretrained-<hash>/   PretrainingFolder
+runs/<collection>/<experiment>/     ExperimentFolder
+runs/<collection>/<experiment>/fold1/  FoldFolder
+"""
 
-from rerank.config import FirstStageTable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from rerank.config import PRETRAINED, FirstStageSettings
 
 
-def bm25_name(table: FirstStageTable) -> str:
-    """bm25, followed by every setting that is not the default, so that no two rankings share a name."""
+@dataclass(frozen=True)
+class FoldFolder:
+    """The results of one fold of an experiment."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The fold's name, such as "1"."""
+        return self.path.name.removeprefix("fold")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the best epoch's model."""
+        return self.path / "checkpoint"
+
+    @property
+    def state(self) -> Path:
+        """The folder of the weights and the optimizer after the last epoch, while the fold is unfinished."""
+        return self.path / "state"
+
+    @property
+    def log(self) -> Path:
+        """One JSON record per epoch."""
+        return self.path / "log.jsonl"
+
+    @property
+    def manifest(self) -> Path:
+        """Settings, versions, device, hashes and results."""
+        return self.path / "manifest.json"
+
+    @property
+    def valid_run(self) -> Path:
+        """The run of the validation queries by the best epoch's model."""
+        return self.path / "valid.run"
+
+    @property
+    def test_run(self) -> Path:
+        """The run of the test queries."""
+        return self.path / "test.run"
+
+    @property
+    def passages(self) -> Path:
+        """Which passage of each test document scored highest."""
+        return self.path / "test.passages.json"
+
+    @property
+    def validation_means(self) -> Path:
+        """Means over the validation queries, kept so that sweeps and tables compute them once."""
+        return self.path / "valid.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the fold has its test run, which is written last."""
+        return self.test_run.exists()
+
+
+@dataclass(frozen=True)
+class ExperimentFolder:
+    """The results of one experiment: its settings, its folds, and their test runs in one file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.path.absolute().name
+
+    @property
+    def settings(self) -> Path:
+        """The configuration as TOML."""
+        return self.path / "config.toml"
+
+    @property
+    def all_run(self) -> Path:
+        """The test runs of all folds in one file; written when all folds are finished."""
+        return self.path / "all.run"
+
+    def fold(self, name: str) -> FoldFolder:
+        """The folder of the fold of that name."""
+        return FoldFolder(self.path / f"fold{name}")
+
+    @property
+    def folds(self) -> list[FoldFolder]:
+        """The folds that exist, in the order of their numbers."""
+        found = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
+        return sorted(found, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
+
+    @property
+    def collection(self) -> "CollectionFolder":
+        """The folder of the collection."""
+        return CollectionFolder(self.path.absolute().parent)
+
+
+@dataclass(frozen=True)
+class PretrainingFolder:
+    """A pre-training on pseudo-queries, shared by all experiments of the collection."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the best model."""
+        return self.path / "checkpoint"
+
+    @property
+    def lists(self) -> Path:
+        """The pseudo-queries and their lists, one JSON record per line."""
+        return self.path / "lists.jsonl"
+
+    @property
+    def state(self) -> Path:
+        """The training state, while the pre-training is unfinished."""
+        return self.path / "state"
+
+    @property
+    def tokens(self) -> Path:
+        """The tokenised documents, while the pre-training is unfinished."""
+        return self.path / "tokens"
+
+    @property
+    def manifest(self) -> Path:
+        """Settings, versions and results; written last."""
+        return self.path / "manifest.json"
+
+
+@dataclass(frozen=True)
+class CollectionFolder:
+    """What all experiments of a collection share."""
+
+    path: Path
+
+    @property
+    def qrels(self) -> Path:
+        """The judgments."""
+        return self.path / "qrels.txt"
+
+    @property
+    def folds(self) -> Path:
+        """The query ids of each fold."""
+        return self.path / "folds.json"
+
+    @property
+    def index(self) -> Path:
+        """A cache: the Lucene index of the documents."""
+        return self.path / "index"
+
+    @property
+    def tokens(self) -> Path:
+        """A cache: the tokenised documents."""
+        return self.path / "tokens"
+
+    @property
+    def features(self) -> Path:
+        """A cache: the parsed feature vectors."""
+        return self.path / "features"
+
+    @property
+    def feature_hashes(self) -> Path:
+        """The hash of each fold's feature files."""
+        return self.path / "features.json"
+
+    def first_stage(self, settings: FirstStageSettings) -> Path:
+        """The run to re-rank: the one that the settings name, or BM25's."""
+        return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings)}.run"
+
+    def experiment(self, name: str) -> ExperimentFolder:
+        """The folder of the experiment of that name."""
+        return ExperimentFolder(self.path / name)
+
+    @property
+    def experiments(self) -> list[ExperimentFolder]:
+        """The experiments that have settings, by name."""
+        return [ExperimentFolder(path.parent) for path in sorted(self.path.glob("*/config.toml"))]
+
+    def pretraining(self, identity: str) -> PretrainingFolder:
+        """The folder of the pre-training with that hash."""
+        return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")
+
+
+def bm25_name(settings: FirstStageSettings) -> str:
+    """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
+
+    >>> bm25_name(FirstStageSettings(depth=100))
+    'bm25-depth=100'
+    """
     changed = [
-        f"-{field.name}={getattr(table, field.name)}".replace("/", "_")
-        for field in fields(table)
-        if field.name in ("index", "depth", "k1", "b") and getattr(table, field.name) != field.default
+        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
+        for field in fields(settings)
+        if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
     ]
     return "bm25" + "".join(changed)

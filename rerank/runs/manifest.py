@@ -14,7 +14,7 @@ from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import MEASURES
 from rerank.types import Qrels
-from rerank.utils.files import file_hash, replacing
+from rerank.utils.files import atomic_write, file_hash
 
 PACKAGES = (
     "rerank",
@@ -32,8 +32,8 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` with the versions, the git commit and the machine as JSON."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
     machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
-    with replacing(path) as aside:
-        aside.write_text(
+    with atomic_write(path) as tmp:
+        tmp.write_text(
             json.dumps(
                 {**facts, "versions": versions, "commit": source_commit(), "machine": machine},
                 indent=1,

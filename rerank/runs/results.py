@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rerank.config import FirstStageTable
+from rerank.config import FirstStageSettings
 from rerank.data.trec import ranked, read_qrels, read_run
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
@@ -142,7 +142,7 @@ def _read_experiment(folder: Path, collection: Path, runs: dict[Path, Run]) -> E
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{folder / 'config.toml'}: not TOML: {error}; the experiment's settings are lost") from error
     folds = [_read_fold(path) for path in sorted(folder.glob("fold*"), key=_fold_order) if path.is_dir()]
-    table = FirstStageTable(**settings.get("first_stage", {}))
+    table = FirstStageSettings(**settings.get("first_stage", {}))
     file = Path(table.run) if table.run else collection / f"{bm25_name(table)}.run"
     tested = {query_id for fold in folds for query_id in fold.run}
     if tested and file not in runs:

@@ -107,13 +107,16 @@ def validation_run(files: dict[str, Path], fold: str) -> Path:
 
 
 def warmed_up(files: dict[str, dict[str, Path]]) -> list[str]:
-    """Which runs began with a warm-up without labels, and which, from the manifests beside them."""
+    """Which runs began with a pre-training without labels, and which, from the manifests beside them."""
     runs: dict[str, list[str]] = defaultdict(list)
     for name, of_run in files.items():
-        for warmup in dict.fromkeys(_warmup(path) for path in _manifests(of_run.values())):
-            runs[warmup].append(name)
+        for pretraining in dict.fromkeys(_pretraining(path) for path in _manifests(of_run.values())):
+            runs[pretraining].append(name)
     runs.pop("", None)
-    return [f"Warmed up on the documents alone: {', '.join(names)} ({warmup})." for warmup, names in runs.items()]
+    return [
+        f"Pre-trained on the documents alone: {', '.join(names)} ({pretraining})."
+        for pretraining, names in runs.items()
+    ]
 
 
 def _manifests(paths: Iterable[Path]) -> list[Path]:
@@ -125,9 +128,9 @@ def _manifests(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for candidates in near for path in candidates if path.is_file())
 
 
-def _warmup(manifest: Path) -> str:
+def _pretraining(manifest: Path) -> str:
     try:
-        facts = json.loads(manifest.read_text(encoding="utf-8")).get("warmup")
+        facts = json.loads(manifest.read_text(encoding="utf-8")).get("pretraining")
     except (ValueError, AttributeError):  # another program's file of this name
         return ""
     if not facts:

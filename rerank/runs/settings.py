@@ -8,13 +8,13 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.errors import UserError
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 WITHOUT_EFFECT = (
     "output.folder",
     "output.name",
     "first_stage.threads",
-    "training.tokens_per_forward",
+    "training.max_tokens_per_forward",
     "training.gradient_checkpointing",
 )
 """Keys that may change within an experiment: its results do not depend on them."""
@@ -43,7 +43,7 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines)
 
 
-def keep(config: Config, path: Path) -> None:
+def save_settings(config: Config, path: Path) -> None:
     """Writes the configuration beside an experiment's results, or refuses to mix two in one folder.
 
     Raises UserError when `path` holds another configuration, and a fold was trained with it. What an older file lacks
@@ -59,8 +59,8 @@ def keep(config: Config, path: Path) -> None:
             f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
             "give this one another --name, or remove the folder"
         )
-    with replacing(path) as aside:
-        aside.write_text(to_toml(config), encoding="utf-8")
+    with atomic_write(path) as tmp:
+        tmp.write_text(to_toml(config), encoding="utf-8")
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -27,7 +27,7 @@ from rerank.runs.run_files import (
     warmed_up,
 )
 from rerank.types import Fold, Measurements, Qrels, Run
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 
 class Measured(NamedTuple):
@@ -131,7 +131,7 @@ def _records(name: str, records: list[dict[str, object]], form: str, notes: list
     if form == "json":
         return as_json(name, records, notes=notes, **facts)
     for note in notes:
-        say(note)
+        log.info(note)
     return as_csv(records)
 
 

@@ -12,14 +12,14 @@ import torch
 from accelerate import Accelerator
 
 from rerank.utils.locks import locked
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 
 def open_accelerator(precision: str = "auto") -> Accelerator:
     """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_mixed_precision(precision))
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
-        say(
+        log.info(
             "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
@@ -27,7 +27,7 @@ def open_accelerator(precision: str = "auto") -> Accelerator:
 
 
 @contextlib.contextmanager
-def alone(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
+def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
     """`locked` for all processes of this run, which wait together for those of other runs."""
     with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()

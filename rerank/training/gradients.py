@@ -9,18 +9,18 @@ from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 
 from rerank.batches.batch import Batch
-from rerank.batches.microbatches import micro_batches, restore_order
+from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.errors import UserError
 from rerank.losses import smoothi
 from rerank.losses.metrics import exact
-from rerank.models.memory import Budget
+from rerank.models.memory import TokenBudget
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(scores, labels, mask) -> (lists,)."""
 
 
-def step_gradient(
-    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: Budget | None
+def accumulate_gradient(
+    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: TokenBudget | None
 ) -> Tensor:
     """Sets the parameters' gradients to that of the sum of the lists' losses times `weight`.
 
@@ -45,14 +45,14 @@ def step_gradient(
     def gradient(tokens: int) -> Tensor:
         model.zero_grad(set_to_none=True)
         measured = torch.zeros(len(batch.labels), 3, dtype=torch.float64)
-        for lists in _fitting_together(lengths, rows, tokens, model.pads):
-            measured[lists] = _of_lists(model, batch, lists, rows, loss, weight, accelerator, tokens)
+        for lists in _group_lists(lengths, rows, tokens, model.is_padded):
+            measured[lists] = _cached_gradient(model, batch, lists, rows, loss, weight, accelerator, tokens)
         return measured
 
     return budget.run(gradient, max(lengths))
 
 
-def try_budget(model: Any, batch: Batch[Any], accelerator: Accelerator, budget: Budget) -> None:
+def probe_memory(model: Any, batch: Batch[Any], accelerator: Accelerator, budget: TokenBudget) -> None:
     """Fills the budget with copies of the batch's longest passage, there and back, and halves it until they fit."""
     lengths = batch.inputs.lengths()
     longest = lengths.index(max(lengths))
@@ -67,7 +67,7 @@ def try_budget(model: Any, batch: Batch[Any], accelerator: Accelerator, budget: 
     model.zero_grad(set_to_none=True)
 
 
-def _fitting_together(lengths: list[int], rows: list[int], tokens: int, pads: bool) -> list[list[int]]:
+def _group_lists(lengths: list[int], rows: list[int], tokens: int, is_padded: bool) -> list[list[int]]:
     """The lists in groups that one forward pass takes, longest list first; a longer list is alone."""
     of_row: dict[int, list[int]] = {}
     for length, row in zip(lengths, rows, strict=True):
@@ -75,7 +75,7 @@ def _fitting_together(lengths: list[int], rows: list[int], tokens: int, pads: bo
     groups: list[list[int]] = []
     inside: list[int] = []
     for row in sorted(of_row, key=lambda row: -sum(of_row[row])):
-        if not groups or len(micro_batches(inside + of_row[row], tokens, pads)) > 1:
+        if not groups or len(make_microbatches(inside + of_row[row], tokens, is_padded)) > 1:
             groups.append([])
             inside = []
         groups[-1].append(row)
@@ -83,7 +83,7 @@ def _fitting_together(lengths: list[int], rows: list[int], tokens: int, pads: bo
     return groups
 
 
-def _of_lists(
+def _cached_gradient(
     model: Any,
     batch: Batch[Any],
     lists: list[int],
@@ -97,7 +97,7 @@ def _of_lists(
     inside = set(lists)
     inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in inside])
     documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
-    groups = micro_batches(inputs.lengths(), tokens, model.pads)
+    groups = make_microbatches(inputs.lengths(), tokens, model.is_padded)
 
     def scores_of(group: list[int]) -> Tensor:
         with accelerator.autocast():  # of its own, as autocast keeps casts of weights made without a graph

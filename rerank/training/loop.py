@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.batch import Batch, Packed
-from rerank.batches.prefetch import built_ahead
+from rerank.batches.prefetch import prefetch
 from rerank.errors import UserError
-from rerank.models.memory import Budget
-from rerank.training.gradients import Loss, step_gradient, try_budget
+from rerank.models.memory import TokenBudget
+from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
 from rerank.types import Candidates
-from rerank.utils.files import replacing
-from rerank.utils.progress import progress, say
+from rerank.utils.files import atomic_write
+from rerank.utils.progress import log, progress
 
 
 def train(
@@ -32,7 +32,7 @@ def train(
     validate: Callable[[], float],
     keep_best: Callable[[], None],
     accelerator: Accelerator,
-    budget: Budget | None,
+    budget: TokenBudget | None,
     folder: Path,
     *,
     epochs: int,
@@ -61,7 +61,7 @@ def train(
 
         model.train()
         if budget is not None and not budget.tried:
-            try_budget(model, build(steps[0]), accelerator, budget)
+            probe_memory(model, build(steps[0]), accelerator, budget)
         record = _epoch(model, optimizer, steps, build, loss, accelerator, budget, f"epoch {epoch + 1}", clip)
         value = validate()
         best = value > max((past["valid"] for past in history), default=-float("inf"))
@@ -71,7 +71,7 @@ def train(
                 keep_best()
             _save(folder, model, optimizer, history)
             smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
-            say(
+            log.info(
                 f"epoch {epoch + 1}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}, "
                 f"validation {value:.4f}{' (best)' if best else ''}"
             )
@@ -87,7 +87,7 @@ def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
 
 
 MEASURED = ("loss", "ndcg", "smooth")
-"""The columns of `step_gradient`."""
+"""The columns of `accumulate_gradient`."""
 
 
 class Step(NamedTuple):
@@ -120,14 +120,14 @@ def _epoch(
     build: Callable[[Step], Batch[Any]],
     loss: Loss,
     accelerator: Accelerator,
-    budget: Budget | None,
+    budget: TokenBudget | None,
     what: str,
     clip: float,
 ) -> dict[str, Any]:
     """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists.
 
-    Returns the means over the lists of what `step_gradient` measures, the means of each step but for the loss under
-    `steps`, and the epoch's `seconds`, `documents` and, of text, `tokens`.
+    Returns the means over the lists of what `accumulate_gradient` measures, the means of each step but for the loss
+    under `steps`, and the epoch's `seconds`, `documents` and, of text, `tokens`.
     """
     begun = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
@@ -137,9 +137,9 @@ def _epoch(
     def figures() -> str:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(MEASURED, (sums / seen).tolist(), strict=False))
 
-    bar = progress(built_ahead(steps, build), len(steps), what, figures, accelerator.is_main_process)
+    bar = progress(prefetch(steps, build), len(steps), what, figures, accelerator.is_main_process)
     for number, (step, batch) in enumerate(bar):
-        of_step = step_gradient(model, batch, loss, 1 / step.of, accelerator, budget)
+        of_step = accumulate_gradient(model, batch, loss, 1 / step.of, accelerator, budget)
         _check(of_step[:, 0], step, f"{what}, step {number + 1}", accelerator)
         sums = sums + of_step.sum(0)
         seen += len(of_step)
@@ -197,15 +197,15 @@ def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    with replacing(folder / "state") as aside:
-        aside.mkdir()
+    with atomic_write(folder / "state") as tmp:
+        tmp.mkdir()
         save_file(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
-            aside / "state.safetensors",
+            tmp / "state.safetensors",
         )
-        (aside / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    with replacing(folder / "log.jsonl") as aside:
-        aside.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+        (tmp / "history.json").write_text(json.dumps(history), encoding="utf-8")
+    with atomic_write(folder / "log.jsonl") as tmp:
+        tmp.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
 def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
@@ -227,5 +227,5 @@ def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) ->
             _, number, key = name.split(".")
             values.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
-    say(f"going on after epoch {len(history)}")
+    log.info(f"going on after epoch {len(history)}")
     return history

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from rerank.batches.batch import Batch
-from rerank.models.memory import Budget
+from rerank.models.memory import TokenBudget
 from rerank.models.scoring import Passages
 from rerank.types import Qrels, Run
 
@@ -34,4 +34,4 @@ class FoldWork(NamedTuple):
     passages: Callable[[], Passages]
     facts: Callable[[], dict[str, Any]]
     judgments: Callable[[], dict[str, Qrels]]
-    budget: Budget | None
+    budget: TokenBudget | None

@@ -16,30 +16,30 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errn
 
 
 @contextlib.contextmanager
-def replacing(target: str | Path) -> Iterator[Path]:
+def atomic_write(target: str | Path) -> Iterator[Path]:
     """Yields a path beside `target` to write a file or a folder at; it takes `target`'s place when the block ends well.
 
     When the block fails, a full disk and an interrupt included, `target` is as it was and nothing is left beside it.
     Raises UserError where the place cannot be written to, the disk is full, or a file would replace a folder.
     """
     target = Path(target)
-    aside, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("part", "old"))
+    tmp, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("part", "old"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{target}: cannot be written: {target.parent}: {error.strerror}") from error
     try:
-        yield aside
+        yield tmp
         if target.is_dir():  # a folder cannot be renamed over a folder that holds something
-            if not aside.is_dir():
+            if not tmp.is_dir():
                 raise UserError(f"{target}: is a folder, expected the name of a file to write; the folder is kept")
             os.replace(target, old)
-        os.replace(aside, target)
+        os.replace(tmp, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
             if old.exists() and not target.exists():
                 os.replace(old, target)
-            _remove(aside)
+            _remove(tmp)
         reason = _refusal(error)
         if reason is None:
             raise

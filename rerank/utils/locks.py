@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 
 
 @contextlib.contextmanager
@@ -24,6 +24,6 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"{folder}: waiting for another process, which makes the {what}")
+            log.info(f"{folder}: waiting for another process, which makes the {what}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

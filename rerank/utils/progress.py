@@ -1,5 +1,6 @@
 """Progress for people: a bar with the time left on a terminal, a plain line now and then elsewhere."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,9 +12,23 @@ Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 10.0
 
 
-def say(line: str) -> None:
-    """Prints a line for people to standard error, above a progress bar where one is drawn."""
-    tqdm.write(line, file=sys.stderr)
+log = logging.getLogger("rerank")
+"""What the package reports to people; silent until `log_to_terminal` or the caller's own logging is set up."""
+
+
+class _Terminal(logging.Handler):
+    """Writes lines to standard error, above a progress bar if one is drawn."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
+def log_to_terminal() -> None:
+    """Makes the package's messages plain lines on standard error, as the command line shows them."""
+    if not any(isinstance(handler, _Terminal) for handler in log.handlers):
+        log.addHandler(_Terminal())
+        log.setLevel(logging.INFO)
+        log.propagate = False
 
 
 def progress(
@@ -42,4 +57,4 @@ def _lines(items: Iterable[Item], total: int, what: str, figures: Callable[[], s
         if now - told >= SECONDS_BETWEEN_LINES and done < total:
             told = now
             left = (now - start) / done * (total - done)
-            say(f"{what}: {done}/{total}, {left:.0f} s left {figures()}".rstrip())
+            log.info(f"{what}: {done}/{total}, {left:.0f} s left {figures()}".rstrip())

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rerank.errors import UserError
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 from scripts.benchmarks.report import check, publish
 
 FEATURES = 136
@@ -43,7 +43,7 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
     with tempfile.TemporaryDirectory(prefix="rerank-letor-") as name:
         folder = Path(name)
         text, part = folder / "all.txt", folder / "part.txt"
-        say(f"writing {rows:,} rows")
+        log.info(f"writing {rows:,} rows")
         write_rows(text, rows)
         write_rows(part, min(rows, PEER_ROWS))
         table = [
@@ -89,7 +89,7 @@ def load_peer(path: Path) -> float:
 
 def _measured(what: str, rows: int, path: Path, work: Callable[..., float], *arguments: object) -> dict[str, Any]:
     """Runs `work`, which gives its seconds, in a new process, and watches the memory of that and its workers."""
-    say(what)
+    log.info(what)
     peak = 0
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         future = pool.submit(work, *arguments)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses import LOSSES
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 from scripts.benchmarks.baselines import smoothi_graph
 from scripts.benchmarks.memory import in_fresh_process, peak_memory
 from scripts.benchmarks.report import check, publish
@@ -45,7 +45,7 @@ def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> 
     peaks: dict[str, int | None] = {}
     for name in [PEER, *LOSSES]:
         peak = peaks[name] = in_fresh_process(peak_bytes, name, lists, documents, device.type)
-        say(f"{lists} × {documents}, {name}: {'out of memory' if peak is None else f'{peak / 1e6:,.1f} MB'}")
+        log.info(f"{lists} × {documents}, {name}: {'out of memory' if peak is None else f'{peak / 1e6:,.1f} MB'}")
     scores, labels = inputs(lists, documents, device)
     works = {name: _work(name, scores, labels) for name, peak in peaks.items() if peak is not None}
     seconds = interleaved(works, rounds, device, LEAST_SECONDS)

@@ -11,7 +11,7 @@ import torch
 from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
 from rerank.training.device import device_name
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 
 def check(rounds: int, out: Path | None) -> None:
@@ -43,9 +43,9 @@ def publish(
         "torch": torch.__version__,
     }
     if out is not None:
-        with replacing(out) as aside:
+        with atomic_write(out) as tmp:
             everything = {"benchmark": title, **facts, "settings": settings, "rows": list(rows), "notes": list(notes)}
-            aside.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            tmp.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shown = {key: form for key, form in columns.items() if any(row.get(key) is not None for row in rows)}
     body = [[_cell(row.get(key), form) for key, form in shown.items()] for row in rows]
     head = f"{title}. {facts['machine']}, {facts['threads']} threads, torch {facts['torch']}, {facts['date'][:10]}"

@@ -11,7 +11,7 @@ from torch import nn
 
 from rerank.errors import UserError
 from rerank.models.memory import open_budget
-from rerank.models.scoring import score
+from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
 from rerank.types import Run
 from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
@@ -101,7 +101,9 @@ def _measured(
 
 def our_scores(model: nn.Module, world: World, accelerator: Accelerator) -> Run:
     """The scores of all candidates, as `rerank score` and validation compute them."""
-    return score(model, world.inputs_of, world.candidates, accelerator, open_budget("auto", accelerator.device))
+    return score_candidates(
+        model, world.inputs_of, world.candidates, accelerator, open_budget("auto", accelerator.device)
+    )
 
 
 def _predict(peer: Any, world: World, batch: int, accelerator: Accelerator, first: int | None = None) -> Work:
@@ -151,7 +153,7 @@ def rate_row(
     `forwards` is how many forward passes the work is worth; `product_rates` are operations a second, one a round.
     """
     lengths, middle = world.passage_lengths(), median(seconds)
-    packed = what.startswith(OURS) and not world.model.pads
+    packed = what.startswith(OURS) and not world.model.is_padded
     flops = forwards * forward_flops(world.model.encoder, lengths, packed)
     return {
         "what": what,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 from scripts.benchmarks.flops import token_layers
 
 Work = Callable[[], object]
@@ -30,7 +30,7 @@ def interleaved(
         for name, work in contestants.items():
             seconds[name].append(_seconds(work, device, least))
         told = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
-        say(f"round {number}/{rounds}: {told}")
+        log.info(f"round {number}/{rounds}: {told}")
     return seconds
 
 

@@ -9,15 +9,15 @@ import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, make_batch
-from rerank.batches.prefetch import built_ahead
+from rerank.batches.prefetch import prefetch
 from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator
-from rerank.training.gradients import step_gradient, try_budget
+from rerank.training.gradients import accumulate_gradient, probe_memory
 from rerank.types import Candidates
-from rerank.utils.progress import say
+from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP
 from scripts.benchmarks.memory import Peak, in_fresh_process, peak_memory
@@ -60,7 +60,7 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
             if row["what"] in (OURS, PEER):
                 peak = in_fresh_process(step_memory, row["what"], folder)
                 row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
-                say(f"{row['what']}: peak {row['peak MB']} MB")
+                log.info(f"{row['what']}: peak {row['peak MB']} MB")
         beyond = {what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()}
     told = "Gradients take, beyond the weights: " + ", ".join(
         f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
@@ -121,8 +121,8 @@ def our_steps(world: World, accelerator: Accelerator) -> Steps:
     def steps(lists: Sequence[Candidates]) -> None:
         model.train()
         each = [lists[begin : begin + LISTS_PER_STEP] for begin in range(0, len(lists), LISTS_PER_STEP)]
-        for step, batch in built_ahead(each, partial(seeded_batch, world)):
-            step_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
+        for step, batch in prefetch(each, partial(seeded_batch, world)):
+            accumulate_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
             optimizer.step()
 
     return steps
@@ -160,8 +160,10 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     batch = seeded_batch(world, world.candidates)
     model, budget = world.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
     if documents:
-        return peak_memory(lambda: step_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device)
-    return peak_memory(lambda: try_budget(model, batch, accelerator, budget), accelerator.device)
+        return peak_memory(
+            lambda: accumulate_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device
+        )
+    return peak_memory(lambda: probe_memory(model, batch, accelerator, budget), accelerator.device)
 
 
 def step_memory(what: str, folder: Path) -> Peak:

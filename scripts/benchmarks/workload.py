@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rerank.batches.pair_template import pair_template
-from rerank.batches.passages import TextInputs
+from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import open_store, tokenise
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder
 from rerank.models.hub import encoder_folder
@@ -42,7 +42,7 @@ class World:
     folder: Path
     model: CrossEncoder
     tokenizer: Any
-    inputs_of: TextInputs
+    inputs_of: PassageBuilder
     queries: dict[str, str]
     texts: dict[str, str]
     candidates: list[Candidates]
@@ -106,4 +106,6 @@ def make_world(folder: Path, lists: int, documents: int, one_passage: bool = Fal
         Candidates(query_id, tuple(names[number * documents : (number + 1) * documents]), labels)
         for number, query_id in enumerate(queries)
     ]
-    return World(folder, model, tokenizer, TextInputs(tokens, store, template, max_length), queries, texts, candidates)
+    return World(
+        folder, model, tokenizer, PassageBuilder(tokens, store, template, max_length), queries, texts, candidates
+    )

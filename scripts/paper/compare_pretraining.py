@@ -1,12 +1,12 @@
-"""Is a warm-up without labels worth it, and which loss makes the most of it? The runs, and their table.
+"""Is a pre-training without labels worth it, and which loss makes the most of it? The runs, and their table.
 
     python scripts/paper/compare_pretraining.py shared/data/cystic-fibrosis microsoft/MiniLM-L12-H384-uncased
 
-BM25; the warm-up alone; after it hinge, SmoothI-NDCG on the paper's lists of four, and SmoothI-NDCG, LambdaLoss and
-softmax on all candidates; SmoothI-NDCG on lists of four without a warm-up. All see the same number of documents, and
-each has a second row in which it is mixed with BM25. Every arm is an ordinary `rerank` command, which is shown; what is
-there already is not made again, so that the script goes on where it was interrupted. Words that it does not know go to
-all commands (--warmup.lr 1e-5, --output.folder runs/x).
+BM25; the pre-training alone; after it hinge, SmoothI-NDCG on the paper's lists of four, and SmoothI-NDCG, LambdaLoss
+and softmax on all candidates; SmoothI-NDCG on lists of four without pre-training. All see the same number of documents,
+and each has a second row in which it is mixed with BM25. Every arm is an ordinary `rerank` command, which is shown.
+What exists is not made again, so that the script resumes where it was interrupted. Words that it does not know go to
+all commands (--pretraining.lr 1e-5, --output.folder runs/x).
 """
 
 import argparse
@@ -44,11 +44,11 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
     """Makes every run that is not there and returns the table."""
     fold, depth = given.fold, given.depth
     common = ["--collection", given.collection, "--encoder", given.encoder, "--first-stage.depth", str(depth), *rest]
-    steps = ["--warmup.steps", str(given.steps)]
+    steps = ["--pretraining.steps", str(given.steps)]
     bm25 = Path(rerank("retrieve", *common))
-    alone = bm25.with_name("alone") / "warmup"
+    alone = bm25.with_name("alone") / "pretraining"
     if not alone.is_dir():
-        rerank("warmup", *common, *steps, "--out", str(alone))
+        rerank("pretrain", *common, *steps, "--out", str(alone))
     if not (alone.with_suffix(".run")).is_file():
         rerank("score", str(alone), str(bm25), *common, "--out", f"{alone}.run")
     runs = [str(bm25), f"{alone}.run"]
@@ -56,7 +56,7 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         of_list = depth if "all" in words else 4
         seen = ["--epochs", str(given.epochs), "--training.lists-per-epoch", str(max(1, given.documents // of_list))]
         seen += ["--training.lists-per-step", str(max(1, DOCUMENTS_PER_STEP // of_list))]
-        seen += ["--warmup.steps", "0"] if name.startswith("cold") else steps
+        seen += ["--pretraining.steps", "0"] if name.startswith("cold") else steps
         folder = rerank("train", "--fold", fold, "--name", name, *common, *seen, *words)
         runs.append(f"{folder}/all.run" if fold == "all" else f"{folder}/fold{fold}/test.run")
     return rerank("eval", *runs, "--interpolate", str(bm25), "--fold", fold, "--format", given.format)
@@ -69,7 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("--fold", default="all")
     parser.add_argument("--documents", type=int, default=1000, help="documents an epoch")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=400, help="steps of the warm-up at most")
+    parser.add_argument("--steps", type=int, default=400, help="steps of the pre-training at most")
     parser.add_argument("--format", default="text", help="of the table")
     parser.add_argument("--depth", type=int, default=100, help="candidates a query")
     print(compare(*parser.parse_known_args()))

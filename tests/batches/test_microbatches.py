@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from rerank.batches.microbatches import micro_batches
+from rerank.batches.microbatches import make_microbatches
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("tokens", [1, 50, 512, 2000, 10**6])
 def test_every_passage_is_in_one_micro_batch_within_the_budget(tokens, padded):
     lengths = [random.Random(tokens).randint(3, 512) for _ in range(200)]
-    groups = micro_batches(lengths, tokens, padded)
+    groups = make_microbatches(lengths, tokens, padded)
     assert sorted(place for group in groups for place in group) == list(range(200))
     taken = [lengths[place] for group in groups for place in group]
     assert taken == sorted(lengths, reverse=True)
@@ -21,6 +21,6 @@ def test_every_passage_is_in_one_micro_batch_within_the_budget(tokens, padded):
 
 
 def test_they_are_as_few_as_the_order_allows():
-    assert micro_batches([4, 4, 4, 4], 8) == [[0, 1], [2, 3]]
-    assert micro_batches([5, 4, 4], 10, padded=True) == [[0, 1], [2]]
-    assert micro_batches([5, 4, 1], 10) == [[0, 1, 2]]
+    assert make_microbatches([4, 4, 4, 4], 8) == [[0, 1], [2, 3]]
+    assert make_microbatches([5, 4, 4], 10, padded=True) == [[0, 1], [2]]
+    assert make_microbatches([5, 4, 1], 10) == [[0, 1, 2]]

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from rerank.batches.prefetch import built_ahead
+from rerank.batches.prefetch import prefetch
 
 
 def test_items_come_in_order_with_what_was_built():
-    assert list(built_ahead([3, 1, 2], str)) == [(3, "3"), (1, "1"), (2, "2")]
-    assert list(built_ahead([], str)) == []
+    assert list(prefetch([3, 1, 2], str)) == [(3, "3"), (1, "1"), (2, "2")]
+    assert list(prefetch([], str)) == []
 
 
 def test_the_next_one_is_built_while_the_first_is_used():
@@ -19,13 +19,13 @@ def test_the_next_one_is_built_while_the_first_is_used():
         built[item].set()
         return item
 
-    for item, _ in built_ahead(range(3), build):
+    for item, _ in prefetch(range(3), build):
         if item < 2:
             assert built[item + 1].wait(timeout=30)
 
 
 def test_an_error_comes_in_its_place():
-    items = built_ahead([2, 1, 0, 5], lambda item: 1 / item)
+    items = prefetch([2, 1, 0, 5], lambda item: 1 / item)
     assert [next(items), next(items)] == [(2, 0.5), (1, 1.0)]
     with pytest.raises(ZeroDivisionError):
         next(items)

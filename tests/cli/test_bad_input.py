@@ -27,7 +27,7 @@ from tests.support.small_collection import command, failed, write_collection
         (["--name", "my exp"], "--name my exp: expected letters"),
         (["--name", "../evil"], "--name ../evil: expected letters"),
         (["--name", "index"], "--name index: expected"),
-        (["--name", "warmup-1"], "--name warmup-1: expected"),
+        (["--name", "pretrained-1"], "--name pretrained-1: expected"),
         (["--collection.folds", "2"], "--collection.folds: got 2"),
         (["--output.folder", "towns.toml"], "towns.toml"),
         (["--epochs", "2.5"], "--epochs: expected a whole number, got 2.5"),

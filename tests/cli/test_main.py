@@ -46,7 +46,7 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     assert manifest["config"]["loss"]["name"] == "hinge"
     assert manifest["fold"] == folds[0]
     assert manifest["texts"]["documents"] == 90
-    assert manifest["tokens_per_forward"] == 4096
+    assert manifest["max_tokens_per_forward"] == 4096
     assert manifest["passages"] == "packed"
     assert manifest["attention_dropout"] == "0, not the encoder's 0.1: packed attention drops no weights"
     capsys.readouterr()
@@ -86,7 +86,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, in
 )
 def test_several_processes_train_the_same_model_and_score_every_document_once(here, launcher, processes):
     main(command("--fold", "1", "--name", "one"))
-    words = command("--fold", "1", "--name", "two", "--training.tokens-per-forward", "100")  # less than a list has
+    words = command("--fold", "1", "--name", "two", "--training.max-tokens-per-forward", "100")  # less than a list has
     launch = [sys.executable, "-m", *launcher, "-m", "rerank", *words]
     done = subprocess.run(launch, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -101,7 +101,7 @@ def test_several_processes_train_the_same_model_and_score_every_document_once(he
     assert done.stderr.count("epoch 2: loss") == 1
     manifest = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())
     assert manifest["processes"] == processes
-    assert manifest["tokens_per_forward"] == 100
+    assert manifest["max_tokens_per_forward"] == 100
 
 
 def test_a_fold_is_trained_by_one_command_at_a_time(here, capsys):
@@ -221,7 +221,7 @@ def test_settings_that_an_older_file_lacks_had_their_defaults(here, capsys):
     main(command("--fold", "1"))
     kept = Path("runs/towns/smoothi/config.toml")
     text = kept.read_text()
-    kept.write_text(text[: text.index("[warmup]")] + text[text.index("[output]") :])
+    kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
     main(command("--fold", "1", "--output.folder", "runs"))
     assert "is there already" in capsys.readouterr().err
 

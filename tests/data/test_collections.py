@@ -40,7 +40,7 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     assert collection.name == "small"
     assert collection.queries == {"q2": "drag", "q1": "orbit"}
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
-    assert collection.prescribed_folds == ()
+    assert collection.official_folds == ()
     assert collection.has_documents
     assert list(collection.texts(["d3", "d1", "d2", "d1"])) == [
         "no title",
@@ -105,7 +105,7 @@ def test_documents_alone_need_no_queries_and_no_judgments(folder):
     (folder / "queries.jsonl").unlink()
     (folder / "qrels" / "test.tsv").unlink()
     alone = open_documents(str(folder))
-    assert (alone.queries, alone.qrels, alone.prescribed_folds) == ({}, {}, ())
+    assert (alone.queries, alone.qrels, alone.official_folds) == ({}, {}, ())
     doc_ids, texts = zip(*alone.documents(), strict=True)
     assert [f"{title} {body}".strip() for title, body in alone.titled(doc_ids)] == list(texts)
     (folder / "corpus.jsonl").unlink()
@@ -174,8 +174,8 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert collection.queries["301"] == "International Organized Crime"
     assert len(collection.qrels) == 249
     assert sum(map(len, collection.qrels.values())) == 311_410
-    assert [name for name, _ in collection.prescribed_folds] == ["fold1", "fold2", "fold3", "fold4", "fold5"]
-    assert sorted(q for _, queries in collection.prescribed_folds for q in queries) == sorted(collection.queries)
+    assert [name for name, _ in collection.official_folds] == ["fold1", "fold2", "fold3", "fold4", "fold5"]
+    assert sorted(q for _, queries in collection.official_folds for q in queries) == sorted(collection.queries)
     assert collection.has_documents
     texts = dict(collection.documents())
     assert len(texts) == 12

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.data.folds import make_folds, pick, prescribed_folds, read_folds, write_folds
+from rerank.data.folds import make_folds, official_folds, read_folds, select_folds, write_folds
 from rerank.errors import UserError
 from rerank.types import Fold
 
@@ -34,21 +34,21 @@ def test_too_few_or_too_many_folds(k: int) -> None:
 
 
 def test_prescribed_folds_test_i_and_validate_the_one_before() -> None:
-    folds = prescribed_folds([("a", ["1", "2"]), ("b", ["3"]), ("c", ["4"]), ("d", ["5"])])
+    folds = official_folds([("a", ["1", "2"]), ("b", ["3"]), ("c", ["4"]), ("d", ["5"])])
     assert folds[0] == Fold("a", train=("3", "4"), valid=("5",), test=("1", "2"))
     assert folds[2] == Fold("c", train=("1", "2", "5"), valid=("3",), test=("4",))
     with pytest.raises(UserError, match="query 3 stands in b and in c, expected once"):
-        prescribed_folds([("a", ["1"]), ("b", ["3"]), ("c", ["3"])])
+        official_folds([("a", ["1"]), ("b", ["3"]), ("c", ["3"])])
     with pytest.raises(UserError, match="at least 3"):
-        prescribed_folds([("a", ["1"]), ("b", ["3"])])
+        official_folds([("a", ["1"]), ("b", ["3"])])
 
 
 def test_pick() -> None:
     folds = make_folds(QUERIES)
-    assert pick(folds, "all") == folds
-    assert pick(folds, "2") == [folds[1]]
+    assert select_folds(folds, "all") == folds
+    assert select_folds(folds, "2") == [folds[1]]
     with pytest.raises(UserError, match="fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"):
-        pick(folds, "6")
+        select_folds(folds, "6")
 
 
 def test_folds_file_keeps_folds(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.folds import prescribed_folds, write_folds
+from rerank.data.folds import official_folds, write_folds
 from rerank.data.trec import ranked, write_qrels, write_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import GRID, interpolate, tune
@@ -15,7 +15,7 @@ from rerank.types import Qrels, Run
 from tests.support.small_collection import failed
 
 TOPICS = [f"q{i}" for i in range(30)]
-FOLDS = prescribed_folds([(str(i + 1), TOPICS[i::3]) for i in range(3)])
+FOLDS = official_folds([(str(i + 1), TOPICS[i::3]) for i in range(3)])
 QRELS: Qrels = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in TOPICS}
 
 

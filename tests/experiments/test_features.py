@@ -120,7 +120,7 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
 
 def test_an_epoch_is_every_training_query_once(here, monkeypatch):
     seen = []
-    monkeypatch.setattr(training, "step_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model))
+    monkeypatch.setattr(training, "accumulate_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model))
 
     def gradient(model):
         sum(parameter.sum() for parameter in model.parameters()).backward()
@@ -164,13 +164,13 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
     [
         (["train", "--collection", "letor"], "--lists.relevant all"),
         (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
-        (command("--warmup.steps", "5"), "no text to warm up on"),
+        (command("--pretraining.steps", "5"), "no text to pre-train on"),
         (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
         (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
-        (["warmup", "--collection", "letor", "--out", "warm"], "letor: holds feature vectors, no text"),
+        (["pretrain", "--collection", "letor", "--out", "warm"], "letor: holds feature vectors, no text"),
         (["score", "c", "r.run", "--out", "o.run", "--collection", "letor"], "letor: holds feature vectors, no text"),
     ],
 )

@@ -8,10 +8,10 @@ from accelerate import Accelerator
 from torch import nn
 
 from rerank.batches.batch import make_batch
-from rerank.config import Config, LossTable
+from rerank.config import Config, LossSettings
 from rerank.losses import LOSSES, exact
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import Budget
+from rerank.models.memory import TokenBudget
 from rerank.training.loop import train
 from rerank.training.losses import make_loss
 from tests.support.small_world import WORDS, make_inputs, make_lists
@@ -38,7 +38,7 @@ def test_a_feature_network_learns_to_rank(name: str) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-    loss = make_loss(Config(loss=LossTable(name=name, **SETTINGS.get(name, {}))))
+    loss = make_loss(Config(loss=LossSettings(name=name, **SETTINGS.get(name, {}))))
     before = exact(network(features).squeeze(2), labels, mask).mean()
     assert before < 0.75
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
@@ -62,7 +62,8 @@ def test_two_steps_move_all_of_a_cross_encoder(name: str, encoder, tmp_path) -> 
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
     history = train(
         model, model.parameter_groups(1e-3, 1e-2), lambda epoch: lists, partial(make_batch, inputs_of=inputs_of),
-        make_loss(Config(loss=LossTable(name=name))), lambda: 0.0, lambda: None, Accelerator(cpu=True), Budget(4096),
+        make_loss(Config(loss=LossSettings(name=name))), lambda: 0.0, lambda: None, Accelerator(cpu=True),
+        TokenBudget(4096),
         tmp_path / "run", epochs=1, lists_per_step=2, clip=0.0, patience=9, seed=0,
     )  # fmt: skip
     assert len(history) == 1

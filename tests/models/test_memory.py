@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rerank.errors import UserError
-from rerank.models.memory import FIRST_TRIAL, Budget, open_budget
+from rerank.models.memory import FIRST_TRIAL, TokenBudget, open_budget
 
 
 def fits(limit, tried):
@@ -18,7 +18,7 @@ def fits(limit, tried):
 
 
 def test_the_budget_halves_until_the_work_fits(capsys):
-    budget, tried = Budget(4096, tried=False), []
+    budget, tried = TokenBudget(4096, tried=False), []
     assert budget.run(fits(1000, tried), longest=100) == 512
     assert tried == [4096, 2048, 1024, 512]
     assert budget.tokens == 512
@@ -28,7 +28,7 @@ def test_the_budget_halves_until_the_work_fits(capsys):
 
 
 def test_one_passage_alone_is_the_least():
-    budget, tried = Budget(1000), []
+    budget, tried = TokenBudget(1000), []
     assert budget.run(fits(300, tried), longest=300) == 300
     with pytest.raises(UserError, match=r"out of memory with one passage of 300 tokens.*--encoder.max-doc-tokens"):
         budget.run(fits(200, tried), longest=300)
@@ -42,14 +42,14 @@ def test_the_cpu_runs_out_of_memory_too():
             torch.empty(2**60, dtype=torch.uint8)
         return tokens
 
-    assert Budget(128).run(work, longest=10) == 64
+    assert TokenBudget(128).run(work, longest=10) == 64
 
 
 def test_other_errors_are_not_memory():
     with pytest.raises(RuntimeError, match="mat1"):
-        Budget(128).run(lambda tokens: torch.zeros(2, 3) @ torch.zeros(2, 3), longest=10)
+        TokenBudget(128).run(lambda tokens: torch.zeros(2, 3) @ torch.zeros(2, 3), longest=10)
 
 
 def test_auto_starts_with_the_device_s_number_and_a_given_one_is_taken():
-    assert open_budget("auto", torch.device("cpu")) == Budget(FIRST_TRIAL["cpu"], tried=False)
-    assert open_budget(100, torch.device("cpu")) == Budget(100, tried=True)
+    assert open_budget("auto", torch.device("cpu")) == TokenBudget(FIRST_TRIAL["cpu"], tried=False)
+    assert open_budget(100, torch.device("cpu")) == TokenBudget(100, tried=True)

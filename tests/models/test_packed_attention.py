@@ -41,13 +41,13 @@ def scores_and_gradients(model, inputs):
 @pytest.mark.parametrize(("make", "kind"), MODELS, ids=[f"{make.__name__}-{kind}" for make, kind in MODELS])
 def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, training, tmp_path):
     model, inputs_of = opened(make, kind, tmp_path)
-    assert not model.pads
+    assert not model.is_padded
     model.train(training)
     inputs = inputs_of([("q", doc_id) for doc_id in TEXTS])
     if training:
         inputs = inputs.seeded(torch.arange(len(TEXTS)))
     scores, gradients = scores_and_gradients(model, inputs)
-    model.why_padded = "a test compares"
+    model.padding_reason = "a test compares"
     padded, padded_gradients = scores_and_gradients(model, inputs)
     assert scores.std() > 5e-3
     torch.testing.assert_close(scores, padded, atol=1e-5, rtol=1e-4)
@@ -60,8 +60,8 @@ def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, traini
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED_KINDS])
 def test_an_encoder_whose_attention_is_its_own_is_padded_and_says_why(kind, tmp_path):
     model, _ = opened(make_encoder, kind, tmp_path)
-    assert model.pads
-    assert model.why_padded.endswith("is its own")
+    assert model.is_padded
+    assert model.padding_reason.endswith("is its own")
     assert model.attention_dropout() == "0.1"
 
 
@@ -74,7 +74,7 @@ def test_an_encoder_without_position_ids_is_padded_and_says_why(tmp_path, monkey
     folder = make_encoder("bert", tmp_path / "bert", WORDS)
     monkeypatch.setattr(BertModel, "forward", forward)
     model, _, _ = open_cross_encoder(str(folder), "mean", 0)
-    assert model.why_padded == "BertModel takes no position ids"
+    assert model.padding_reason == "BertModel takes no position ids"
 
 
 def test_an_encoder_that_mixes_passages_is_found_out(tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_an_encoder_that_mixes_passages_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(BertIntermediate, "forward", lambda self, x: plain(self, x + x.mean(dim=(0, 1))))
     folder = make_encoder("bert", tmp_path / "bert", WORDS)
     model, _, _ = open_cross_encoder(str(folder), "mean", 0)
-    assert "gives packed passages other vectors" in model.why_padded
+    assert "gives packed passages other vectors" in model.padding_reason
     assert model.encoder.config._attn_implementation != packing.IMPLEMENTATION
 
 

@@ -6,8 +6,8 @@ from accelerate import Accelerator
 
 from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import Budget
-from rerank.models.scoring import by_length, score
+from rerank.models.memory import TokenBudget
+from rerank.models.scoring import by_length, score_candidates
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import make_encoder
 
@@ -23,7 +23,10 @@ def opened(tmp_path):
 
 def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
     model, inputs_of = opened
-    runs = [score(model, inputs_of, LISTS, Accelerator(cpu=True), Budget(tokens)) for tokens in (1, 200, 100_000)]
+    runs = [
+        score_candidates(model, inputs_of, LISTS, Accelerator(cpu=True), TokenBudget(tokens))
+        for tokens in (1, 200, 100_000)
+    ]
     for found in LISTS:
         assert list(runs[0][found.query_id]) == list(found.doc_ids)
         with torch.no_grad():
@@ -48,4 +51,4 @@ def test_a_score_that_is_not_finite_is_an_error(opened):
     model, inputs_of = opened
     torch.nn.init.constant_(model.head.bias, float("nan"))
     with pytest.raises(UserError, match=r"query q0, document d0-0: the model's score is nan"):
-        score(model, inputs_of, LISTS, Accelerator(cpu=True), Budget(1000))
+        score_candidates(model, inputs_of, LISTS, Accelerator(cpu=True), TokenBudget(1000))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.config import CollectionTable, Config, FirstStageTable, LossTable, OutputTable
+from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSettings, OutputSettings
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.trec import read_qrels, write_qrels, write_run
 from rerank.runs.settings import to_toml
@@ -40,10 +40,10 @@ def write_results(home: Path, experiments: dict[str, float], folds: int = 3, epo
     )
     for name, skill in experiments.items():
         settings = Config(
-            collection=CollectionTable(source=str(home / "towns")),
-            first_stage=FirstStageTable(depth=DEPTH),
-            loss=LossTable(name="hinge"),
-            output=OutputTable(name=name),
+            collection=CollectionSettings(source=str(home / "towns")),
+            first_stage=FirstStageSettings(depth=DEPTH),
+            loss=LossSettings(name="hinge"),
+            output=OutputSettings(name=name),
         )
         (folder / name).mkdir()
         (folder / name / "config.toml").write_text(to_toml(settings))
@@ -77,7 +77,7 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
         "device": "cpu",
         "precision": "no",
     }
-    facts |= {"texts": {**statistics, "queries_cut": 0}, "versions": {"torch": "2.x"}, "warmup": None}
+    facts |= {"texts": {**statistics, "queries_cut": 0}, "versions": {"torch": "2.x"}, "pretraining": None}
     (folder / "manifest.json").write_text(json.dumps(facts))
 
 

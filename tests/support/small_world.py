@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rerank.batches.batch import Packed
 from rerank.batches.pair_template import pair_template
-from rerank.batches.passages import TextInputs
+from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import open_store, tokenise
 from rerank.types import Candidates
 
@@ -31,11 +31,11 @@ def make_inputs(
     queries: dict[str, str],
     texts: dict[str, str],
     max_doc_tokens: int = 800,
-) -> TextInputs:
+) -> PassageBuilder:
     """The batch builder of these queries and documents."""
     store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, max_doc_tokens, "test")
     tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
-    return TextInputs(tokens, store, pair_template(tokenizer), max_length)
+    return PassageBuilder(tokens, store, pair_template(tokenizer), max_length)
 
 
 def scores_of(model: Any, inputs: Packed) -> Tensor:

@@ -10,8 +10,8 @@ from rerank.batches.batch import make_batch
 from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import Budget
-from rerank.training.gradients import step_gradient, try_budget
+from rerank.models.memory import TokenBudget
+from rerank.training.gradients import accumulate_gradient, probe_memory
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
@@ -38,7 +38,7 @@ def opened(tmp_path, kind="bert", make=make_encoder, pooling="mean"):
 
 
 def gradient(model, batch, tokens, loss=smoothi, accelerator=PLAIN):
-    measured = step_gradient(model, batch, loss, 1 / len(LISTS), accelerator, Budget(tokens))
+    measured = accumulate_gradient(model, batch, loss, 1 / len(LISTS), accelerator, TokenBudget(tokens))
     return measured, [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
@@ -130,9 +130,9 @@ def test_a_long_list_needs_the_memory_of_one_micro_batch(tmp_path):
     batch = make_batch(lists, inputs_of)
     batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(150)))
     model.train()
-    one = peak(lambda: try_budget(model, batch, PLAIN, Budget(1000)))
-    whole = peak(lambda: step_gradient(model, batch, smoothi, 1.0, PLAIN, Budget(EVERYTHING)))
-    cached = peak(lambda: step_gradient(model, batch, smoothi, 1.0, PLAIN, Budget(1000)))
+    one = peak(lambda: probe_memory(model, batch, PLAIN, TokenBudget(1000)))
+    whole = peak(lambda: accumulate_gradient(model, batch, smoothi, 1.0, PLAIN, TokenBudget(EVERYTHING)))
+    cached = peak(lambda: accumulate_gradient(model, batch, smoothi, 1.0, PLAIN, TokenBudget(1000)))
     assert one > 0
     assert whole > 5 * one
     assert cached < 1.5 * one
@@ -149,13 +149,13 @@ def test_out_of_memory_in_a_step_halves_the_budget_and_repeats_the_step(tmp_path
         return plain(self, inputs)
 
     monkeypatch.setattr(type(model), "forward", forward)
-    budget = Budget(4000)
-    step_gradient(model, batch, smoothi, 1 / len(LISTS), PLAIN, budget)
+    budget = TokenBudget(4000)
+    accumulate_gradient(model, batch, smoothi, 1 / len(LISTS), PLAIN, budget)
     assert budget.tokens == 250
     assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)
-    found = Budget(4000, tried=False)
-    try_budget(model, batch, PLAIN, found)
-    assert found == Budget(250, tried=True)
+    found = TokenBudget(4000, tried=False)
+    probe_memory(model, batch, PLAIN, found)
+    assert found == TokenBudget(250, tried=True)
     assert all(p.grad is None for p in model.parameters())
 
 

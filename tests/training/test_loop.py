@@ -11,7 +11,7 @@ from rerank.batches.batch import make_batch
 from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import Budget
+from rerank.models.memory import TokenBudget
 from rerank.training.loop import train
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
@@ -37,7 +37,7 @@ def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096
     kept = []
     history = train(
         model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, loss, lambda: float(next(values)),
-        lambda: kept.append(1), Accelerator(cpu=True), Budget(tokens), tmp_path / name, **settings,
+        lambda: kept.append(1), Accelerator(cpu=True), TokenBudget(tokens), tmp_path / name, **settings,
     )  # fmt: skip
     return model, history, len(kept)
 
@@ -66,7 +66,7 @@ def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(
     monkeypatch.setattr(torch.optim, "Adam", Spy)
     train(
         model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, smoothi, lambda: 0.0, lambda: None,
-        Accelerator(cpu=True), Budget(4096), tmp_path, epochs=1, lists_per_step=8, clip=0.0, patience=9, seed=0,
+        Accelerator(cpu=True), TokenBudget(4096), tmp_path, epochs=1, lists_per_step=8, clip=0.0, patience=9, seed=0,
     )  # fmt: skip
     largest = max(gradient.abs().max() for gradient in expected)
     assert largest > 0

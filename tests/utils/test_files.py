@@ -5,17 +5,17 @@ import errno
 import pytest
 
 from rerank.errors import UserError
-from rerank.utils.files import replacing, short_hash
+from rerank.utils.files import atomic_write, short_hash
 
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_block_that_ends_well_takes_the_place(tmp_path, folder):
     target = tmp_path / "new" / "target"
     for text in ("first", "second"):
-        with replacing(target) as aside:
+        with atomic_write(target) as tmp:
             if folder:
-                aside.mkdir()
-            (aside / "file" if folder else aside).write_text(text)
+                tmp.mkdir()
+            (tmp / "file" if folder else tmp).write_text(text)
         assert (target / "file" if folder else target).read_text() == text
     assert list(target.parent.iterdir()) == [target]
 
@@ -29,10 +29,10 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
     (target / "file" if folder else target).write_text("before")
 
     def write_half():
-        with replacing(target) as aside:
+        with atomic_write(target) as tmp:
             if folder:
-                aside.mkdir()
-            (aside / "file" if folder else aside).write_text("half")
+                tmp.mkdir()
+            (tmp / "file" if folder else tmp).write_text("half")
             raise failure
 
     with pytest.raises(failure):
@@ -45,8 +45,8 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path):
     (tmp_path / "target").write_text("before")
 
     def write():
-        with replacing(tmp_path / "target") as aside:
-            aside.write_text("half")
+        with atomic_write(tmp_path / "target") as tmp:
+            tmp.write_text("half")
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(
@@ -65,9 +65,9 @@ def test_a_real_full_device(tmp_path):
         pytest.skip("no /dev/full on this system")
 
     def write():
-        with replacing(tmp_path / "target") as aside:
-            aside.symlink_to("/dev/full")
-            aside.write_text("x" * 100_000)
+        with atomic_write(tmp_path / "target") as tmp:
+            tmp.symlink_to("/dev/full")
+            tmp.write_text("x" * 100_000)
 
     with pytest.raises(UserError, match="No space left"):
         write()

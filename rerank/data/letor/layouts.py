@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from rerank.data.folds import make_folds, pick
+from rerank.data.folds import make_folds, select_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.store import Stored, load, stored
 from rerank.data.letor.store_writer import side_file
@@ -61,7 +61,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
         loaded = {part: load(store, width) for part, store in stores.items()}
     if "all" in stores:
         everything = loaded["all"]
-        (fold,) = pick(make_folds(everything.query_ids, folds), name)
+        (fold,) = select_folds(make_folds(everything.query_ids, folds), name)
         return LetorFold(name, *(everything.of(part) for part in (fold.train, fold.valid, fold.test)))
     parts = {part: _named(features, part, stores[part].path) for part, features in loaded.items()}
     part_of: dict[str, str] = {}

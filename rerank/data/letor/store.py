@@ -12,8 +12,8 @@ from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.line_errors import LINE
 from rerank.data.letor.store_writer import VALUES_AT_A_TIME, side_file, write
 from rerank.errors import UserError
-from rerank.utils.files import replacing, short_hash
-from rerank.utils.progress import say
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.progress import log
 
 FORMAT = 1
 DAMAGED = "the stored features cannot be read ({}); remove the folder and run again"
@@ -41,18 +41,18 @@ def stored(path: Path, cache: Path) -> Stored:
         stamp = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
         facts = _facts(folder)
         if facts and facts["stamp"] != stamp:
-            say(f"{path}: touched since it was read; comparing its checksum")
+            log.info(f"{path}: touched since it was read; comparing its checksum")
             if facts["checksums"] == {file.name: _sha256(file) for file in files}:
                 _write_facts(folder, facts := {**facts, "stamp": stamp})
             else:
                 facts = None
         if not facts:
-            with contextlib.closing(HashedFile(path)) as file, replacing(folder) as aside:
-                aside.mkdir()
-                written = write(aside, path, file)
+            with contextlib.closing(HashedFile(path)) as file, atomic_write(folder) as tmp:
+                tmp.mkdir()
+                written = write(tmp, path, file)
                 checksums = {path.name: written.pop("sha256"), **{file.name: _sha256(file) for file in files[1:]}}
                 facts = {**written, "stamp": stamp, "checksums": checksums}
-                _write_facts(aside, facts)
+                _write_facts(tmp, facts)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of `{LINE}`") from error
     return Stored(path, folder, facts)
@@ -90,7 +90,7 @@ def _spread(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
     """Writes the features once more, all rows of one width: some were written before a wider one was seen."""
     name = f"features-{width}.bin"
     old = folder / facts.get("features", "features.bin")
-    with old.open("rb") as source, replacing(folder / name) as aside, aside.open("wb") as out:
+    with old.open("rb") as source, atomic_write(folder / name) as tmp, tmp.open("wb") as out:
         for rows, narrow in facts["layout"]:
             for begin in range(0, rows, step := VALUES_AT_A_TIME // width):
                 wide = np.zeros((min(step, rows - begin), width), np.float32)
@@ -113,8 +113,8 @@ def _facts(folder: Path) -> dict[str, Any] | None:
 
 
 def _write_facts(folder: Path, facts: dict[str, Any]) -> None:
-    with replacing(folder / "facts.json") as aside:
-        aside.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    with atomic_write(folder / "facts.json") as tmp:
+        tmp.write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
 
 def _sha256(path: Path) -> str:

@@ -20,7 +20,7 @@ from rerank.experiments.pretraining.pseudo_queries import (
     unshown,
 )
 from rerank.types import Candidates, Run
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 from rerank.utils.progress import progress
 
 AT_ONCE = 256
@@ -134,7 +134,7 @@ def texts_of(variants: Sequence[str], titled: Titled) -> Iterator[str]:
 
 def write_lists(path: Path, lists: PseudoLists) -> None:
     """Writes the lists as JSON, a line each, for people too."""
-    with replacing(path) as aside, aside.open("w", encoding="utf-8") as out:
+    with atomic_write(path) as tmp, tmp.open("w", encoding="utf-8") as out:
         out.writelines(_lines("train", lists.train, lists))
         out.writelines(_lines("held_out", lists.held_out, lists))
 

@@ -1,4 +1,4 @@
-"""Documents and an index -> the pseudo-queries and lists of a warm-up; nothing else of a collection is read."""
+"""Documents and an index -> the pseudo-queries and lists of a pre-training; nothing else of a collection is read."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from rerank.errors import UserError
 from rerank.experiments.pretraining.lists import PseudoLists, make_lists, pseudo_queries, usable_documents
 from rerank.experiments.pretraining.pseudo_queries import KINDS, LEAST_WORDS, frequencies_of
 from rerank.retrieval.bm25 import retrieve
-from rerank.utils.progress import progress, say
+from rerank.utils.progress import log, progress
 
 LEAST_DOCUMENTS = 10
 HELD_OUT_NEIGHBOURS = 9
@@ -20,7 +20,7 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
 
     Held-out documents are in no training list. Raises UserError where fewer than LEAST_DOCUMENTS can be used.
     """
-    table, seed = config.warmup, config.training.seed
+    table, seed = config.pretraining, config.training.seed
     weights, total = table.weights(), table.steps * table.lists_per_step
     doc_ids: list[str] = []
 
@@ -37,7 +37,7 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     if len(usable) < LEAST_DOCUMENTS:
         raise UserError(
             f"{collection.source}: {enough} ({asked}), expected {LEAST_DOCUMENTS} or more: the others have fewer than "
-            f"{LEAST_WORDS} words, or nothing to take one from; train without --warmup.steps, or on more documents"
+            f"{LEAST_WORDS} words, or nothing to take one from; train without --pretraining.steps, or on more documents"
         )
     held_out = usable[: min(table.held_out, len(usable) // 5)]
     train = usable[len(held_out) :]
@@ -60,7 +60,7 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     )
     kinds = [lists.kinds[candidates.query_id] for candidates in lists.train]
     mixture = ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)
-    say(f"warm-up: {enough}; {len(lists.train)} training lists ({mixture}), {len(lists.held_out)} held out")
+    log.info(f"pre-training: {enough}; {len(lists.train)} training lists ({mixture}), {len(lists.held_out)} held out")
     if not lists.train or not lists.held_out:
         raise UserError(f"{collection.source}: no pseudo-query has a document to be told from; expected more documents")
     return lists

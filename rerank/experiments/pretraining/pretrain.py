@@ -1,4 +1,4 @@
-"""The warm-up: an encoder that has never ranked learns to, from a collection's documents alone, with the only loop."""
+"""Pre-trains an encoder on pseudo-queries made from a collection's documents."""
 
 import json
 import shutil
@@ -11,8 +11,8 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
 from rerank.batches.pair_template import pair_template
-from rerank.batches.passages import TextInputs
-from rerank.config import WARMUP, Config, LossTable
+from rerank.batches.passages import PassageBuilder
+from rerank.config import PRETRAINED, Config, LossSettings
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store, tokenise
 from rerank.errors import UserError, nearest
@@ -25,55 +25,58 @@ from rerank.losses import LOSSES
 from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import open_budget
-from rerank.models.scoring import score
+from rerank.models.scoring import score_candidates
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import alone, open_accelerator
+from rerank.training.device import exclusive, open_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.losses import make_loss
 from rerank.training.validation import mean_loss
 from rerank.types import Run
-from rerank.utils.files import file_hash, replacing, short_hash
-from rerank.utils.progress import say
+from rerank.utils.files import atomic_write, file_hash, short_hash
+from rerank.utils.progress import log
 
 STEPS = 400
 
 
-def warm_up_into(config: Config, out: Path) -> Path:
-    """Warms up and copies the checkpoint to `out`; raises UserError where something is there already.
+def pretrain_into(config: Config, out: Path) -> Path:
+    """Pre-trains and copies the checkpoint to `out`; raises UserError where something is there already.
 
     Without a number of steps in the settings it takes STEPS.
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UserError(f"--out {out}: is there already; expected a new folder to write")
-    if not config.warmup.steps:
-        say(f"{STEPS} steps at most; --warmup.steps gives another number")
-        config = replace(config, warmup=replace(config.warmup, steps=STEPS))
+    if not config.pretraining.steps:
+        log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
+        config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
     accelerator = open_accelerator(config.training.precision)
-    checkpoint = warm_up(config, accelerator)
+    checkpoint = pretrain(config, accelerator)
     if accelerator.is_main_process:
-        with replacing(out) as aside:
-            shutil.copytree(checkpoint, aside)
+        with atomic_write(out) as tmp:
+            shutil.copytree(checkpoint, tmp)
     return out
 
 
-def warm_up(config: Config, accelerator: Accelerator) -> Path:
-    """The checkpoint of the encoder, warmed up on the collection's documents.
+def pretrain(config: Config, accelerator: Accelerator) -> Path:
+    """The checkpoint of the encoder, pre-trained on the collection's documents.
 
-    It is made once for everything that decides it, in runs/<collection>/warmup-<hash>/, where an interrupted warm-up
-    goes on. Queries, judgments and folds are not opened. Raises UserError where the documents are too few or too short.
+    It is made once for everything that decides it, in runs/<collection>/pretrained-<hash>/, where an interrupted
+    pre-training goes on. Queries, judgments and folds are not opened. Raises UserError where the
+    documents are too few or too short.
     """
-    if config.warmup.loss not in LOSSES:
-        raise UserError(f"--warmup.loss {config.warmup.loss}: no such loss; {nearest(config.warmup.loss, LOSSES)}")
-    loss = make_loss(replace(config, loss=LossTable(name=config.warmup.loss)))
+    if config.pretraining.loss not in LOSSES:
+        raise UserError(
+            f"--pretraining.loss {config.pretraining.loss}: no such loss; {nearest(config.pretraining.loss, LOSSES)}"
+        )
+    loss = make_loss(replace(config, loss=LossSettings(name=config.pretraining.loss)))
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
-    folder = Path(config.output.folder) / collection.name / f"{WARMUP}{_identity(config, collection)}"
-    with alone(accelerator, folder, "warm-up"):  # folds may be trained side by side
+    folder = Path(config.output.folder) / collection.name / f"{PRETRAINED}{_identity(config, collection)}"
+    with exclusive(accelerator, folder, "pre-training"):  # folds may be trained side by side
         if not (folder / "manifest.json").is_file():
             _make(config, accelerator, collection, index, loss, folder)
         elif accelerator.is_main_process:
-            say(f"warm-up: {folder} is there already")
+            log.info(f"pre-training: {folder} is there already")
     return folder / "checkpoint"
 
 
@@ -99,7 +102,7 @@ def _identity(config: Config, collection: Collection) -> str:
     return short_hash(
         collection.fingerprint,
         *(f"{file.name} {file_hash(file)}" for file in files),
-        sorted(asdict(config.warmup).items()),
+        sorted(asdict(config.pretraining).items()),
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),
         (training.seed, training.clip, training.precision),
@@ -110,29 +113,31 @@ def _train(
     config: Config, accelerator: Accelerator, collection: Collection, lists: PseudoLists, loss: Loss, folder: Path
 ) -> tuple[list[dict[str, float]], tuple[float, float]]:
     """What was measured after every so many steps, and MRR and loss before the first."""
-    table = config.warmup
+    table = config.pretraining
     model, tokenizer, max_length = open_model(config, config.encoder.name, accelerator)
     with accelerator.main_process_first():
         inputs_of = _inputs(config, collection, lists, tokenizer, max_length, folder)
-    budget = open_budget(config.training.tokens_per_forward, accelerator.device)
+    budget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
 
     def measure() -> tuple[float, float]:
-        return _measure(score(model, inputs_of, lists.held_out, accelerator, budget, "validating"), lists, loss)
+        return _measure(
+            score_candidates(model, inputs_of, lists.held_out, accelerator, budget, "validating"), lists, loss
+        )
 
     def validate() -> float:
         mrr, value = measure()
         if accelerator.is_main_process:
-            say(f"held out: MRR {mrr:.4f}, loss {value:.4f}")
+            log.info(f"held out: MRR {mrr:.4f}, loss {value:.4f}")
         return mrr
 
     def keep_best() -> None:
-        with replacing(folder / "checkpoint") as aside:
-            save_cross_encoder(model, tokenizer, aside, config.encoder.max_doc_tokens)
+        with atomic_write(folder / "checkpoint") as tmp:
+            save_cross_encoder(model, tokenizer, tmp, config.encoder.max_doc_tokens)
 
     before = measure()
     if accelerator.is_main_process:
-        say(
-            f"warm-up: {config.encoder.name} on {accelerator.device}, epochs of {table.validate_every} steps; "
+        log.info(
+            f"pre-training: {config.encoder.name} on {accelerator.device}, epochs of {table.validate_every} steps; "
             f"held out, before the first: MRR {before[0]:.4f}, loss {before[1]:.4f}"
         )
     each = table.validate_every * table.lists_per_step
@@ -159,7 +164,7 @@ def _train(
 
 def _inputs(
     config: Config, collection: Collection, lists: PseudoLists, tokenizer: Any, max_length: int, folder: Path
-) -> TextInputs:
+) -> PassageBuilder:
     store = open_store(
         folder / "tokens",
         lists.variants(),
@@ -169,7 +174,7 @@ def _inputs(
         collection.fingerprint,
     )
     queries = dict(zip(lists.queries, tokenise(list(lists.queries.values()), tokenizer), strict=True))
-    return TextInputs(queries, store, pair_template(tokenizer), max_length)
+    return PassageBuilder(queries, store, pair_template(tokenizer), max_length)
 
 
 def _measure(run: Run, lists: PseudoLists, loss: Loss) -> tuple[float, float]:
@@ -186,27 +191,27 @@ def _finish(
     before: tuple[float, float],
     lists: PseudoLists,
 ) -> None:
-    """Says in the checkpoint's config how it was warmed up, writes the manifest, and removes what is needed no more."""
+    """Records the pre-training in the checkpoint's config, writes the manifest, and removes temporary files."""
     best = max(history, key=lambda record: record["valid"])
-    each = config.warmup.validate_every * config.warmup.lists_per_step
+    each = config.pretraining.validate_every * config.pretraining.lists_per_step
     trained_on = min(len(lists.train), int(best["epoch"]) * each)
     kinds = [lists.kinds[c.query_id] for c in lists.train[:trained_on]]
     facts = {
-        "hash": folder.name.removeprefix(WARMUP),
+        "hash": folder.name.removeprefix(PRETRAINED),
         "collection": config.collection.source,
         "encoder": config.encoder.name,
-        "steps": -(-trained_on // config.warmup.lists_per_step),
+        "steps": -(-trained_on // config.pretraining.lists_per_step),
         "pseudo_queries": {kind: kinds.count(kind) for kind in dict.fromkeys(sorted(kinds))},
-        "loss": config.warmup.loss,
+        "loss": config.pretraining.loss,
         "mrr_held_out": round(best["valid"], 4),
         "mrr_before": round(before[0], 4),
     }
     path = folder / "checkpoint" / "config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
-    settings["rerank"]["warmup"] = facts
-    with replacing(path) as aside:
-        aside.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    settings["rerank"]["pretraining"] = facts
+    with atomic_write(path) as tmp:
+        tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
-    write_manifest(folder / "manifest.json", {"config": asdict(config), "warmup": facts, "history": means})
-    for needless in ("state", "tokens"):  # only an unfinished warm-up needs them
+    write_manifest(folder / "manifest.json", {"config": asdict(config), "pretraining": facts, "history": means})
+    for needless in ("state", "tokens"):  # only an unfinished pre-training needs them
         shutil.rmtree(folder / needless)

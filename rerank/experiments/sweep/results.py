@@ -18,7 +18,7 @@ from rerank.evaluation.measures import measure_label, measure_names
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned
 from rerank.types import Fold, Measurements, Qrels
-from rerank.utils.files import file_hash, replacing, short_hash
+from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.progress import progress
 
 MEASURES = ("P_1", "P_5", "P_10", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg", "map")
@@ -110,8 +110,8 @@ class Results:
         if not all(measure in means for measure in measures):
             values = evaluate(self._judged(self.folds[fold].valid), read_run(folder / "valid.run"), measures)
             means |= {measure: fmean(of_query.values()) for measure, of_query in values.items()}
-            with replacing(kept) as aside:
-                aside.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
+            with atomic_write(kept) as tmp:
+                tmp.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
         return means
 
     def test(self, name: str, fold: str) -> Measurements:

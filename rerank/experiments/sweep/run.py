@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import torch
 
-from rerank.config import Config, check
+from rerank.config import Config, validate
 from rerank.errors import UserError
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.results import best_cells
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
-from rerank.runs.settings import keep, read_toml
+from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import make_loss
 from rerank.utils.processes import work
-from rerank.utils.progress import progress, say
+from rerank.utils.progress import log, progress
 
 
 class Job(NamedTuple):
@@ -47,7 +47,7 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
         _check(cell)
     shared = prepare_shared(configs, fold or grid.fold)
     for cell, of_cell in zip(configs, shared, strict=True):
-        keep(cell, of_cell.folder / cell.output.name / "config.toml")
+        save_settings(cell, of_cell.folder / cell.output.name / "config.toml")
     jobs = [
         Job(cell, name)
         for cell, of_cell in zip(configs, shared, strict=True)
@@ -66,7 +66,7 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
 
 def _check(cell: Config) -> None:
     try:
-        check(cell)
+        validate(cell)
         make_loss(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
@@ -83,7 +83,7 @@ def _finished(shared: Shared, name: str, fold: str) -> bool:
 
 def _train_all(jobs: list[Job], workers: int | None, of: int) -> list[tuple[Job, str]]:
     """Trains all jobs and returns those that failed, with why."""
-    say(f"{of} folds of cells, {of - len(jobs)} of them finished already")
+    log.info(f"{of} folds of cells, {of - len(jobs)} of them finished already")
     if not jobs:
         return []
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -94,7 +94,7 @@ def _train_all(jobs: list[Job], workers: int | None, of: int) -> list[tuple[Job,
         for job, error in progress(ended, len(jobs), "sweep", lambda: f"{len(failed)} failed" if failed else ""):
             if error:
                 failed.append((job, error))
-                say(f"{job.config.output.name}, fold {job.fold} failed: {error.strip().splitlines()[-1]}")
+                log.info(f"{job.config.output.name}, fold {job.fold} failed: {error.strip().splitlines()[-1]}")
     return failed
 
 

@@ -1,4 +1,4 @@
-"""What the cells of a sweep share, made once before the workers start: retrieval, warm-up, tokens, features, folds."""
+"""What the cells of a sweep share, made before the workers start: retrieval, pre-training, tokens, features, folds."""
 
 from dataclasses import asdict
 from pathlib import Path

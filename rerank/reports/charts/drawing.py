@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from rerank.errors import UserError
-from rerank.utils.files import replacing
+from rerank.utils.files import atomic_write
 
 SERIES = ("#2f6fb2", "#d1711f", "#2e8b57", "#8a5bb5", "#c2456b", "#1f8f9c", "#8c6d31", "#5b6abf")
 INK, QUIET, RULE = "#22252b", "#7b818b", "#d9dce1"
@@ -80,12 +80,12 @@ def save(figure: Figure, out: Path) -> None:
     ending = out.suffix.lower()
     if ending not in FORMATS:
         raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
-    with replacing(out) as aside:
+    with atomic_write(out) as tmp:
         if ending == ".svg":
-            aside.write_text(_svg(figure), encoding="utf-8")
+            tmp.write_text(_svg(figure), encoding="utf-8")
         else:
             with mpl.rc_context(STYLE):
-                figure.savefig(aside, format=ending[1:], dpi=300, metadata=FORMATS[ending])
+                figure.savefig(tmp, format=ending[1:], dpi=300, metadata=FORMATS[ending])
 
 
 def inline_svg(figure: Figure, key: str, label: str) -> str:

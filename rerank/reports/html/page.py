@@ -18,8 +18,8 @@ from rerank.reports.html.scoreboard import scoreboard
 from rerank.reports.html.style import CSS
 from rerank.reports.html.texts import Texts, open_queries, read_documents
 from rerank.runs.results import Experiment, Results, read_results
-from rerank.utils.files import replacing
-from rerank.utils.progress import say
+from rerank.utils.files import atomic_write
+from rerank.utils.progress import log
 
 CHARTS = {
     "learning": ("Learning curves", "Every fold, epoch by epoch."),
@@ -43,8 +43,8 @@ def write_report(folder: Path, out: Path | None, measure: str) -> Path:
     """
     results = read_results(folder, measure)
     out = out or folder / "report.html"
-    with replacing(out) as aside:
-        aside.write_text(page(results), encoding="utf-8")
+    with atomic_write(out) as tmp:
+        tmp.write_text(page(results), encoding="utf-8")
     return out
 
 
@@ -65,7 +65,7 @@ def page(results: Results) -> str:
         ]
         texts = read_documents(results, collection, shown)
     if texts.reason:
-        say(f"no texts: {texts.reason}")
+        log.info(f"no texts: {texts.reason}")
     parts = [
         section("table", "Results", scoreboard(results)),
         section("possible", "What re-ranking could and did do", *_possible(results)),

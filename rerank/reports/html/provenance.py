@@ -66,7 +66,17 @@ def origin_tables(experiments: list[Experiment]) -> Html:
     for part in ("versions", "machine"):
         names = dict.fromkeys(name for _, fold in folds for name in fold.facts.get(part, {}))
         rows += [[name, _distinct(fold.facts.get(part, {}).get(name) for _, fold in folds)] for name in names]
-    head = ["run", "seed", "first stage", "its SHA-256", "that of the texts", "warm-up", "Java", "device", "commit"]
+    head = [
+        "run",
+        "seed",
+        "first stage",
+        "its SHA-256",
+        "that of the texts",
+        "pre-training",
+        "Java",
+        "device",
+        "commit",
+    ]
     origins = []
     for experiment in experiments:
         facts = [fold.facts for fold in experiment.folds if fold.facts]
@@ -74,12 +84,12 @@ def origin_tables(experiments: list[Experiment]) -> Html:
         first = [of.get("first_stage") or {} for of in facts]
         hashes = _distinct(of.get("sha256", "")[:HASHES] for of in first)
         texts = _distinct((of.get("documents") or {}).get("tokens", "")[:HASHES] for of in facts)
-        warmups = _distinct((of.get("warmup") or {}).get("hash") for of in facts)
+        pretrainings = _distinct((of.get("pretraining") or {}).get("hash") for of in facts)
         java = _distinct((of.get("java") or {}).get("version") for of in facts)
         commits = _distinct((of.get("commit") or "")[:HASHES] for of in facts)
         devices = _distinct(of.get("device_name") for of in facts)
         first_stage = experiment.first_stage_file.name
-        origins.append([experiment.name, seeds, first_stage, hashes, texts, warmups, java, devices, commits])
+        origins.append([experiment.name, seeds, first_stage, hashes, texts, pretrainings, java, devices, commits])
     return join([table(head, origins), table(["with", "version"], rows)])
 
 

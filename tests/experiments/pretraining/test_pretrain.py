@@ -1,4 +1,4 @@
-"""The warm-up as a user runs it: from documents alone, once for all folds and losses, interrupted, with mistakes."""
+"""Pre-training as a user runs it: from documents alone, once for all folds and losses, interrupted, with mistakes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
 TABLE = """
-[warmup]
+[pretraining]
 steps = 6
 lists_per_step = 4
 validate_every = 3
@@ -36,16 +36,16 @@ def home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         main(["retrieve", "--collection", "towns"])
-        main(warmup("documents", "--out", "warm"))
+        main(pretraining("documents", "--out", "warm"))
     return folder
 
 
-def warmup(source, *words):
-    return ["warmup", "--config", "warm.toml", "--collection", source, *words]
+def pretraining(source, *words):
+    return ["pretrain", "--config", "warm.toml", "--collection", source, *words]
 
 
 def folder_of(collection):
-    (folder,) = Path("runs", collection).glob("warmup-*")
+    (folder,) = Path("runs", collection).glob("pretrained-*")
     return folder
 
 
@@ -56,15 +56,15 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
     shutil.copy2("documents/corpus.jsonl", with_queries / "corpus.jsonl")
 
     def closed(*_):
-        raise AssertionError("a warm-up opened queries or judgments")
+        raise AssertionError("a pre-training opened queries or judgments")
 
     monkeypatch.setattr(beir, "read_queries", closed)
     monkeypatch.setattr("rerank.data.collections.read_qrels", closed)
-    main(warmup(str(with_queries), "--out", "again", "--output.folder", "other"))
+    main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
     assert capsys.readouterr().out.strip() == "again"
     for name in ("model.safetensors", "head.safetensors"):
         assert Path("again", name).read_bytes() == Path("warm", name).read_bytes()
-    (again,) = Path("other", "documents").glob("warmup-*")
+    (again,) = Path("other", "documents").glob("pretrained-*")
     assert (again / "lists.jsonl").read_text() == (folder_of("documents") / "lists.jsonl").read_text()
 
 
@@ -84,15 +84,15 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
     folder = folder_of("documents")
     assert not (folder / "state").exists()
     manifest = json.loads((folder / "manifest.json").read_text())
-    facts = manifest["warmup"]
-    assert folder.name == f"warmup-{facts['hash']}"
+    facts = manifest["pretraining"]
+    assert folder.name == f"pretrained-{facts['hash']}"
     assert facts["steps"] in (3, 6)
     assert facts["mrr_held_out"] == round(max(record["valid"] for record in manifest["history"]), 4)
     main(["score", "warm", "runs/towns/bm25.run", "--collection", "towns", "--out", "alone.run"])
     assert len(read_run("alone.run")) == 15
     Path("plain.toml").write_text(SETTINGS)
     main(["train", "--config", "plain.toml", "--fold", "1", "--encoder", "warm", "--name", "after"])
-    assert json.loads(Path("runs/towns/after/fold1/manifest.json").read_text())["warmup"] == facts
+    assert json.loads(Path("runs/towns/after/fold1/manifest.json").read_text())["pretraining"] == facts
     capsys.readouterr()
     main(
         [
@@ -108,11 +108,11 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
     )
     table = capsys.readouterr().out
     how = f"({facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']})"
-    assert f"Warmed up on the documents alone: alone, after {how}.\n" in table
+    assert f"Pre-trained on the documents alone: alone, after {how}.\n" in table
 
 
 def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
-    run_beside_another(capsys, folder_of("documents"), "warm-up", *warmup("documents", "--out", "second"))
+    run_beside_another(capsys, folder_of("documents"), "pre-training", *pretraining("documents", "--out", "second"))
     assert "is there already" in capsys.readouterr().err
     assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
 
@@ -124,30 +124,34 @@ def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, ca
     capsys.readouterr()
     main(["train", "--config", "warm.toml", "--fold", "2", "--loss", "hinge"])
     assert "is there already" in capsys.readouterr().err
-    main(["train", "--config", "warm.toml", "--fold", "1", "--warmup.steps", "0", "--name", "cold"])
+    main(["train", "--config", "warm.toml", "--fold", "1", "--pretraining.steps", "0", "--name", "cold"])
     assert folder_of("towns") == folder
     assert (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns == made
     manifests = [json.loads(Path(f"runs/towns/{name}/manifest.json").read_text()) for name in
                  ("smoothi/fold1", "hinge/fold2", "cold/fold1")]  # fmt: skip
-    assert manifests[0]["warmup"]["hash"] == manifests[1]["warmup"]["hash"] == folder.name.removeprefix("warmup-")
-    assert set(manifests[0]["warmup"]["pseudo_queries"]) == {"keywords"}  # one sentence a document, and no title
-    assert manifests[2]["warmup"] is None
+    assert (
+        manifests[0]["pretraining"]["hash"]
+        == manifests[1]["pretraining"]["hash"]
+        == folder.name.removeprefix("pretrained-")
+    )
+    assert set(manifests[0]["pretraining"]["pseudo_queries"]) == {"keywords"}  # one sentence a document, and no title
+    assert manifests[2]["pretraining"] is None
     runs = [f"runs/towns/{name}/fold1/test.run" for name in ("smoothi", "cold")]
     assert read_run(runs[0]) != read_run(runs[1])
     capsys.readouterr()
     main(["eval", *runs, "--fold", "1"])
-    assert "Warmed up on the documents alone: smoothi (" in capsys.readouterr().out
+    assert "Pre-trained on the documents alone: smoothi (" in capsys.readouterr().out
     main(["train", "--config", "warm.toml", "--fold", "3", "--name", "smoothi"])  # the same settings go on
-    assert "warmup.steps = 6; here warmup.steps = 0" in failed(
-        capsys, "train", "--config", "warm.toml", "--fold", "4", "--warmup.steps", "0"
+    assert "pretraining.steps = 6; here pretraining.steps = 0" in failed(
+        capsys, "train", "--config", "warm.toml", "--fold", "4", "--pretraining.steps", "0"
     )
 
 
 def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, capsys, interrupted):
     shutil.rmtree(folder_of("documents"))
-    assert interrupted(warmup("documents", "--out", "again")) == 130
+    assert interrupted(pretraining("documents", "--out", "again")) == 130
     assert not Path("again").exists()
-    main(warmup("documents", "--out", "again"))
+    main(pretraining("documents", "--out", "again"))
     assert "going on after epoch 1" in capsys.readouterr().err
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
 
@@ -155,11 +159,11 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--warmup.loss", "softmx"], "--warmup.loss softmx: no such loss; did you mean softmax?"),
-        (["--warmup.titles", "-1"], "--warmup.titles: got -1.0, expected 0 or more"),
-        (["--warmup.keep-sentence", "2"], "--warmup.keep-sentence: got 2.0, expected 0 to 1"),
-        (["--warmup.titles", "0", "--warmup.sentences", "0", "--warmup.keywords", "0"], "all are 0"),
-        (["--warmup.lists_per_step", "0"], "--warmup.lists-per-step: got 0"),
+        (["--pretraining.loss", "softmx"], "--pretraining.loss softmx: no such loss; did you mean softmax?"),
+        (["--pretraining.titles", "-1"], "--pretraining.titles: got -1.0, expected 0 or more"),
+        (["--pretraining.keep-sentence", "2"], "--pretraining.keep-sentence: got 2.0, expected 0 to 1"),
+        (["--pretraining.titles", "0", "--pretraining.sentences", "0", "--pretraining.keywords", "0"], "all are 0"),
+        (["--pretraining.lists_per_step", "0"], "--pretraining.lists-per-step: got 0"),
         (["--collection", "nowhere"], "nowhere"),
         (["--out", "towns"], "--out towns: is there already"),
     ],
@@ -167,21 +171,23 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
 def test_a_mistake_is_one_line(here, capsys, words, expected):
     given = [] if "--out" in words else ["--out", "new"]
     source = [] if "--collection" in words else ["--collection", "documents"]
-    assert expected in failed(capsys, "warmup", "--config", "warm.toml", *source, *given, *words)
+    assert expected in failed(capsys, "pretrain", "--config", "warm.toml", *source, *given, *words)
     assert not Path("new").exists()
 
 
 def test_too_few_or_too_short_documents_are_counted(here, capsys):
     write_documents(Path("few"), count=9)
-    line = failed(capsys, *warmup("few", "--out", "new"))
+    line = failed(capsys, *pretraining("few", "--out", "new"))
     assert "few: 9 of 9 documents can make pseudo-queries (title, sentence, keywords), expected 10 or more" in line
     write_documents(Path("untitled"), titles=False)
-    line = failed(capsys, *warmup("untitled", "--out", "new", "--warmup.sentences", "0", "--warmup.keywords", "0"))
+    line = failed(
+        capsys, *pretraining("untitled", "--out", "new", "--pretraining.sentences", "0", "--pretraining.keywords", "0")
+    )
     assert "untitled: 0 of 40 documents can make pseudo-queries (title)" in line
     Path("short").mkdir()
     lines = [json.dumps({"_id": f"s{i}", "title": "A title of four", "text": "too short"}) for i in range(30)]
     Path("short/corpus.jsonl").write_text("\n".join(lines))
-    line = failed(capsys, *warmup("short", "--out", "new"))
+    line = failed(capsys, *pretraining("short", "--out", "new"))
     assert "0 of 30" in line
     assert "fewer than 10 words" in line
 
@@ -189,5 +195,5 @@ def test_too_few_or_too_short_documents_are_counted(here, capsys):
 def test_another_collection_or_encoder_is_another_warm_up(here, capsys):
     before = folder_of("documents").name
     os.utime("documents/corpus.jsonl")  # the documents may have changed
-    main(warmup("documents", "--out", "new", "--warmup.steps", "3"))
-    assert {path.name for path in Path("runs/documents").glob("warmup-*")} > {before}
+    main(pretraining("documents", "--out", "new", "--pretraining.steps", "3"))
+    assert {path.name for path in Path("runs/documents").glob("pretrained-*")} > {before}

@@ -3,7 +3,7 @@ from pathlib import Path
 import cyclopts
 import pytest
 
-from rerank.config import check
+from rerank.config import validate
 from rerank.errors import UserError
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.runs.settings import read_toml
@@ -106,12 +106,19 @@ def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
         base = read_toml(grid.config) if grid.config else {}
         found = cells(grid, base, str(grid.config), ["--collection", "data"])
         for cell in found:
-            check(cell)
+            validate(cell)
             make_loss(cell)
         counts[path.stem] = len(found)
         losses = {cell.loss.name for cell in found}
-        assert losses == {"smoothi"} if path.stem in ("alpha_delta", "pooling", "warmup") else len(losses) == 10
+        assert losses == {"smoothi"} if path.stem in ("alpha_delta", "pooling", "pretraining") else len(losses) == 10
     # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
     # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
     table = 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4)
-    assert counts == {"letor": table, "letor_once": 10, "alpha_delta": 40, "pooling": 4, "runtime": 22, "warmup": 14}
+    assert counts == {
+        "letor": table,
+        "letor_once": 10,
+        "alpha_delta": 40,
+        "pooling": 4,
+        "runtime": 22,
+        "pretraining": 14,
+    }

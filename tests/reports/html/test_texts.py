@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rerank.cli.main import main
-from rerank.models.scoring import score
+from rerank.models.scoring import score_candidates
 from rerank.reports.html.texts import excerpt, marked, passage
 from tests.support.parsed_html import Page
 from tests.support.small_collection import command
@@ -67,7 +67,7 @@ def test_the_best_passages_are_those_of_a_loop(tmp_path):
     from accelerate import Accelerator
 
     from rerank.models.cross_encoder import open_cross_encoder
-    from rerank.models.memory import Budget
+    from rerank.models.memory import TokenBudget
     from tests.support.small_world import make_lists
 
     queries, texts, lists = make_lists(queries=2, documents=5, longest=150)
@@ -75,7 +75,7 @@ def test_the_best_passages_are_those_of_a_loop(tmp_path):
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
     kept = {}
-    score(model, inputs_of, lists, Accelerator(cpu=True), Budget(200), passages=kept)
+    score_candidates(model, inputs_of, lists, Accelerator(cpu=True), TokenBudget(200), passages=kept)
     for found in lists:
         for doc_id in found.doc_ids:
             with torch.no_grad():
