@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rerank.models.reranker import Reranker
     from rerank.retrieval.bm25 import retrieve
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Collection",
