@@ -263,13 +263,12 @@ class Config:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        for section, settings, key in (
-            ("collection", CollectionSettings, "source"),
-            ("encoder", EncoderSettings, "name"),
-            ("loss", LossSettings, "name"),
-        ):
-            if isinstance(value := getattr(self, section), str):
-                object.__setattr__(self, section, settings(**{key: value}))
+        if isinstance(self.collection, str):
+            object.__setattr__(self, "collection", CollectionSettings(source=self.collection))
+        if isinstance(self.encoder, str):
+            object.__setattr__(self, "encoder", EncoderSettings(name=self.encoder))
+        if isinstance(self.loss, str):
+            object.__setattr__(self, "loss", LossSettings(name=self.loss))
 
 
 RESERVED = ("index", "tokens", "features")

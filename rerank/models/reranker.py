@@ -27,7 +27,7 @@ Precision = Literal["auto", "float32", "bf16"]
 class Ranked(NamedTuple):
     """A document of a ranking: its index in the list that was ranked, its score and its text."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     score: float
     text: str
 
