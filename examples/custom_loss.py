@@ -18,7 +18,7 @@ def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor, *, margin: floa
 
 def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", epochs: str = "20") -> None:
     training = TrainingSettings(epochs=int(epochs))
-    print(rerank.train(rerank.Config(collection, encoder=encoder, loss="squared_margin", training=training), "1"))
+    print(rerank.train(rerank.Config(collection, encoder=encoder, loss="squared_margin", training=training), "1").path)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
-"""Optimises NDCG@5 in a plain PyTorch loop: python examples/losses_in_your_training_loop.py [STEPS]"""
-
-import sys
+"""Optimises NDCG@5 in a plain PyTorch loop: python examples/losses_in_your_training_loop.py"""
 
 import torch
 
 import rerank
 
 
-def main(steps: str = "100") -> None:
+def main() -> None:
     # 32 queries with 20 documents each, of 8 features; a hidden direction decides the relevance (0, 1 or 2).
     torch.manual_seed(0)
     features = torch.randn(32, 20, 8)
     labels = (features @ torch.randn(8)).div(2).round().clamp(0, 2)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    for step in range(int(steps)):
+    for step in range(100):
         loss = rerank.losses.smoothi(model(features)[:, :, 0], labels, metric="ndcg@5").mean()
         loss.backward()
         optimizer.step()
@@ -23,4 +21,4 @@ def main(steps: str = "100") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -12,6 +12,7 @@ import torch
 
 import rerank
 from rerank.config import CollectionSettings, EncoderSettings, TrainingSettings
+from rerank.types import Fold
 from tests.support.paths import ROOT
 from tests.support.small_collection import SETTINGS
 
@@ -97,7 +98,7 @@ def test_compare():
     assert isinstance(comparison, rerank.Comparison)
     assert "ours" in str(comparison)
     assert r"\begin{tabular}" in comparison.to_latex()
-    folds = [["q1", "q2"], ["q3"]]
+    folds = [Fold("1", (), (), ("q1", "q2")), Fold("2", (), (), ("q3",))]
     assert "folds" in str(rerank.compare({"bm25": FIRST, "ours": SECOND}, QRELS, ["AP"], folds=folds))
 
 
@@ -120,15 +121,17 @@ def test_losses_by_function_and_by_name():
 
 def test_retrieve_train_and_rerank(here):
     collection = rerank.open_collection("towns")
-    run = rerank.retrieve(collection, depth=6)
-    assert run == rerank.read_run("runs/towns/bm25.run")
+    run = rerank.retrieve(collection, depth=150)
+    written = rerank.read_run("runs/towns/bm25.run")
+    assert {query_id: list(scores) for query_id, scores in written.items()} == {q: list(run[q]) for q in written}
+    assert written["q0"] == pytest.approx(run["q0"], abs=1e-5)
 
     settings = TrainingSettings(**tomllib.loads(SETTINGS)["training"])
     config = rerank.Config(collection="towns", encoder="encoder", loss="smoothi", training=settings)
     experiment = rerank.train(config, "1")
-    reranker = rerank.Reranker.load(experiment / "fold1" / "checkpoint")
+    reranker = rerank.Reranker.load(experiment.fold("1").checkpoint)
 
-    tested = rerank.read_run(experiment / "fold1" / "test.run")
+    tested = rerank.read_run(experiment.fold("1").test_run)
     for query_id, scores in reranker.rerank(run, collection, depth=100).items():
         if query_id in tested:
             assert scores == pytest.approx(tested[query_id], abs=1e-5)

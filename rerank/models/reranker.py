@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ class Reranker:
     @classmethod
     def load(
         cls,
-        name_or_folder: str,
+        name_or_folder: str | Path,
         *,
         device: str | torch.device | None = None,
         precision: Precision = "auto",
