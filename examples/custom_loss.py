@@ -9,11 +9,11 @@ from rerank.config import TrainingSettings
 
 
 @rerank.losses.loss("squared_margin")  # from here on it has a name, and `margin` is a hyperparameter of it
-def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor, *, margin: float = 1.0) -> Tensor:
-    """(lists,) values: the squared distance of relevant documents from scoring `margin` above the others."""
-    pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
-    distances = (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2
-    return (distances * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)
+def squared_margin(scores: Tensor, labels: Tensor, mask: Tensor | None = None, *, margin: float = 1.0) -> Tensor:
+    """Penalises pairs in which the more relevant document does not score `margin` above the other: (lists,)."""
+    real = labels >= 0 if mask is None else mask  # not padding
+    pairs = (labels[:, :, None] > labels[:, None, :]) & real[:, :, None] & real[:, None, :]
+    return (pairs * (margin - scores[:, :, None] + scores[:, None, :]).clamp(min=0) ** 2).sum(dim=(1, 2))
 
 
 def main(collection: str = "my-collection", encoder: str = "bert-base-uncased", epochs: str = "20") -> None:
