@@ -27,7 +27,7 @@ def soft_sort(indicators: Tensor, scores: Tensor) -> Tensor:
     return soft_ranking(indicators, scores[:, :, None]).squeeze(2)
 
 
-def soft_positions(indicators: Tensor) -> Tensor:
+def soft_ranks(indicators: Tensor) -> Tensor:
     """The soft position of each document: sum_r r I_j^r, (lists, documents); all ranks are needed."""
     return (indicators * ranks_like(indicators, indicators.shape[1])[:, None]).sum(dim=1)
 

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, masked_softmax, operand
+from rerank.losses.inputs import by_score, check_positive, mask_scores, masked_softmax
 from rerank.losses.kernels.sinkhorn import COOLING, transport_plan
 from rerank.losses.metrics import ranks_like
 
@@ -44,7 +44,7 @@ def rank_indicators(
         ValueError: alpha, delta or k is out of range.
     """
     check_recursion(alpha, delta)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     scaled = alpha * scores
     remaining = torch.ones_like(scores)
     rows = []
@@ -55,13 +55,15 @@ def rank_indicators(
     return _within_list(torch.stack(rows, dim=1) if rows else scores[:, None, :], mask)
 
 
-def neuralsort(scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None) -> Tensor:
+def neuralsort_indicators(
+    scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None
+) -> Tensor:
     """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
 
     Args and result as `rank_indicators`; `temperature` is above 0. N counts the list's real documents.
     """
     check_positive("temperature", temperature)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     gaps = (scores[:, :, None] - scores[:, None, :]).abs()
     spread = gaps.masked_fill(~mask[:, None, :], 0).sum(dim=2)
     ranks = ranks_like(scores, _rank_count(scores, k))
@@ -70,7 +72,7 @@ def neuralsort(scores: Tensor, mask: Tensor | None = None, temperature: float = 
     return _within_list(masked_softmax(logits, mask[:, None, :]), mask)
 
 
-def softsort(
+def softsort_indicators(
     scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, power: float = 1.0, k: int | None = None
 ) -> Tensor:
     """SoftSort (Prillo and Eisenschlos 2020): row r is softmax_j(-|sort(S)_r - S_j|^power / temperature).
@@ -79,7 +81,7 @@ def softsort(
     """
     check_positive("temperature", temperature)
     check_positive("power", power)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     ranked = scores.gather(1, by_score(scores, mask))[:, : _rank_count(scores, k)]
     gaps = (ranked[:, :, None] - scores[:, None, :]).abs()
     if power != 1:
@@ -109,7 +111,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
     check_epsilon(epsilon)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
     variance = centred.square().sum(dim=1, keepdim=True) / count.clamp_min(1)

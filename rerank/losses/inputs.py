@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def cleaned(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, labels and mask as every formula here wants them, whatever the padding holds.
 
     Args:
@@ -32,26 +32,26 @@ def cleaned(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor
     return scores, labels, mask
 
 
-def prepared(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `cleaned`, with the lists that have no relevant document, or fewer than two documents, made safe.
+def prepare_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `mask_inputs`, with the lists that have no relevant document, or fewer than two documents, made safe.
 
     Those lists become full lists of constant scores and labels 1, so that no formula meets an empty sum or a division
     by zero on their account; a loss ends by writing 0 over their values.
 
     Returns:
-        Scores, labels and mask, and idle (lists,): True on those lists.
+        Scores, labels and mask, and degenerate (lists,): True on those lists.
     """
-    scores, labels, mask = cleaned(scores, labels, mask)
+    scores, labels, mask = mask_inputs(scores, labels, mask)
     if scores.shape[1] == 0:
         scores, labels, mask = F.pad(scores, (0, 1)), F.pad(labels, (0, 1)), F.pad(mask, (0, 1))
-    idle = ~(labels >= 1).any(dim=1) | (mask.sum(dim=1) < 2)
-    scores, labels = scores.masked_fill(idle[:, None], 0), labels.masked_fill(idle[:, None], 1)
-    return scores, labels, mask | idle[:, None], idle
+    degenerate = ~(labels >= 1).any(dim=1) | (mask.sum(dim=1) < 2)
+    scores, labels = scores.masked_fill(degenerate[:, None], 0), labels.masked_fill(degenerate[:, None], 1)
+    return scores, labels, mask | degenerate[:, None], degenerate
 
 
-def operand(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores and mask for an operator, which has no labels: as `cleaned`."""
-    scores, _, mask = cleaned(scores, torch.zeros_like(scores), mask)
+def mask_scores(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Scores and mask for an operator, which has no labels: as `mask_inputs`."""
+    scores, _, mask = mask_inputs(scores, torch.zeros_like(scores), mask)
     return scores, mask
 
 
@@ -74,7 +74,7 @@ def by_score(scores: Tensor, mask: Tensor) -> Tensor:
     return order.gather(1, mask.gather(1, order).to(torch.uint8).argsort(dim=1, descending=True, stable=True))
 
 
-def ends_of_ties(ranked: Tensor) -> tuple[Tensor, Tensor]:
+def tie_bounds(ranked: Tensor) -> tuple[Tensor, Tensor]:
     """For scores in order, where the first and the last document of equal score stand: each (lists, documents)."""
     index = torch.arange(ranked.shape[1], device=ranked.device).expand(ranked.shape)
     new = F.pad(ranked[:, 1:] != ranked[:, :-1], (1, 0), value=True)

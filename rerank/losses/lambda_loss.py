@@ -5,12 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, prepared
+from rerank.losses.inputs import by_score, prepare_inputs
 from rerank.losses.kernels.autograd import with_gradient
 from rerank.losses.kernels.pairs import pair_sums
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
+from rerank.losses.registry import loss
 
 
+@loss("lambda_loss")
 def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The sum over pairs y_i > y_j of w_ij ln(1 + exp(S_j - S_i)), w constant (Wang et al. 2018, as TF-Ranking).
 
@@ -33,7 +35,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
         ValueError: the metric is none of these.
     """
     wanted = parse(metric)
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         order = by_score(scores, mask)
         real = mask.gather(1, order)
@@ -58,7 +60,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
         firsts = (places + 1 if wanted.name != "p" else torch.full_like(places, wanted.cutoff or 0))[: wanted.cutoff]
         values, slopes = pair_sums(ranked, firsts.expand(len(scores), -1), block)
         gradient = torch.zeros_like(scores).scatter_(1, order, slopes)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
 def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, slice, slice], Tensor]:

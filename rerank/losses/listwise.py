@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import masked_log_softmax, masked_softmax, prepared
+from rerank.losses.inputs import masked_log_softmax, masked_softmax, prepare_inputs
+from rerank.losses.registry import loss
 
 
+@loss("listnet")
 def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The cross-entropy -sum_j softmax(y)_j log softmax(S)_j (Cao et al. 2007, top one).
 
@@ -17,21 +19,23 @@ def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     Returns:
         (lists,); at least the entropy of softmax(y); 0 where a list has no relevant document or just one document.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -masked_softmax(labels, mask) * masked_log_softmax(scores, mask)
-    return cost.sum(dim=1).masked_fill(idle, 0)
+    return cost.sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("softmax")
 def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The cross-entropy of the labels over their sum and the scores' softmax (Bruch et al. 2019).
 
     It is -sum_j (y_j / sum_k y_k) log softmax(S)_j. Arguments and result as `listnet`.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -labels / labels.sum(dim=1, keepdim=True) * masked_log_softmax(scores, mask)
-    return cost.sum(dim=1).masked_fill(idle, 0)
+    return cost.sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("listmle")
 def listmle(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
@@ -48,7 +52,7 @@ def listmle(
     Returns:
         (lists,); 0 where a list has no relevant document or just one document.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     order = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
     if generator is not None:
         keys = torch.rand(scores.shape, generator=generator, device=generator.device)
@@ -58,9 +62,10 @@ def listmle(
     order = order.flip(1).gather(1, keys.flip(1).argsort(dim=1, stable=True))
     ranked, real = scores.gather(1, order), mask.gather(1, order)
     remaining = ranked.masked_fill(~real, torch.finfo(scores.dtype).min).logcumsumexp(dim=1)
-    return (remaining - ranked).masked_fill(~real, 0).sum(dim=1).masked_fill(idle, 0)
+    return (remaining - ranked).masked_fill(~real, 0).sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("listap")
 def listap(
     scores: Tensor,
     labels: Tensor,
@@ -90,7 +95,7 @@ def listap(
     """
     if bins < 2 or not low < high:
         raise ValueError(f"bins must be 2 or more and low below high, got {bins}, {low} and {high}")
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     step = (high - low) / (bins - 1)
     centres = high - step * torch.arange(bins, dtype=scores.dtype, device=scores.device)
     scores = scores.clamp(low, high)
@@ -107,4 +112,4 @@ def listap(
     seen = empty.scatter_add(1, around, inside.flatten(1)).cumsum(dim=1)
     # Bins before the first document have no precision; they find nothing either.
     precision = found.cumsum(dim=1) / seen.masked_fill(seen == 0, 1)
-    return (1 - (found * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(idle, 0)
+    return (1 - (found * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(degenerate, 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, cleaned
+from rerank.losses.inputs import by_score, check_positive, mask_inputs
 
 
 class Metric(NamedTuple):
@@ -59,7 +59,7 @@ def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
     return dcg.masked_fill(dcg == 0, 1)
 
 
-def of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, metric: Metric) -> Tensor:
+def metric_from_ranked(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, metric: Metric) -> Tensor:
     """The metric of what stands at each rank (Thonet et al. 2021, eq:p@k-a, eq:ap-a and eq:ndcg@k-a).
 
     Args:
@@ -71,11 +71,11 @@ def of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, me
     Returns:
         (lists,); 0 where no document is relevant.
     """
-    return sum_of_ranks(ranked_labels, ranked_relevance, metric) / best_sum(labels, metric)
+    return unnormalised_metric(ranked_labels, ranked_relevance, metric) / normaliser(labels, metric)
 
 
-def sum_of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, metric: Metric) -> Tensor:
-    """The metric times `best_sum`: (lists,). Arguments as `of_ranks`."""
+def unnormalised_metric(ranked_labels: Tensor, ranked_relevance: Tensor, metric: Metric) -> Tensor:
+    """The metric times `normaliser`: (lists,). Arguments as `metric_from_ranked`."""
     name, cutoff = metric
     ranks = ranks_like(ranked_labels, ranked_labels.shape[1])[:cutoff]
     if name == "ndcg":
@@ -85,7 +85,7 @@ def sum_of_ranks(ranked_labels: Tensor, ranked_relevance: Tensor, metric: Metric
     return (ranked_relevance * ranked_relevance.cumsum(dim=1) / ranks).sum(dim=1)
 
 
-def best_sum(labels: Tensor, metric: Metric) -> Tensor:
+def normaliser(labels: Tensor, metric: Metric) -> Tensor:
     """What the metric divides by: Z for NDCG, K for P@K, the number of relevant documents for AP; (lists,), above 0."""
     if metric.name == "ndcg":
         return ideal_dcg(labels, metric.cutoff)
@@ -94,20 +94,20 @@ def best_sum(labels: Tensor, metric: Metric) -> Tensor:
     return (labels >= 1).sum(dim=1).clamp_min(1).to(labels.dtype)
 
 
-def target(labels: Tensor, metric: Metric) -> Tensor:
+def summed_labels(labels: Tensor, metric: Metric) -> Tensor:
     """What the metric sums at each rank: the labels for NDCG, [label >= 1] for P@K and AP."""
     return labels if metric.name == "ndcg" else (labels >= 1).to(labels.dtype)
 
 
-def of_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
-    """The metric of rank indicators (lists, ranks, documents) and labels (lists, documents): `of_ranks`."""
+def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
+    """The metric of rank indicators (lists, ranks, documents) and labels (lists, documents): `metric_from_ranked`."""
     # Sums of products, not matrix products, which autocast would round to bf16.
     ranked_labels = (indicators * labels[:, None, :]).sum(dim=2)
     ranked_relevance = (indicators * (labels >= 1)[:, None, :]).sum(dim=2)
-    return of_ranks(ranked_labels, ranked_relevance, labels, metric)
+    return metric_from_ranked(ranked_labels, ranked_relevance, labels, metric)
 
 
-def of_positions(
+def metric_from_soft_ranks(
     positions: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
 ) -> Tensor:
     """The metric of soft positions (Qin et al. 2010).
@@ -144,7 +144,7 @@ def of_positions(
 
 
 @torch.no_grad()
-def exact(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
+def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The true metric of the ranking by score, ties in order of appearance.
 
     Args:
@@ -159,10 +159,10 @@ def exact(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: st
     Raises:
         ValueError: the metric or the shapes are wrong.
 
-    >>> exact(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap").item()  # doctest: +ELLIPSIS
-    0.58333...
+    >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
+    tensor([0.5833])
     """
     wanted = parse(metric)
-    scores, labels, mask = cleaned(scores, labels, mask)
+    scores, labels, mask = mask_inputs(scores, labels, mask)
     ranked = labels.gather(1, by_score(scores, mask))
-    return of_ranks(ranked, (ranked >= 1).to(ranked.dtype), labels, wanted)
+    return metric_from_ranked(ranked, (ranked >= 1).to(ranked.dtype), labels, wanted)

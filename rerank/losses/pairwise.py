@@ -6,12 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rerank.losses.inputs import prepared
+from rerank.losses.inputs import prepare_inputs
 from rerank.losses.kernels.autograd import with_gradient
 from rerank.losses.kernels.hinge import hinge_sums
 from rerank.losses.kernels.pairs import pair_sums
+from rerank.losses.registry import loss
 
 
+@loss("hinge")
 def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:
     """The mean over pairs of max(0, margin - (S_i - S_j)).
 
@@ -24,18 +26,20 @@ def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: fl
     Returns:
         (lists,); 0 where a list has no relevant document or no pair.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         sums, slopes, pairs = hinge_sums(scores, labels, mask, margin)
         values, gradient = _means(sums, slopes, pairs, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
+@loss("ranknet")
 def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The mean over pairs of ln(1 + exp(S_j - S_i)) (Burges et al. 2005). Arguments and result as `hinge`."""
     return _mean_over_pairs(lambda gaps: (-F.logsigmoid(-gaps), torch.sigmoid(gaps)), scores, labels, mask)
 
 
+@loss("pairwise_softmax")
 def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The mean over pairs of 1 - softmax([S_i, S_j])_i, what CEDR's public code trains with.
 
@@ -53,7 +57,7 @@ def _mean_over_pairs(
     cost: Callable[[Tensor], tuple[Tensor, Tensor]], scores: Tensor, labels: Tensor, mask: Tensor | None
 ) -> Tensor:
     """The mean of a function of S_j - S_i that is given with its derivative, both 0 at -inf."""
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         # By descending label, padding last, the j of an i are the documents that follow those with its label.
         better, order = labels.masked_fill(~mask, -torch.inf).contiguous().sort(dim=1, descending=True)
@@ -68,7 +72,7 @@ def _mean_over_pairs(
 
         sums, slopes = pair_sums(ranked, firsts, block)
         values, gradient = _means(sums, torch.zeros_like(slopes).scatter_(1, order, slopes), pairs, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
 def _means(sums: Tensor, slopes: Tensor, pairs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

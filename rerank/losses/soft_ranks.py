@@ -6,11 +6,11 @@ Masked documents have 0.
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, operand
+from rerank.losses.inputs import by_score, check_positive, mask_scores
 from rerank.losses.kernels.isotonic import decreasing_blocks, log_sum_by_block, sum_by_block
 
 
-def approx_positions(scores: Tensor, mask: Tensor | None = None, alpha: float = 1.0) -> Tensor:
+def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float = 1.0) -> Tensor:
     """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
 
     Args:
@@ -25,13 +25,13 @@ def approx_positions(scores: Tensor, mask: Tensor | None = None, alpha: float = 
         ValueError: alpha is out of range.
     """
     check_positive("alpha", alpha)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     before = torch.sigmoid(alpha * (scores[:, None, :] - scores[:, :, None])).masked_fill(~mask[:, None, :], 0)
     # The document itself adds sigma(0) = 1/2 to the sum over the others.
     return (0.5 + before.sum(dim=2)).masked_fill(~mask, 0)
 
 
-def fast_positions(
+def fast_soft_ranks(
     scores: Tensor, mask: Tensor | None = None, regularization: str = "l2", strength: float = 1.0
 ) -> Tensor:
     """The projection of -S / strength on the permutahedron of (N, ..., 1) (Blondel et al. 2020, soft rank).
@@ -55,7 +55,7 @@ def fast_positions(
     check_positive("strength", strength)
     if regularization not in ("l2", "kl"):
         raise ValueError(f"regularization {regularization!r}: expected l2 or kl")
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     order = by_score(-scores, mask)
     real = mask.gather(1, order)
     z = (-scores / strength).gather(1, order)

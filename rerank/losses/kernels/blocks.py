@@ -26,7 +26,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def in_blocks(
-    loss: Loss, scores: Tensor, labels: Tensor, mask: Tensor, idle: Tensor, entries: Callable[[int], int]
+    loss: Loss, scores: Tensor, labels: Tensor, mask: Tensor, degenerate: Tensor, entries: Callable[[int], int]
 ) -> Tensor:
     """The values of a loss, with its graph alive for one block of lists at a time.
 
@@ -35,7 +35,7 @@ def in_blocks(
         scores: (lists, documents), or anything that the loss is to be differentiated by.
         labels: (lists, documents).
         mask: (lists, documents), True on real documents.
-        idle: (lists,), True where the value is 0 and so is the gradient.
+        degenerate: (lists,), True where the value is 0 and so is the gradient.
         entries: from the number of documents to the numbers in the largest intermediate result of one list.
 
     Returns:
@@ -45,7 +45,7 @@ def in_blocks(
     places = _real_first(mask)
     with torch.no_grad():
         packed, labels = (torch.empty_like(grid).scatter_(1, places, grid) for grid in (scores, labels))
-    lengths, order = mask.sum(dim=1).masked_fill(idle, 0).sort(descending=True, stable=True)
+    lengths, order = mask.sum(dim=1).masked_fill(degenerate, 0).sort(descending=True, stable=True)
     values, gradient = scores.new_zeros(len(scores)), torch.zeros_like(scores)
     # Autocast would round the matrix products of the losses.
     with torch.autocast(scores.device.type, enabled=False):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.losses.inputs import by_score, ends_of_ties
+from rerank.losses.inputs import by_score, tie_bounds
 
 ROWS = 128
 """Ranks in a tile: fewer make the band narrower, more make the calls fewer."""
@@ -21,7 +21,7 @@ NOTHING = 60.0
 
 
 def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort`.
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
 
     Args:
         scores: (lists, documents), 0 on padding.
@@ -91,7 +91,7 @@ class _Ranked(torch.autograd.Function):
         order, real, ranked, y, expected, tiles, temperature = ctx.saved
         index = torch.arange(y.shape[1], device=y.device)
         documents = real.sum(dim=1, keepdim=True)
-        first, last = ends_of_ties(ranked)
+        first, last = tie_bounds(ranked)
         last = torch.minimum(last, documents - 1)
         # The derivative of the logit of rank r and document j is u_r exp_rj (y_j - e_r), with u the gradient over the
         # row's mass. A logit moves with S_j by w_r less the derivative of spread_j, which is about w_r: their

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from rerank.losses.kernels.autograd import wants_gradient, with_gradient
-from rerank.losses.metrics import Metric, best_sum, discount, ranks_like, sum_of_ranks
+from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, unnormalised_metric
 
 BLOCK = 2**18
 """How many scores are worked on at once, in whole lists, so that the grids of a rank stay in the cache."""
 
 
-def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
+def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
     """The metric of `rank_indicators` of the scores less their minimum; value and gradient differ by rounding only.
 
     Args:
-        scores: (lists, documents), as `lists.prepared` gives them, like labels and mask.
+        scores: (lists, documents), as `lists.prepare_inputs` gives them, like labels and mask.
         labels: (lists, documents).
         mask: (lists, documents).
         metric: what to compute.
@@ -52,7 +52,7 @@ def _one_pass(
 ) -> Tensor:
     """The metric, (lists,); its gradient is written into `gradient`, which comes filled with 0."""
     y = labels if metric.name == "ndcg" else (labels >= 1).to(scores.dtype)
-    best = best_sum(labels, metric)
+    best = normaliser(labels, metric)
     count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
@@ -111,7 +111,7 @@ def _one_pass(
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
-    return sum_of_ranks(expected, expected, metric) / best
+    return unnormalised_metric(expected, expected, metric) / best
 
 
 def _steps(scaled: Tensor, delta: float) -> int:
@@ -132,7 +132,7 @@ def _weights(ranks: Tensor, metric: Metric) -> Tensor:
 
 
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
-    """c_r times the metric's `best_sum`, for AP without the total of e_m / m.
+    """c_r times the metric's `normaliser`, for AP without the total of e_m / m.
 
     Args:
         e: (lists, ranks), the expected label at some consecutive ranks.

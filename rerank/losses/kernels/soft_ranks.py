@@ -1,4 +1,4 @@
-"""The positions of `positions.approx_positions` at the cost of half the pairs, with an analytic gradient."""
+"""The positions of `positions.approx_soft_ranks` at the cost of half the pairs, with an analytic gradient."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score
-from rerank.losses.metrics import Metric, of_positions
+from rerank.losses.metrics import Metric, metric_from_soft_ranks
 
 ROWS = 210
 """Documents in a tile: few enough that a tile of 1,251 columns stays in the cache, many enough to keep calls few."""
 
 
-def tiled_positions(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
+def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
     """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
 
     By descending score the pairs right of the diagonal are enough: sigma(-x) = 1 - sigma(x), and the smaller of the two
@@ -28,18 +28,18 @@ def tiled_positions(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
     Returns:
         (lists, documents), 0 where the mask is False. The gradient exists once.
     """
-    positions: Tensor = _Positions.apply(scores, mask, alpha, torch.is_grad_enabled() and scores.requires_grad)
+    positions: Tensor = _SoftRanks.apply(scores, mask, alpha, torch.is_grad_enabled() and scores.requires_grad)
     return positions
 
 
 def tiled_metric(
     positions: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
 ) -> Tensor:
-    """As `metrics.of_positions`, with AP over the relevant documents only: `seen` are their positions among them."""
+    """As `metrics.metric_from_soft_ranks`; AP only compares the relevant documents, whose ranks among them it needs."""
     if metric.name != "ap":
-        return of_positions(positions, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(positions, labels, mask, metric, beta, cutoff_offset)
     relevant = (labels >= 1) & mask
-    seen = tiled_positions(-positions, relevant, beta)
+    seen = tiled_soft_ranks(-positions, relevant, beta)
     return (seen / positions.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
 
 
@@ -48,7 +48,7 @@ def tile_entries(documents: int) -> int:
     return documents * min(documents, ROWS)
 
 
-class _Positions(torch.autograd.Function):
+class _SoftRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, wanted: bool) -> Tensor:
         order = by_score(scores, mask)[:, : int(mask.sum(dim=1).max())]

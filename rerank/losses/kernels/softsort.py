@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.losses.inputs import by_score, ends_of_ties
+from rerank.losses.inputs import by_score, tie_bounds
 
 
 def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort` with power 1.
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort_indicators` with power 1.
 
     Args:
         scores: (lists, documents), 0 on padding.
@@ -63,7 +63,7 @@ class _Ranked(torch.autograd.Function):
         # |S_r - S_j| and moves both, but neither where the two are equal.
         x = torch.stack([share, share * expected])
         upper, lower = _sides(x, decay)
-        first, last = ends_of_ties(ranked)
+        first, last = tie_bounds(ranked)
         signed = torch.cat([lower, below]).gather(2, last.expand(4, -1, -1))
         signed -= torch.cat([upper, above]).gather(2, first.expand(4, -1, -1))
         slope = y[0] * signed[0] - signed[1] + share * (signed[2] - expected * signed[3])
