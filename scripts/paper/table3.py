@@ -103,7 +103,8 @@ def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, 
 def label(config: Config) -> str:
     """The loss and its metric, as SmoothI-NDCG@10."""
     name = loss_label(config.loss.name)
-    return f"{name}-{config.loss.metric.upper()}" if config.loss.metric else name
+    metric = config.loss.hyperparameters.get("metric")
+    return f"{name}-{metric.upper()}" if metric else name
 
 
 if __name__ == "__main__":
