@@ -1,6 +1,6 @@
-"""Soft positions: operators from scores to a position for each document (lists, documents), about 1 for the best.
+"""Soft ranks: operators from scores to a real-valued rank for each document, (lists, documents).
 
-Masked documents have 0.
+The best document has a rank of about 1; masked documents have 0.
 """
 
 import torch
@@ -16,7 +16,7 @@ def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float =
     Args:
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
-        alpha: the steepness, above 0; the gradient of a pair vanishes where alpha |S_j - S_i| is large.
+        alpha: inverse temperature, above 0; the gradient of a pair vanishes if alpha |S_j − S_i| is large.
 
     Returns:
         (lists, documents).
@@ -44,7 +44,7 @@ def fast_soft_ranks(
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
         regularization: l2 or kl.
-        strength: above 0; the smaller, the closer to the true positions, and the fewer documents have a gradient.
+        strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
 
     Returns:
         (lists, documents).

@@ -1,7 +1,8 @@
-"""What SoftSort puts at each rank, in O(documents log documents): exp(-|S_r - S_j| / temperature) is a decay.
+"""SoftSort: the expected label at each rank in O(documents log documents), as exp(-|S_r - S_j| / temperature) decays.
 
-By descending score, the sum over the documents above is a recursion F_k = x_k + exp(-(S_(k-1) - S_k) / temperature)
-F_(k-1), whose factors are at most 1; a scan computes all of it in log2(documents) steps.
+With documents sorted by descending score, the sum over the documents above is a recursion,
+F_k = x_k + exp(-(S_(k-1) - S_k) / temperature) F_(k-1), whose factors are at most 1; a scan computes it in
+log2(documents) steps.
 """
 
 from typing import Any
@@ -22,17 +23,17 @@ def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: f
         labels: (lists, documents), 0 on padding, without a gradient.
         mask: (lists, documents), True on real documents.
         temperature: above 0.
-        count: how many ranks.
+        count: number of ranks.
 
     Returns:
-        (lists, ranks), 0 beyond a list's documents. The gradient, in the scores, exists once.
+        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
     ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count)
     return ranked
 
 
 def scan_entries(documents: int) -> int:
-    """How many numbers the sums of one list are, for `blocks.in_blocks`."""
+    """The size of the sums of one list, for `blocks.in_blocks`."""
     return 2 * documents
 
 
@@ -40,7 +41,7 @@ class _Ranked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
         order = by_score(scores, mask)
-        # In float64: a scan rounds once a step, and it is cheap.
+        # In float64, as a scan rounds at every step; it is cheap.
         ranked, real = scores.gather(1, order).double(), mask.gather(1, order)
         decay = torch.exp((ranked[:, 1:] - ranked[:, :-1]) / temperature).masked_fill_(~real[:, 1:], 0)
         y = torch.stack([labels.gather(1, order).double(), real.double()])
@@ -60,7 +61,7 @@ class _Ranked(torch.autograd.Function):
         share[:, : grad.shape[1]] = grad
         share = share / weight * y[1]
         # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It is a function of
-        # |S_r - S_j| and moves both, but neither where the two are equal.
+        # |S_r - S_j|, whose derivative is 0 if the two are equal.
         x = torch.stack([share, share * expected])
         upper, lower = _sides(x, decay)
         first, last = tie_bounds(ranked)

@@ -3,7 +3,7 @@ from pathlib import Path
 import cyclopts
 import pytest
 
-from rerank.config import validate
+from rerank.config import sections, validate
 from rerank.errors import UserError
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.runs.settings import read_toml
@@ -43,6 +43,13 @@ def test_a_name_stays_the_same_when_the_grid_grows(tmp_path):
     assert before.output.name == "smoothi-lists.relevant=all-alpha=1-lr=0.01"
     assert before in after
     assert len({cell.output.name for cell in after}) == len(after) == 8
+
+
+def test_a_name_has_the_hyperparameters_in_the_order_of_the_loss(tmp_path):
+    table = '[[grid]]\nloss.strength = 1\nloss.beta = 2\nloss.metric = "ap"\nloss.name = "fastsort"\n'
+    (cell,) = made(tmp_path, table)
+    assert cell.output.name == "fastsort-metric=ap-beta=2-strength=1"
+    assert list(sections(cell)["loss"]) == ["name", "metric", "beta", "strength"]
 
 
 def test_values_are_read_as_the_command_line_reads_them(tmp_path):
