@@ -1,5 +1,6 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,7 +166,7 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> 
     model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0)
     if model.head is not None and not (Path(name) / HEAD_FILE).is_file():
         raise UserError(f"{name}: an encoder without a layer that scores; train it first, or take a cross-encoder")
-    settings = getattr(model.encoder.config, "rerank", {})
+    settings = saved_settings(model)
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:
         raise UserError(
@@ -175,19 +176,28 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> 
     return TrainedCrossEncoder(model, tokenizer, max_length, settings.get("max_doc_tokens", max_doc_tokens))
 
 
+def saved_settings(model: CrossEncoder) -> dict[str, Any]:
+    """The settings that `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+    settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
+    return settings
+
+
 def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
     """The pre-training on documents that a model's config records; None if there was none."""
-    pretraining: dict[str, Any] | None = getattr(model.encoder.config, "rerank", {}).get("pretraining")
+    saved = saved_settings(model)
+    pretraining: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # its name in version 0.1.0
     return pretraining
 
 
-def save_cross_encoder(model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int) -> None:
-    """Writes a Hugging Face folder, with the linear layer in a file of its own and our text settings in the config.
+def save_cross_encoder(
+    model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
+) -> None:
+    """Writes a Hugging Face folder, with the linear layer in a file of its own.
 
-    The config keeps what it says about a pre-training.
+    The config records the pooling, `max_doc_tokens` and other `settings`, and keeps what it says about a pre-training.
     """
-    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
-    model.encoder.config.rerank = getattr(model.encoder.config, "rerank", {}) | settings
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **settings}
+    model.encoder.config.rerank = saved_settings(model) | settings
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if model.head is not None:
