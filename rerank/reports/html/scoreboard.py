@@ -4,16 +4,17 @@ from rerank.evaluation.compare import compare
 from rerank.evaluation.tables.summary import paper_table
 from rerank.evaluation.tables.table import Cell, Table
 from rerank.reports.html.elements import Html, join, table, tag
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 from rerank.runs.table import measure_files
 
 
-def scoreboard(results: Results) -> Html:
+def scoreboard(results: CollectionResults) -> Html:
     """The table of the experiments all of whose folds are finished, and one a fold of those that are not so far.
 
     Runs of the first stage stand in the first rows.
     """
-    whole = [experiment for experiment in results.experiments if (experiment.folder / "all.run").is_file()]
+    whole = [experiment for experiment in results.experiments if experiment.folder.all_run.is_file()]
     parts = [_of_runs(results, whole, None)] if whole else []
     unfinished = [experiment for experiment in results.experiments if experiment not in whole]
     folds = dict.fromkeys(fold.name for experiment in unfinished for fold in experiment.folds if fold.run)
@@ -26,12 +27,13 @@ def scoreboard(results: Results) -> Html:
     return join(parts)
 
 
-def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) -> Html:
+def _of_runs(results: CollectionResults, experiments: list[ExperimentResults], fold: str | None) -> Html:
     first = [e.first_stage_file for e in experiments if e.first_stage]
-    of_fold = f"fold{fold}/test.run" if fold else "all.run"
-    paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
-    judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    measured = measure_files(paths, judged, folds if folds.is_file() else None, fold)
+    runs = [e.folder.fold(fold).test_run if fold else e.folder.all_run for e in experiments]
+    folds = results.folder.folds
+    measured = measure_files(
+        [*dict.fromkeys(first), *runs], results.folder.qrels, folds if folds.is_file() else None, fold
+    )
     return as_html(paper_table(compare(measured.rows, measured.groups), measured.over, measured.notes))
 
 
