@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, PretrainingSettings, TrainingSettings
+from rerank.config import Config
 from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
 from rerank.runs.layout import ExperimentFolder
@@ -23,13 +23,9 @@ WITHOUT_EFFECT = (
 
 OLD_SECTIONS = {"warmup": "pretraining"}
 OLD_KEYS = {
-    new_section + old: new_section + new
-    for new_section, section_type, old, new in (
-        ("pretraining.", PretrainingSettings, "neighbours", "hard_negatives"),
-        ("pretraining.", PretrainingSettings, "random", "random_negatives"),
-        ("training.", TrainingSettings, "tokens_per_forward", "max_tokens_per_forward"),
-    )
-    if new in section_type.__dataclass_fields__  # TODO: remove when renamed
+    "pretraining.neighbours": "pretraining.hard_negatives",
+    "pretraining.random": "pretraining.random_negatives",
+    "training.tokens_per_forward": "training.max_tokens_per_forward",
 }
 """The names of version 0.1.0, which are still read, and today's."""
 

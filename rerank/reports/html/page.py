@@ -36,13 +36,13 @@ CHARTS = {
 """The title and the caption of each chart."""
 
 
-def write_report(folder: Path, out: Path | None, measure: str) -> Path:
-    """Writes the page, `folder`/report.html where no file is named, and returns the file.
+def write_report(folder: Path | str, out: Path | str | None = None, measure: str = "nDCG@20") -> Path:
+    """Writes the page of runs/<collection>, or of an experiment in it, and returns the file.
 
-    Raises UserError where the folder has no finished fold, or the file cannot be written.
+    `out` is report.html in the folder by default. Raises UserError if no fold is finished, or `out` cannot be written.
     """
-    results = read_results(folder, measure)
-    out = out or folder / "report.html"
+    results = read_results(Path(folder), measure)
+    out = Path(out) if out else Path(folder) / "report.html"
     with atomic_write(out) as tmp:
         tmp.write_text(page(results), encoding="utf-8")
     return out
@@ -87,7 +87,7 @@ def _document(results: CollectionResults, texts: Texts, parts: list[Html]) -> st
     nav = tag("nav", *(tag("a", title, href=f"#{anchor}") for anchor, title in anchors.items()))
     notes = [f"Charts and queries show {measure_label(results.measure)}."]
     notes += (
-        [f"The texts of queries or documents are not here, so ids stand for them: {texts.reason}"]
+        [f"The texts of queries or documents are not available, so ids are shown: {texts.reason}"]
         if texts.reason
         else []
     )
