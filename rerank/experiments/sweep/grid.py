@@ -11,7 +11,7 @@ import cyclopts
 
 from rerank.config import Config
 from rerank.errors import UserError, nearest
-from rerank.runs.settings import current_key, current_value, read_toml, sections
+from rerank.runs.settings import current_key, current_value, read_toml
 
 KEYS = ("config", "fold", "grid")
 SHORT = ("loss", "training")
@@ -82,7 +82,7 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
 
 def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
     where = f"{path}: [[grid]] table {number}"
-    valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
+    valid = [f"{name}.{key}" for name, values in asdict(Config()).items() for key in values if name != "output"]
     settings: dict[str, list[Any]] = {}
     for written, values in _flat(table).items():
         key = current_key(written)
