@@ -1,11 +1,9 @@
 """The table of `rerank eval` on the page."""
 
-from rerank.evaluation.compare import compare
-from rerank.evaluation.tables.summary import paper_table
 from rerank.evaluation.tables.table import Cell, Table
 from rerank.reports.html.elements import Html, join, table, tag
 from rerank.runs.results import Experiment, Results
-from rerank.runs.table import measure_files
+from rerank.runs.table import compare_files
 
 
 def scoreboard(results: Results) -> Html:
@@ -31,8 +29,7 @@ def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) 
     of_fold = f"fold{fold}/test.run" if fold else "all.run"
     paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
     judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    measured = measure_files(paths, judged, folds if folds.is_file() else None, fold)
-    return as_html(paper_table(compare(measured.rows, measured.groups), measured.over, measured.notes))
+    return as_html(compare_files(paths, judged, folds if folds.is_file() else None, fold).table())
 
 
 def as_html(view: Table) -> Html:
