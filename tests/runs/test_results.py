@@ -31,7 +31,7 @@ def test_an_experiments_own_folder_is_read_alone(folder):
     assert [experiment.name for experiment in read_results(folder / "poor", "map").experiments] == ["poor"]
 
 
-def test_unfinished_folds_have_a_log_and_no_topics(folder):
+def test_unfinished_folds_have_a_log_and_no_queries(folder):
     (folder / "poor" / "fold2" / "test.run").unlink()
     poor = read_results(folder, "map").experiments[1]
     assert (
@@ -44,10 +44,12 @@ def test_unfinished_folds_have_a_log_and_no_topics(folder):
     assert not poor.folds[1].run
 
 
-def test_a_first_stage_that_is_gone_is_said_when_it_is_asked_for(folder):
+def test_a_missing_first_stage_is_an_error_when_it_is_needed(folder):
     (folder / f"{FIRST_STAGE}.run").unlink()
     good = read_results(folder, "map").experiments[0]
-    with pytest.raises(UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is not there"):
+    with pytest.raises(
+        UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is missing, so it cannot be compared"
+    ):
         good.candidates()
 
 

@@ -94,7 +94,7 @@ def test_the_manifest_says_what_was_measured_and_with_what(here):
         (TOWNS / "hinge" / "config.toml", "epochs = 1", "epochs = 3", "hinge/fold2", "training.epochs: expected 1"),
         (TOWNS / "hinge" / "config.toml", "[training]", "training", "hinge/fold2", "not TOML"),
         (TOWNS / "bm25.run", " 1 ", " 9 ", "hinge/fold2", "bm25.run: expected SHA-256"),
-        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 topics otherwise: q"),
+        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 queries that differ: q"),
         (FOLD / "manifest.json", "{", "[", "hinge/fold2", "manifest.json: expected the facts of a run in JSON"),
     ],
 )  # fmt: skip
@@ -112,7 +112,7 @@ def test_other_folds_are_named(here, capsys):
     change(TOWNS / "folds.json", '"name": "3"', '"name": "2"')
     code, said, _ = verified(capsys)
     assert code == 1
-    assert "folds.json, test: expected 3 topics (q" in said["hinge/fold2"]
+    assert "folds.json, test: expected 3 queries (q" in said["hinge/fold2"]
     assert said["hinge/fold3"] == "expected a fold of folds.json, 1, 0, 2, 4, 5; found 3"
     assert said["hinge/fold1"].endswith("holds")
 
@@ -130,15 +130,15 @@ def test_another_order_and_other_judgments_change_the_values(here, capsys):
     parts = [part for part in ("train", "valid", "test") if "q0" in facts_of(fold)["fold"][part]]
     code, said, _ = verified(capsys, fold)
     assert code == 1
-    assert f"qrels.txt, {parts[0]} topics: expected SHA-256" in said["hinge/fold1"]
+    assert f"qrels.txt, {parts[0]} queries: expected SHA-256" in said["hinge/fold1"]
 
 
 def test_a_missing_fold_is_named(here, capsys):
     shutil.rmtree(FOLD)
     code, said, below = verified(capsys)
     assert code == 1
-    assert said["hinge/fold2"] == "expected a folder, as its topics are in all.run, found none"
-    assert "found 3 topics otherwise" in said["hinge/all.run"]
+    assert said["hinge/fold2"] == "expected a folder, as its queries are in all.run, found none"
+    assert "found 3 queries that differ" in said["hinge/all.run"]
     assert below == "2 of 6 fail.\n"
     (TOWNS / "hinge" / "all.run").unlink()  # so that the experiment is one that was not finished
     code, said, _ = verified(capsys)
@@ -164,7 +164,7 @@ def test_what_an_older_manifest_lacks_is_said_and_no_failure(here, capsys):
     code, said, below = verified(capsys)
     assert code == 0
     assert said["hinge/fold2"].endswith("holds")
-    assert below.startswith("Not recorded, or not here, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
+    assert below.startswith("Not recorded or missing, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
 
 
 def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):

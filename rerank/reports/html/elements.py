@@ -51,7 +51,7 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
 
 def missing(reason: object) -> Html:
     """The line that stands in place of what is not there."""
-    return tag("p", "Not here: ", reason, class_="missing")
+    return tag("p", "Not available: ", reason, class_="missing")
 
 
 def percent(share: float) -> str:

@@ -7,14 +7,15 @@ from rerank.errors import UserError
 from rerank.reports.charts.judged import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
 from rerank.reports.html.elements import Html, join, missing, percent, table, tag
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 
 LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)
 
 
 class Movement(NamedTuple):
-    """Means over topics: Kendall's tau, the shares of the first 10 and 20 that stayed there, places moved."""
+    """Means over queries: Kendall's tau, the shares of the first 10 and 20 that stayed there, places moved."""
 
     tau: float
     overlap_10: float
@@ -22,8 +23,8 @@ class Movement(NamedTuple):
     places: float
 
 
-def movement(experiment: Experiment) -> Movement:
-    """How the test rankings differ from the first stage's; topics with one candidate have no order and are left out."""
+def movement(experiment: ExperimentResults) -> Movement:
+    """How the test rankings differ from the first stage's, over the queries with several candidates."""
     import numpy as np
     from scipy.stats import kendalltau  # only here: it takes a second to import
 
@@ -39,8 +40,8 @@ def movement(experiment: Experiment) -> Movement:
     return Movement(*np.mean(rows, axis=0).tolist()) if rows else Movement(*[float("nan")] * 4)
 
 
-def movement_table(experiments: list[Experiment]) -> Html:
-    """A row an experiment, over all topics that it tested."""
+def movement_table(experiments: list[ExperimentResults]) -> Html:
+    """A row an experiment, over all queries that it tested."""
     rows = []
     for experiment in experiments:
         of = movement(experiment)
@@ -54,20 +55,20 @@ def movement_table(experiments: list[Experiment]) -> Html:
                 f"{of.places:.1f}",
             ]
         )
-    return table(["run", "topics", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "places moved"], rows)
+    return table(["run", "queries", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "places moved"], rows)
 
 
-def judged_table(results: Results) -> Html:
-    """The share of judged documents at several depths, a row a run, over the topics that all experiments tested."""
+def judged_table(results: CollectionResults) -> Html:
+    """The share of judged documents at several depths, a row a run, over the queries that all experiments tested."""
     shown = judged(results)
     runs = shown.first_stages | shown.experiments
     depths = [depth for depth in JUDGED_AT if all(depth <= len(shares) for shares in runs.values())]
     rows = [[name, *(percent(shares[depth - 1]) for depth in depths)] for name, shares in runs.items()]
-    note = f"Over the {shown.topics} topics that all experiments tested."
+    note = f"Over the {shown.queries} queries that all experiments tested."
     return join([tag("p", note, class_="quiet"), table(["judged among the first", *depths], rows)])
 
 
-def cut_table(experiments: list[Experiment]) -> Html:
+def cut_table(experiments: list[ExperimentResults]) -> Html:
     """What the models did not see: a row an experiment, from its first fold's manifest."""
     rows = []
     for experiment in experiments:
@@ -85,7 +86,7 @@ def cut_table(experiments: list[Experiment]) -> Html:
     return table(["run", "documents cut", "of documents", "of all tokens", "queries cut"], rows)
 
 
-def length_table(results: Results, experiments: list[Experiment]) -> Html:
+def length_table(results: CollectionResults, experiments: list[ExperimentResults]) -> Html:
     """How relevant documents moved, up to LIMIT tokens and over; two rows an experiment."""
     rows, reasons = [], []
     for experiment in experiments:
@@ -96,7 +97,7 @@ def length_table(results: Results, experiments: list[Experiment]) -> Html:
             continue
         rows += [_length_row(experiment.name, length) for length in bins]
     head = ["run, tokens", "relevant", f"in the top {TOP} before", "after", "places up", "places up of others"]
-    note = "Means over the relevant candidates of the tested topics; a relevant document should move up, others down."
+    note = "Means over the relevant candidates of the tested queries; a relevant document should move up, others down."
     shown = [tag("p", note, class_="quiet"), table(head, rows)] if rows else []
     return join([*shown, *reasons])
 

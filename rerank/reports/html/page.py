@@ -1,6 +1,5 @@
 """`rerank report`: a folder of runs -> one HTML file that holds everything it shows."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,22 +8,23 @@ from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gains, gains
 from rerank.reports.charts.plot import chart_figure
-from rerank.reports.html.ceilings import ceiling_table
 from rerank.reports.html.elements import Html, details, escaped, join, missing, section, table, tag
 from rerank.reports.html.movement import cut_table, judged_table, length_table, movement_table
 from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
-from rerank.reports.html.queries import most_changed, shown_documents, topic_details
+from rerank.reports.html.queries import most_changed, query_details, shown_documents
 from rerank.reports.html.scoreboard import scoreboard
 from rerank.reports.html.style import CSS
 from rerank.reports.html.texts import Texts, open_queries, read_documents
-from rerank.runs.results import Experiment, Results, read_results
+from rerank.reports.html.upper_bounds import upper_bound_table
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults, read_results
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
 CHARTS = {
     "learning": ("Learning curves", "Every fold, epoch by epoch."),
-    "gain": ("Gain of every topic", "A bar is a topic; its text shows where the pointer rests."),
-    "scores": ("Scores", "What the model gives to relevant documents and to others, over the topics of all folds."),
+    "gain": ("Gain of every query", "A bar is a query; its text shows where the pointer rests."),
+    "scores": ("Scores", "What the model gives to relevant documents and to others, over the queries of all folds."),
     "reliability": ("Smooth against true NDCG", "SmoothI's NDCG of the lists that were trained on, and the exact one."),
     "length": ("By length", "Where relevant documents stand before and after, by how long they are."),
     "depth": (
@@ -36,22 +36,22 @@ CHARTS = {
 """The title and the caption of each chart."""
 
 
-def write_report(folder: Path, out: Path | None, measure: str) -> Path:
-    """Writes the page, `folder`/report.html where no file is named, and returns the file.
+def write_report(folder: Path | str, out: Path | str | None = None, measure: str = "nDCG@20") -> Path:
+    """Writes the page of runs/<collection>, or of an experiment in it, and returns the file.
 
-    Raises UserError where the folder has no finished fold, or the file cannot be written.
+    `out` is report.html in the folder by default. Raises UserError if no fold is finished, or `out` cannot be written.
     """
-    results = read_results(folder, measure)
-    out = out or folder / "report.html"
+    results = read_results(Path(folder), measure)
+    out = Path(out) if out else Path(folder) / "report.html"
     with atomic_write(out) as tmp:
         tmp.write_text(page(results), encoding="utf-8")
     return out
 
 
-def page(results: Results) -> str:
+def page(results: CollectionResults) -> str:
     """The whole page."""
     queries, collection, reason = open_queries(results)
-    results = dataclasses.replace(results, queries=queries)
+    results.queries.update(queries)
     changed = {e.name: gains(results, e) for e in results.experiments if e.first_stage}
     texts = Texts(queries, {}, reason)
     if collection:
@@ -60,8 +60,8 @@ def page(results: Results) -> str:
             for experiment in results.experiments
             if experiment.name in changed
             for side in most_changed(changed[experiment.name])
-            for topic in side
-            for document in shown_documents(results, experiment, topic.query_id)
+            for query in side
+            for document in shown_documents(results, experiment, query.query_id)
         ]
         texts = read_documents(results, collection, shown)
     if texts.reason:
@@ -79,15 +79,15 @@ def page(results: Results) -> str:
     return _document(results, texts, parts)
 
 
-def _document(results: Results, texts: Texts, parts: list[Html]) -> str:
-    name = results.folder.resolve().name
+def _document(results: CollectionResults, texts: Texts, parts: list[Html]) -> str:
+    name = results.folder.path.resolve().name
     anchors = {"table": "Results", "possible": "Could and did"}
     anchors |= {f"run-{number}": experiment.name for number, experiment in enumerate(results.experiments)}
     anchors |= {"cost": "Time and memory", "settings": "Settings"}
     nav = tag("nav", *(tag("a", title, href=f"#{anchor}") for anchor, title in anchors.items()))
-    notes = [f"Charts and topics show {measure_label(results.measure)}."]
+    notes = [f"Charts and queries show {measure_label(results.measure)}."]
     notes += (
-        [f"The texts of topics or documents are not here, so ids stand for them: {texts.reason}"]
+        [f"The texts of queries or documents are not available, so ids are shown: {texts.reason}"]
         if texts.reason
         else []
     )
@@ -99,8 +99,8 @@ def _document(results: Results, texts: Texts, parts: list[Html]) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{join(body, Html(chr(10)))}</body></html>\n'
 
 
-def _possible(results: Results) -> list[Html]:
-    groups: dict[str, list[Experiment]] = {}
+def _possible(results: CollectionResults) -> list[Html]:
+    groups: dict[str, list[ExperimentResults]] = {}
     absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
@@ -111,7 +111,7 @@ def _possible(results: Results) -> list[Html]:
     parts: list[Html] = []
     if known:
         parts = [
-            *(_or_reason(ceiling_table, results, group) for group in groups.values()),
+            *(_or_reason(upper_bound_table, results, group) for group in groups.values()),
             tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
             tag("h3", "How far documents moved"), _or_reason(movement_table, known),
             tag("h3", "Judged documents"), _or_reason(judged_table, results),
@@ -120,33 +120,33 @@ def _possible(results: Results) -> list[Html]:
     return [*absent, *parts, *cut]
 
 
-def _experiment(results: Results, experiment: Experiment, changed: Gains | None, texts: Texts) -> Html:
+def _experiment(results: CollectionResults, experiment: ExperimentResults, changed: Gains | None, texts: Texts) -> Html:
     number = results.experiments.index(experiment)
     figures = [_chart(name, results, experiment) for name in ("learning", "gain", "scores", "reliability", "length")]
     parts: list[Html] = [tag("p", _made_by(results, experiment), class_="quiet"), tag("div", *figures, class_="charts")]
     if changed:
         for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True):
-            topics = [topic_details(results, experiment, topic, texts) for topic in side]
-            parts += [tag("h3", title), *(topics or [tag("p", "No topic.", class_="quiet")])]
+            queries = [query_details(results, experiment, query, texts) for query in side]
+            parts += [tag("h3", title), *(queries or [tag("p", "No query.", class_="quiet")])]
         rows = [
             [t.query_id, f"{t.before:.4f}", f"{t.after:.4f}", f"{t.gain:+.4f}", tag("div", t.text, class_="text")]
-            for t in changed.topics
+            for t in changed.queries
         ]
-        parts.append(details("Every topic", table(["topic", "before", "after", "change", "text"], rows)))
+        parts.append(details("Every query", table(["query", "before", "after", "change", "text"], rows)))
     return section(f"run-{number}", experiment.name, *parts)
 
 
-def _made_by(results: Results, experiment: Experiment) -> str:
+def _made_by(results: CollectionResults, experiment: ExperimentResults) -> str:
     tables = experiment.settings
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
     loss = ", ".join(str(value) for value in tables.get("loss", {}).values())
     encoder = Path(tables.get("encoder", {}).get("name", "")).name
-    model = f"Hidden units: {tables['network']['hidden']}" if experiment.of_features else f"Encoder: {encoder}"
-    topics = len(results.judged(experiment.run))
-    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {topics} judged topics."
+    model = f"Hidden units: {tables['network']['hidden']}" if experiment.has_features else f"Encoder: {encoder}"
+    queries = len(results.judged(experiment.run))
+    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {queries} judged queries."
 
 
-def _chart(name: str, results: Results, *experiment: Experiment) -> Html:
+def _chart(name: str, results: CollectionResults, *experiment: ExperimentResults) -> Html:
     title, caption = CHARTS[name]
     key = "-".join([name, *(str(results.experiments.index(e)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])

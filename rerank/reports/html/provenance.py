@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from rerank.reports.html.elements import Html, details, join, missing, table
-from rerank.runs.results import Experiment, FoldResult
+from rerank.runs.experiment_results import ExperimentResults, FoldResults
 
 HASHES = 16  # hexadecimal digits that are shown
 
 
-def cost_table(experiments: list[Experiment]) -> Html:
+def cost_table(experiments: list[ExperimentResults]) -> Html:
     """A row a finished fold: epochs, time, speed and memory, from the log and the manifest."""
     rows = []
     for experiment in experiments:
@@ -22,7 +22,7 @@ def cost_table(experiments: list[Experiment]) -> Html:
     return table([*head, "passages", "processes"], rows)
 
 
-def _cost(fold: FoldResult) -> list[object]:
+def _cost(fold: FoldResults) -> list[object]:
     facts = fold.facts
     memory = facts.get("peak_memory")
     return [
@@ -46,7 +46,7 @@ def _rate(history: list[dict[str, Any]], what: str) -> str:
     return f"{sum(record[what] for record in told) / seconds:,.0f}" if seconds else "–"
 
 
-def settings_tables(experiments: list[Experiment]) -> Html:
+def settings_tables(experiments: list[ExperimentResults]) -> Html:
     """What differs between the experiments, then everything; an experiment a column."""
     flat = [_flat(experiment.settings) for experiment in experiments]
     keys = list(dict.fromkeys(key for settings in flat for key in settings))
@@ -57,7 +57,7 @@ def settings_tables(experiments: list[Experiment]) -> Html:
     return join([table(head, differing), every]) if differing and len(experiments) > 1 else every
 
 
-def origin_tables(experiments: list[Experiment]) -> Html:
+def origin_tables(experiments: list[ExperimentResults]) -> Html:
     """Versions, machine, seeds and hashes; where folds differ, every value stands there."""
     folds = [(experiment, fold) for experiment in experiments for fold in experiment.folds if fold.facts]
     if not folds:

@@ -1,4 +1,4 @@
-"""The most helped and most hurt topics, with their documents before and after."""
+"""The most helped and most hurt queries, with their documents before and after."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,16 @@ from rerank.data.trec import ranked
 from rerank.reports.charts.gain import Gain, Gains
 from rerank.reports.html.elements import Html, details, escaped, join, table, tag
 from rerank.reports.html.texts import Texts, excerpt, marked, passage
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 
-TOPICS = 10
+QUERIES = 10
 DOCUMENTS = 10
 BEGINNING = 10  # words by which a reader knows the document again
 
 
 class Shown(NamedTuple):
-    """A document of a topic: its ranks before and after (None: not ranked), its judgment (None: none)."""
+    """A document of a query: its ranks before and after (None: not ranked), its judgment (None: none)."""
 
     doc_id: str
     before: int | None
@@ -23,13 +24,13 @@ class Shown(NamedTuple):
 
 
 def most_changed(gains: Gains) -> tuple[list[Gain], list[Gain]]:
-    """The topics that were helped most, and those that were hurt most, at most TOPICS of each."""
-    helped = [topic for topic in gains.topics if topic.gain > 0]
-    hurt = [topic for topic in reversed(gains.topics) if topic.gain < 0]
-    return helped[:TOPICS], hurt[:TOPICS]
+    """The queries that were helped most, and those that were hurt most, at most QUERIES of each."""
+    helped = [query for query in gains.queries if query.gain > 0]
+    hurt = [query for query in reversed(gains.queries) if query.gain < 0]
+    return helped[:QUERIES], hurt[:QUERIES]
 
 
-def shown_documents(results: Results, experiment: Experiment, query_id: str) -> list[Shown]:
+def shown_documents(results: CollectionResults, experiment: ExperimentResults, query_id: str) -> list[Shown]:
     """The first DOCUMENTS after re-ranking, then those that stood among the first before and no longer do."""
     orders = [ranked(run.get(query_id, {})) for run in (experiment.candidates(), experiment.run)]
     before, after = ({doc_id: rank for rank, doc_id in enumerate(order, 1)} for order in orders)
@@ -38,8 +39,8 @@ def shown_documents(results: Results, experiment: Experiment, query_id: str) -> 
     return [Shown(doc_id, before.get(doc_id), after.get(doc_id), grades.get(doc_id)) for doc_id in chosen]
 
 
-def topic_details(results: Results, experiment: Experiment, gain: Gain, texts: Texts) -> Html:
-    """One topic: what it asks, what changed, and its documents."""
+def query_details(results: CollectionResults, experiment: ExperimentResults, gain: Gain, texts: Texts) -> Html:
+    """One query: what it asks, what changed, and its documents."""
     way = "up" if gain.gain > 0 else "down"
     change = tag("span", f"{gain.gain:+.3f}", class_=way)
     summary = join([change, f" {gain.query_id}", f": {gain.text}" if gain.text else ""])
@@ -51,7 +52,7 @@ def topic_details(results: Results, experiment: Experiment, gain: Gain, texts: T
     )
 
 
-def _row(experiment: Experiment, gain: Gain, shown: Shown, texts: Texts) -> list[object]:
+def _row(experiment: ExperimentResults, gain: Gain, shown: Shown, texts: Texts) -> list[object]:
     judged: object = "–" if shown.grade is None else shown.grade
     if shown.grade is not None and shown.grade > 0:
         judged = tag("span", f"{shown.grade} relevant", class_="relevant")
@@ -59,7 +60,7 @@ def _row(experiment: Experiment, gain: Gain, shown: Shown, texts: Texts) -> list
     return [_rank(shown.after), join([_rank(shown.before), " ", _moved(shown)]), judged, text]
 
 
-def _text(experiment: Experiment, gain: Gain, doc_id: str, texts: Texts) -> Html:
+def _text(experiment: ExperimentResults, gain: Gain, doc_id: str, texts: Texts) -> Html:
     """The document's id, its first words, and what answers the query best in the passage that scored highest."""
     whole = texts.documents.get(doc_id)
     if whole is None:
@@ -70,7 +71,7 @@ def _text(experiment: Experiment, gain: Gain, doc_id: str, texts: Texts) -> Html
         number, of = best
         where = f"passage {number + 1} of {of} scored highest: "
         limit = experiment.settings["encoder"]["max_doc_tokens"]
-        read = passage(whole, number, of, experiment.folder / f"fold{fold.name}" / "checkpoint", limit)
+        read = passage(whole, number, of, fold.folder.checkpoint, limit)
     part = excerpt(read, gain.text)
     words = whole.split()
     beginning = "" if part.split()[:BEGINNING] == words[:BEGINNING] else " ".join(words[:BEGINNING])

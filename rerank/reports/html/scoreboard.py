@@ -2,16 +2,17 @@
 
 from rerank.evaluation.tables.table import Cell, Table
 from rerank.reports.html.elements import Html, join, table, tag
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 from rerank.runs.table import compare_files
 
 
-def scoreboard(results: Results) -> Html:
+def scoreboard(results: CollectionResults) -> Html:
     """The table of the experiments all of whose folds are finished, and one a fold of those that are not so far.
 
     Runs of the first stage stand in the first rows.
     """
-    whole = [experiment for experiment in results.experiments if (experiment.folder / "all.run").is_file()]
+    whole = [experiment for experiment in results.experiments if experiment.folder.all_run.is_file()]
     parts = [_of_runs(results, whole, None)] if whole else []
     unfinished = [experiment for experiment in results.experiments if experiment not in whole]
     folds = dict.fromkeys(fold.name for experiment in unfinished for fold in experiment.folds if fold.run)
@@ -24,12 +25,13 @@ def scoreboard(results: Results) -> Html:
     return join(parts)
 
 
-def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) -> Html:
+def _of_runs(results: CollectionResults, experiments: list[ExperimentResults], fold: str | None) -> Html:
     first = [e.first_stage_file for e in experiments if e.first_stage]
-    of_fold = f"fold{fold}/test.run" if fold else "all.run"
-    paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
-    judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    return as_html(compare_files(paths, judged, folds if folds.is_file() else None, fold).table())
+    runs = [e.folder.fold(fold).test_run if fold else e.folder.all_run for e in experiments]
+    folds = results.folder.folds
+    paths = [*dict.fromkeys(first), *runs]
+    comparison = compare_files(paths, results.folder.qrels, folds if folds.is_file() else None, fold)
+    return as_html(comparison.table())
 
 
 def as_html(view: Table) -> Html:

@@ -11,7 +11,7 @@ from rerank.data.collections import Collection, open_collection
 from rerank.errors import UserError
 from rerank.reports.html.elements import Html, join, tag
 from rerank.retrieval.bm25 import choose_index, with_texts_from_index
-from rerank.runs.results import Results
+from rerank.runs.results import CollectionResults
 
 # Lucene's English stop words: BM25 does not see them either.
 STOP_WORDS = frozenset({
@@ -23,16 +23,16 @@ WORDS = 40
 
 
 class Texts(NamedTuple):
-    """Topics and documents by id; `reason` says why there are none, and is "" where there are."""
+    """Queries and documents by id; `reason` says why there are none, and is "" where there are."""
 
     queries: dict[str, str]
     documents: dict[str, str]
     reason: str
 
 
-def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, str]:
-    """The topics' texts and the collection that the experiments' settings name, or why it cannot be opened."""
-    if results.experiments[0].of_features:
+def open_queries(results: CollectionResults) -> tuple[dict[str, str], Collection | None, str]:
+    """The queries' texts and the collection that the experiments' settings name, or why it cannot be opened."""
+    if results.experiments[0].has_features:
         return {}, None, "feature vectors have none"
     source = results.experiments[0].settings.get("collection", {}).get("source", "")
     try:
@@ -42,13 +42,13 @@ def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, s
     return collection.queries, collection, ""
 
 
-def read_documents(results: Results, collection: Collection, doc_ids: Iterable[str]) -> Texts:
+def read_documents(results: CollectionResults, collection: Collection, doc_ids: Iterable[str]) -> Texts:
     """The texts of these documents, from the collection or else from the index that was searched."""
     wanted = sorted(set(doc_ids))
     try:
         if not collection.has_documents:
             table = results.experiments[0].settings["first_stage"]
-            index = choose_index(table["index"], collection, results.folder / "index")
+            index = choose_index(table["index"], collection, results.folder.index)
             collection = with_texts_from_index(collection, index)
         return Texts(collection.queries, dict(zip(wanted, collection.texts(wanted), strict=True)), "")
     except UserError as error:

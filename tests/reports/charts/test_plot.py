@@ -7,7 +7,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.plot import OF_ALL, OF_ONE, chart_figure
+from rerank.reports.charts.plot import COLLECTION_CHARTS, EXPERIMENT_CHARTS, chart_figure
 from rerank.runs.results import read_results
 from tests.support.small_collection import failed
 
@@ -15,9 +15,9 @@ HEADS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
 
 @pytest.mark.parametrize("ending", HEADS)
-@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+@pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
 def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys, chart, ending):
-    of = folder if chart in OF_ALL else folder / "good"
+    of = folder if chart in COLLECTION_CHARTS else folder / "good"
     written = []
     for name in ("first", "again"):
         main(["plot", chart, str(of), "--out", str(tmp_path / f"{name}.{ending}"), "--measure", "P@5"])
@@ -27,10 +27,10 @@ def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys
     assert capsys.readouterr().out.split()[-1] == str(tmp_path / f"again.{ending}")
 
 
-@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+@pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
 def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
     results = read_results(folder / "good", "map")
-    figure = chart_figure(chart, results, *(results.experiments if chart in OF_ONE else []))
+    figure = chart_figure(chart, results, *(results.experiments if chart in EXPERIMENT_CHARTS else []))
     svg = inline_svg(figure, "key", 'a "label" <of> it')
     assert svg.startswith("<svg viewBox=")
     assert 'aria-label="a &quot;label&quot; &lt;of&gt; it"' in svg

@@ -27,7 +27,7 @@ def test_the_page_has_every_part_and_needs_no_other_file(folder, capsys):
     page = report(folder)
     assert capsys.readouterr().out.strip() == str(folder / "report.html")
     assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
-    assert "Not here" not in page.text
+    assert "Not available" not in page.text
     for part in (
         "ideal re-ranking",
         "recall of bm25",
@@ -91,7 +91,7 @@ def test_the_most_changed_topics_have_their_documents_and_the_querys_words_marke
 def test_without_the_collection_ids_stand_for_texts_and_the_page_says_why(folder, tmp_path, capsys):
     shutil.rmtree(tmp_path / "towns")
     page = report(folder)
-    assert "The texts of topics or documents are not here" in page.text
+    assert "The texts of queries or documents are not available" in page.text
     assert "there is no such folder" in page.text
     assert "no texts: " in capsys.readouterr().err
     assert re.search(r"[+-]\d\.\d{3} q\d+\d\.\d{3} before", page.text)
@@ -106,12 +106,12 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
         file.unlink()
     page = report(folder)
     for reason in (
-        f"good: the first stage's run {folder / FIRST_STAGE}.run is not there to compare with",
+        f"good: the first stage's run {folder / FIRST_STAGE}.run is missing, so it cannot be compared with",
         "good: no fold has a log.jsonl",
-        "poor: no manifest tells of texts",
+        "poor: no manifest has statistics of the texts",
     ):
-        assert f"Not here: {reason}" in page.text
-    assert "tokenised documents of good are gone" in page.text
+        assert f"Not available: {reason}" in page.text
+    assert "tokenised documents of good are missing" in page.text
     assert page.count("svg") == 4  # the scores of both, and of poor its curves and its reliability
 
 
@@ -135,9 +135,9 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
         del facts["texts"]
         (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
     page = report(folder)
-    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest tells of texts"):
+    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest has statistics of the texts"):
         assert f"poor: {reason}" in page.text
-    assert "ids stand for them: feature vectors have none" in page.text
+    assert "ids are shown: feature vectors have none" in page.text
     assert "Hidden units: 1024." in page.text
     assert page.count("svg") == 2  # curves and scores
     assert re.search(r"poor, fold 131\s*1\.5\s*–8", page.text)  # epochs, kept, minutes, no tokens/s, documents/s

@@ -47,7 +47,7 @@ def test_the_table_of_losses(call, folder):
     assert lines[0] == "small: mean ± standard error over 5 folds on the test queries"
     assert "6 cells." in notes
     assert "p < 0.05 / 1: Bonferroni" in notes
-    assert "Left out, as it lacks a fold or a seed: other." in notes
+    assert "Left out, as a fold or a seed is missing: other." in notes
     markdown = call("table2.py", folder, "--format", "markdown")
     assert "| SmoothI | **1.000 ± 0.000** |" in markdown
 
@@ -68,7 +68,7 @@ def test_the_table_of_seconds(call, tmp_path, monkeypatch):
 
 
 def test_a_mistake_is_one_line(call, tmp_path):
-    with pytest.raises(SystemExit, match=r"^table2.py: .*expected runs/<collection> after a sweep$"):
+    with pytest.raises(SystemExit, match=r"^table2.py: .*expected runs/<collection> after .*`rerank sweep`$"):
         call("table2.py", tmp_path)
 
 

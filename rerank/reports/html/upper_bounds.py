@@ -1,20 +1,21 @@
-"""What re-ranking could do at most, and did: recall of the candidates, ceilings, and what was reached of them."""
+"""What re-ranking could do at most, and did: recall of the candidates, upper_bounds, and what was reached of them."""
 
 import math
 from typing import NamedTuple
 
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import MEASURES, measure_label
-from rerank.reports.charts.depth import common_topics, ideal
+from rerank.reports.charts.depth import common_queries, ideal
 from rerank.reports.html.elements import Html, join, percent, table, tag
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 from rerank.types import Qrels, Run
 
 RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 
 
-class Ceiling(NamedTuple):
-    """One measure, mean over the topics: before re-ranking, of the ideal re-ranking, and of each experiment."""
+class UpperBound(NamedTuple):
+    """One measure, mean over the queries: before re-ranking, of the ideal re-ranking, and of each experiment."""
 
     measure: str
     first: float
@@ -22,54 +23,54 @@ class Ceiling(NamedTuple):
     reached: dict[str, float]
 
 
-def ceilings(results: Results, experiments: list[Experiment]) -> list[Ceiling]:
-    """Every measure of the table, of experiments with the same first stage, over the topics common to all."""
-    topics = common_topics(results)
-    first = {query_id: experiments[0].candidates().get(query_id, {}) for query_id in topics}
-    qrels = results.judged(topics)
+def upper_bounds(results: CollectionResults, experiments: list[ExperimentResults]) -> list[UpperBound]:
+    """Every measure of the table, of experiments with the same first stage, over the queries common to all."""
+    queries = common_queries(results)
+    first = {query_id: experiments[0].candidates().get(query_id, {}) for query_id in queries}
+    qrels = results.judged(queries)
     runs = {experiment.name: experiment.run for experiment in experiments}
     first_values, ideal_values = _means(qrels, first), _means(qrels, ideal(first, qrels))
     reached = {name: _means(qrels, run) for name, run in runs.items()}
     return [
-        Ceiling(name, first_values[name], ideal_values[name], {run: values[name] for run, values in reached.items()})
+        UpperBound(name, first_values[name], ideal_values[name], {run: values[name] for run, values in reached.items()})
         for name in MEASURES
     ]
 
 
-def ceiling_table(results: Results, experiments: list[Experiment]) -> Html:
-    """The ceilings as a table, and what the candidates hold."""
+def upper_bound_table(results: CollectionResults, experiments: list[ExperimentResults]) -> Html:
+    """The upper_bounds as a table, and what the candidates hold."""
     rows = []
-    for row in ceilings(results, experiments):
+    for row in upper_bounds(results, experiments):
         reached = [_reached(row, value) for value in row.reached.values()]
         rows.append([measure_label(row.measure), f"{row.first:.4f}", *reached, f"{row.ideal:.4f}"])
     name = results.first_stage_name(experiments[0])
     head = ["mean", name, *(experiment.name for experiment in experiments), "ideal re-ranking"]
     explained = (
-        f"Over {len(common_topics(results))} topics. The ideal re-ranking puts the candidates of {name} in the order "
+        f"Over {len(common_queries(results))} queries. The ideal re-ranking puts the candidates of {name} in the order "
         "of their judgments. Behind a mean: the share of this ceiling that was reached, and the share of the way from "
         f"{name} to it."
     )
     return join([tag("p", explained, class_="quiet"), table(head, rows), recall_table(results, experiments[0])])
 
 
-def recall_table(results: Results, experiment: Experiment) -> Html:
-    """Recall of the candidates at several depths, and the topics without a relevant one."""
-    topics = common_topics(results)
-    first = {query_id: experiment.candidates().get(query_id, {}) for query_id in topics}
-    qrels = results.judged(topics)
+def recall_table(results: CollectionResults, experiment: ExperimentResults) -> Html:
+    """Recall of the candidates at several depths, and the queries without a relevant one."""
+    queries = common_queries(results)
+    first = {query_id: experiment.candidates().get(query_id, {}) for query_id in queries}
+    qrels = results.judged(queries)
     deepest = max(map(len, first.values()))
     depths = [*(depth for depth in RECALL_DEPTHS if depth < deepest), deepest]
     means = _means(qrels, first, [f"recall_{depth}" for depth in depths])
-    without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in first[q]) for q in topics)
+    without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in first[q]) for q in queries)
     row = [
         f"recall of {results.first_stage_name(experiment)}",
         *(f"{means[f'recall_{depth}']:.4f}" for depth in depths),
     ]
-    note = f"{without} of {len(topics)} topics have no relevant candidate: no re-ranking can help them."
+    note = f"{without} of {len(queries)} queries have no relevant candidate: no re-ranking can help them."
     return join([table(["among the first", *depths], [row]), tag("p", note, class_="quiet")])
 
 
-def _reached(row: Ceiling, value: float) -> Html:
+def _reached(row: UpperBound, value: float) -> Html:
     of_ceiling, of_way = _share(value, row.ideal), _share(value - row.first, row.ideal - row.first)
     return join([f"{value:.4f} ", tag("small", f"{percent(of_ceiling)} · {percent(of_way)}")])
 
