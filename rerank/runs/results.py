@@ -11,7 +11,7 @@ from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES, measure_names
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.types import Fold, Measurements, Qrels, Run
@@ -27,7 +27,7 @@ class CollectionResults:
     """
 
     folder: CollectionFolder
-    measures: Sequence[str] = MEASURES
+    measures: Sequence[str] = DEFAULT_MEASURES
     name: str = ""
     queries: dict[str, str] = field(default_factory=dict)
     _validation: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, repr=False, compare=False)

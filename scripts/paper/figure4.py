@@ -19,10 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_names
 from scripts.paper.tables import open_results
-
-(NDCG,) = measure_names(["nDCG"])
 
 
 def squares(folder: Path) -> dict[tuple[float, float], float]:
@@ -34,7 +31,7 @@ def squares(folder: Path) -> dict[tuple[float, float], float]:
         loss = cell.setting("loss.name"), cell.setting("loss.metric")
         finished = all(results.has_fold(cell.name, fold) for fold in results.folds)
         if finished and loss == ("smoothi", "ndcg") and None not in square:
-            means[square].append(fmean(results.validation_mean(cell.name, fold, NDCG) for fold in results.folds))
+            means[square].append(fmean(results.validation_mean(cell.name, fold, "nDCG") for fold in results.folds))
     if not means:
         raise UserError(f"{folder}: no finished cell of smoothi with metric ndcg, alpha and delta")
     return {square: max(values) for square, values in means.items()}

@@ -11,16 +11,13 @@ import sys
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
+from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
-from rerank.evaluation.tables.table import FORMATS, Cell, Table, render
-from rerank.experiments.sweep.run import format_mean
+from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
-from scripts.paper.selection import collect_test_result, select_by_validation, worse_than_best
+from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
-
-LEVEL = 0.05
 
 
 def table(folder: Path, form: str) -> str:
@@ -39,7 +36,7 @@ def table(folder: Path, form: str) -> str:
     columns = []
     for measure in MEASURES:
         rows = {loss: collect_test_result(results, selected[measure][loss], measure) for loss in losses}
-        best, worse = worse_than_best(rows, LEVEL)
+        best, worse = compare_with_best(rows)
         columns.append(
             [
                 Cell(format_mean(*mean_and_error(row.means), 3), loss in best, "†" if loss in worse else "")
@@ -60,7 +57,7 @@ def table(folder: Path, form: str) -> str:
         *(f"Left out, as a fold or a seed is missing: {loss_label(loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
-    head = [Cell(text) for text in ("loss", *map(measure_label, MEASURES))]
+    head = [Cell(text) for text in ("loss", *MEASURES)]
     return render(Table(title, [[head, *body]], legend, notes), form)
 
 

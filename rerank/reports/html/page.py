@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import chart_figure
@@ -90,7 +89,7 @@ def page(results: CollectionResults) -> str:
     return environment.get_template("report.html").render(
         name=results.folder.path.resolve().name,
         css=(HERE / "report.css").read_text(encoding="utf-8"),
-        measure=measure_label(results.measure),
+        measure=results.measure,
         texts_missing=texts.reason,
         summary=summary(results),
         unfinished=unfinished(results),

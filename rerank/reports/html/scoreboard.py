@@ -1,11 +1,9 @@
 """The tables of `rerank eval` on the page."""
 
-from rerank.evaluation.compare import compare
-from rerank.evaluation.tables.summary import paper_table
 from rerank.evaluation.tables.table import Table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
-from rerank.runs.table import measure_files
+from rerank.runs.table import compare_files
 
 
 def summary(results: CollectionResults) -> Table | None:
@@ -32,7 +30,5 @@ def _table(results: CollectionResults, experiments: list[ExperimentResults], fol
     first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
     runs = [e.folder.fold(fold).test_run if fold else e.folder.all_run for e in experiments]
     folds = results.folder.folds
-    measured = measure_files(
-        [*dict.fromkeys(first), *runs], results.folder.qrels, folds if folds.is_file() else None, fold
-    )
-    return paper_table(compare(measured.rows, measured.groups), measured.over, measured.notes)
+    paths = [*dict.fromkeys(first), *runs]
+    return compare_files(paths, results.folder.qrels, folds if folds.is_file() else None, fold).table()

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES, measure_label, measure_names
+from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.reports.charts.depth import common_queries, ideal
 from rerank.reports.html.parts import Noted, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
@@ -32,7 +32,7 @@ def upper_bounds(results: CollectionResults, experiments: list[ExperimentResults
     reached = {name: _means(qrels, run) for name, run in runs.items()}
     return [
         UpperBound(name, before[name], best[name], {run: means[name] for run, means in reached.items()})
-        for name in MEASURES
+        for name in DEFAULT_MEASURES
     ]
 
 
@@ -40,7 +40,7 @@ def upper_bound_table(results: CollectionResults, experiments: list[ExperimentRe
     """A row per measure: before re-ranking, each experiment, the ideal re-ranking."""
     rows = [
         [
-            measure_label(bound.measure),
+            bound.measure,
             f"{bound.first:.4f}",
             *(_reached(bound, value) for value in bound.reached.values()),
             f"{bound.ideal:.4f}",
@@ -61,7 +61,7 @@ def recall_table(results: CollectionResults, experiment: ExperimentResults) -> t
     qrels, candidates = _common(results, experiment)
     deepest = max(map(len, candidates.values()))
     depths = [*(depth for depth in RECALL_DEPTHS if depth < deepest), deepest]
-    names = measure_names([f"R@{depth}" for depth in depths])
+    names = [f"R@{depth}" for depth in depths]
     means = _means(qrels, candidates, names)
     without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in candidates[q]) for q in qrels)
     row = [f"recall of {results.first_stage_name(experiment)}", *(f"{means[name]:.4f}" for name in names)]
@@ -84,5 +84,5 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _means(qrels: Qrels, run: Run, measures: list[str] | tuple[str, ...] = MEASURES) -> dict[str, float]:
+def _means(qrels: Qrels, run: Run, measures: list[str] | tuple[str, ...] = DEFAULT_MEASURES) -> dict[str, float]:
     return {name: fmean(values.values()) for name, values in evaluate(qrels, run, measures).items()}
