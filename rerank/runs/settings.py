@@ -2,11 +2,10 @@
 
 import json
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
 from rerank.runs.layout import ExperimentFolder
@@ -95,7 +94,7 @@ def current_value(key: str, value: Any) -> Any:
 
 def settings_of(config: Config) -> Sections:
     """The configuration as files have it."""
-    return upgrade(asdict(config))
+    return upgrade(sections(config))
 
 
 def to_toml(config: Config) -> str:

@@ -22,7 +22,7 @@ from rerank.experiments.train import train_folds
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.utils.processes import work
 from rerank.utils.progress import log, progress
 
@@ -91,7 +91,7 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 def _check(cell: Config) -> None:
     try:
         validate(cell)
-        make_loss(cell)
+        open_loss(cell.loss)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
 
