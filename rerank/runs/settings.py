@@ -128,10 +128,10 @@ def save_settings(config: Config, path: Path) -> None:
         tmp.write_text(to_toml(config), encoding="utf-8")
 
 
-def differences(there: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """table.key -> the values there and here, of the keys that differ and have an effect; what one lacks is default."""
-    defaults = _flat(sections(Config()))
-    old, new = (defaults | _flat(tables) for tables in (there, here))
+def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
+    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
+    defaults = _flat(settings_of(Config()))
+    old, new = (defaults | _flat(settings) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 
 
