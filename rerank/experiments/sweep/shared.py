@@ -39,6 +39,6 @@ def _prepare(config: Config, fold: str) -> Shared:
     experiment = open_experiment(config, fold)
     if experiment.accelerator.num_processes > 1:
         raise UserError("a sweep starts its own processes: run it without accelerate or torchrun, with --workers N")
-    experiment.work_of(experiment.folds[0])  # makes what lies on disk: tokens
+    experiment.task(experiment.folds[0])  # makes what lies on disk: tokens
     experiment.accelerator.free_memory()
-    return Shared(experiment.folder.parent, [part.name for part in experiment.folds], experiment.names)
+    return Shared(experiment.dataset.folder.path, [part.name for part in experiment.folds], experiment.fold_names)
