@@ -165,6 +165,8 @@ class TrainingSettings:
     """Whether activations are computed again instead of kept: less memory a token, a third more work."""
     seed: Annotated[Whole, Parameter(alias="--seed")] = 0
     """Seed of everything random."""
+    track: str = ""
+    """Experiment tracker: tensorboard, wandb, mlflow, …, if installed, or a registered one; none if empty."""
 
 
 @_table("pretraining", 8)
@@ -184,11 +186,11 @@ class PretrainingSettings:
     """Share of keyword queries."""
     keep_sentence: float = 0.1
     """How often a sentence stays in its document."""
-    neighbours: Whole = 3
-    """Negatives of a list that BM25 finds for the pseudo-query."""
+    hard_negatives: Whole = 3
+    """Negatives of a list that BM25 ranks high for the pseudo-query."""
     depth: Whole = 50
-    """BM25's best documents that they are drawn from."""
-    random: Whole = 1
+    """The hard negatives are drawn from so many best documents of BM25."""
+    random_negatives: Whole = 1
     """Negatives of a list that are drawn from all documents."""
     loss: str = "softmax"
     """A name of rerank.losses.LOSSES."""
@@ -309,9 +311,9 @@ def validate(config: Config) -> None:
         "pretraining.sentences": 0,
         "pretraining.keywords": 0,
         "pretraining.keep_sentence": 0,
-        "pretraining.neighbours": 1,
+        "pretraining.hard_negatives": 1,
         "pretraining.depth": 1,
-        "pretraining.random": 0,
+        "pretraining.random_negatives": 0,
         "pretraining.lr": 0,
         "pretraining.head_lr": 0,
         "pretraining.held_out": 1,

@@ -44,11 +44,11 @@ def demo(folder: Path = Path("runs/demo")) -> None:
 @app.command
 def retrieve(*, config: Config = Config()) -> None:
     """Retrieves the candidates by BM25 into runs/<collection>/bm25.run."""
-    from rerank.experiments.text import keep_for_evaluation, prepare
+    from rerank.experiments.text import open_text
 
-    prepared = prepare(config)
-    keep_for_evaluation(prepared)
-    print(prepared.run)
+    dataset = open_text(config)
+    dataset.write_references()
+    print(dataset.first_stage)
 
 
 @app.command
@@ -62,7 +62,7 @@ def train(*, fold: str = "all", config: Config = Config()) -> None:
     """
     from rerank.experiments.train import train_folds
 
-    print(train_folds(config, fold))
+    print(train_folds(config, fold).path)
 
 
 @app.command
@@ -123,7 +123,7 @@ def score(checkpoint: str, run: Path, *, out: Path, config: Config = Config()) -
     """
     from rerank.experiments.rescore import rescore
 
-    print(rescore(config, checkpoint, run, out))
+    print(rescore(config, checkpoint, run, out, config.collection.source))
 
 
 @app.command

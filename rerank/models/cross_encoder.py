@@ -1,5 +1,6 @@
 """The cross-encoder: packed passages of query and document -> one score a document."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,16 +145,19 @@ def _load_head(head: nn.Linear, file: Path) -> None:
 
 def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
     """How a model was pre-trained on documents before it saw a label, as its config says; None where it was not."""
-    found: dict[str, Any] | None = getattr(model.encoder.config, "rerank", {}).get("pretraining")
+    saved = getattr(model.encoder.config, "rerank", {})
+    found: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # as version 0.1.0 calls it
     return found
 
 
-def save_cross_encoder(model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int) -> None:
+def save_cross_encoder(
+    model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
+) -> None:
     """Writes an ordinary Hugging Face folder, the dense layer beside it, and our text settings in its config.
 
-    What the encoder's config says of a pre-training stays there.
+    `settings` are recorded too. What the encoder's config says of a pre-training stays there.
     """
-    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **settings}
     model.encoder.config.rerank = getattr(model.encoder.config, "rerank", {}) | settings
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -17,6 +17,7 @@ WITHOUT_EFFECT = (
     "first_stage.threads",
     "training.max_tokens_per_forward",
     "training.gradient_checkpointing",
+    "training.track",
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 

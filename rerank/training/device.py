@@ -1,4 +1,4 @@
-"""From the configuration to the parts that training and re-ranking work with: the loss, the device, the inputs."""
+"""The device and the processes of a run, and what they have used."""
 
 import contextlib
 import os
@@ -16,7 +16,10 @@ from rerank.utils.progress import log
 
 
 def open_accelerator(precision: str = "auto") -> Accelerator:
-    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
+    """The processes and the device of this run: a GPU if there is one.
+
+    `precision` is "float32", "bf16", or "auto": bf16 if the GPU supports it.
+    """
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_mixed_precision(precision))
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
         log.info(
@@ -28,22 +31,22 @@ def open_accelerator(precision: str = "auto") -> Accelerator:
 
 @contextlib.contextmanager
 def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
-    """`locked` for all processes of this run, which wait together for those of other runs."""
+    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
     with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()
         yield
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes that this process took so far: its tensors on a GPU, and else all of it."""
+    """The peak memory of this process in bytes: of its tensors on a GPU, of the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, in KiB elsewhere
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def device_name(device: torch.device) -> str:
-    """The processor, or the GPU, in words."""
+    """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     info = Path("/proc/cpuinfo")

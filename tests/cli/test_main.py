@@ -64,14 +64,14 @@ def test_a_finished_fold_is_not_trained_again(here, capsys):
     before = run.stat().st_mtime_ns
     main(command("--fold", "1"))
     assert run.stat().st_mtime_ns == before
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, interrupted):
     assert interrupted(command("--fold", "2")) == 130
     assert "the same command goes on" in capsys.readouterr().err
     main(command("--fold", "2"))
-    assert "going on after epoch 1" in capsys.readouterr().err
+    assert "resuming after epoch 1" in capsys.readouterr().err
     main(command("--fold", "2", "--name", "whole"))
     runs = [(here / "runs" / "towns" / name / "fold2" / "test.run").read_text() for name in ("smoothi", "whole")]
     assert runs[0].replace(" smoothi\n", " whole\n") == runs[1]
@@ -154,7 +154,7 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
     kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
     assert (kept["loss"]["name"], kept["loss"]["alpha"], kept["lists"]["non_relevant"]) == ("smoothi", 10.0, "all")
     main(["train", "--config", "runs/towns/smoothi/config.toml", "--fold", "1"])  # what was kept means the same
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_queries_without_a_relevant_candidate_are_skipped_aloud(here, capsys):
@@ -223,7 +223,7 @@ def test_settings_that_an_older_file_lacks_had_their_defaults(here, capsys):
     text = kept.read_text()
     kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
     main(command("--fold", "1", "--output.folder", "runs"))
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_a_mistake_in_a_new_process_prints_nothing_else():
