@@ -5,18 +5,17 @@ from pathlib import Path
 
 from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
-from rerank.losses import LOSSES
 from rerank.training.gradients import Loss
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
 
 
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
     validate(config)
-    make_loss(config)
+    open_loss(config.loss)
     if config.training.measure != "loss":
         measure_names([config.training.measure])
     check_tracker(config.training.track)
@@ -27,10 +26,7 @@ def check_training(config: Config) -> None:
 
 def pretraining_loss(config: Config) -> Loss:
     """The loss of a pre-training, with its default hyperparameters; raises UserError for an unknown name."""
-    name = config.pretraining.loss
-    if name not in LOSSES:
-        raise UserError(f"--pretraining.loss {name}: no such loss; {nearest(name, LOSSES)}")
-    return make_loss(Config(loss=LossSettings(name=name)))
+    return open_loss(LossSettings(config.pretraining.loss), "--pretraining.loss")
 
 
 def check_first_stage(config: Config) -> None:

@@ -1,11 +1,11 @@
 """Re-ranks any run with a trained or a hub model (`rerank score`)."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, validate
+from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
@@ -77,7 +77,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         facts = {
             "model": checkpoint,
             "pretraining": pretraining_of(model),
-            "config": asdict(config),
+            "config": sections(config),
             "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
             "first_stage": {"run": str(run), "sha256": file_hash(run)},
             "device": str(accelerator.device),

@@ -9,7 +9,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.data.folds import select_folds
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import check_training
@@ -22,7 +22,7 @@ from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
@@ -72,7 +72,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
         dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
     folds = select_folds(dataset.folds, fold_name)
-    return Experiment(config, dataset, folder, folds, make_loss(config), accelerator)
+    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator)
 
 
 def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
@@ -116,7 +116,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     if accelerator.is_main_process:
         best = max(history, key=lambda record: record["valid"])
         facts = {
-            "config": asdict(config),
+            "config": sections(config),
             "fold": asdict(fold),
             "epochs": len(history),
             "best_epoch": best["epoch"],

@@ -12,8 +12,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.errors import UserError
-from rerank.losses import smoothi
-from rerank.losses.metrics import exact
+from rerank.losses import exact_metric, smoothi
 from rerank.models.memory import TokenBudget
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -156,7 +155,7 @@ def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bo
         ) from None
     (losses.sum() * objective.weight).backward()
     scores = grid.detach()
-    stats = [losses.detach(), exact(scores, labels, mask)]
+    stats = [losses.detach(), exact_metric(scores, labels, mask)]
     if smooth:
         stats.append(1 - smoothi(scores, labels, mask))
     return torch.stack(stats, dim=1).double().cpu()

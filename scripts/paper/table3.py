@@ -1,10 +1,10 @@
-"""Table 3 of Thonet et al. 2021 (RQ3): seconds of a training epoch by loss.
+"""Makes Table 3 of Thonet et al. 2021 (RQ3): seconds per training epoch, by loss.
 
     python scripts/paper/table3.py MQ2007 MQ2008 --rounds 5
 
-For each collection, the cells of configs/sweeps/runtime.toml train on its first fold by the ordinary loop, in one
-process, in turns: an epoch each, then another. The median counts. Validation, checkpoints and states are not in it.
-Flags that the script does not know go to all cells (--output.folder runs/x, --training.lists-per-step 64).
+For each collection, the cells of configs/sweeps/runtime.toml train on its first fold with the ordinary loop, in one
+process, in turns: one epoch each, then the next. The table has the median, without validation and checkpoints.
+Flags that the script does not know are passed to all cells (--output.folder runs/x, --training.lists-per-step 64).
 """
 
 import argparse
@@ -21,18 +21,18 @@ from typing import Any
 import cyclopts
 import torch
 
-from rerank.config import Config
+from rerank.config import Config, replace_setting
 from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.dataset import FoldTask
-from rerank.experiments.sweep.grid import cells, read_grid, with_setting
-from rerank.experiments.sweep.results import loss_label
+from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.train import Experiment, open_experiment
 from rerank.runs.layout import PretrainingFolder
 from rerank.runs.settings import read_toml
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.types import Run
+from scripts.paper.tables import loss_label
 
 GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"
 
@@ -43,17 +43,17 @@ def table(grid: Path, collections: list[str], rounds: int, flags: list[str]) -> 
     head = ["loss", *(Path(collection).name for collection in collections)]
     rows = [[name, *(f"{median(column[name]):.3f}" for column in columns)] for name in columns[0]]
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
-    note = f"Seconds of a training epoch: median of {rounds}, losses in turns, one process, {where}."
+    note = f"Seconds per training epoch: median of {rounds}, losses in turns, one process, {where}."
     load = f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors."
     return f"{aligned([head, *rows])}\n\n{note}\n{load}\n"
 
 
 def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]) -> dict[str, list[float]]:
-    """The seconds of each loss's epochs, one a round, on a collection's first fold."""
+    """The seconds of each loss's epochs, one per round, on a collection's first fold."""
     given = read_grid(grid)
     base = read_toml(given.config) if given.config else {}
     configs = cells(given, base, str(given.config), ["--collection", collection, *flags])
-    experiment = open_experiment(with_setting(configs[0], "output.name", "runtime"), given.fold)
+    experiment = open_experiment(replace_setting(configs[0], "output.name", "runtime"), given.fold)
     task = TimedTask(experiment.task(experiment.folds[0]))
     first = {name: tensor.clone() for name, tensor in task.model.state_dict().items()}
     seconds: dict[str, list[float]] = {label(config): [] for config in configs}
@@ -102,7 +102,7 @@ def epoch(experiment: Experiment, task: TimedTask, config: Config, folder: Path,
     """Trains the epoch of that number, from 1, resuming from the state in `folder`; its seconds without validation."""
     task.times.clear()
     settings = replace(config.training, epochs=number, patience=number + 1)
-    train(task, make_loss(config), PretrainingFolder(folder), settings, experiment.accelerator, lambda run: 0.0)
+    train(task, open_loss(config.loss), PretrainingFolder(folder), settings, experiment.accelerator, lambda run: 0.0)
     begun, ended = task.times
     return ended - begun
 
@@ -110,7 +110,8 @@ def epoch(experiment: Experiment, task: TimedTask, config: Config, folder: Path,
 def label(config: Config) -> str:
     """The loss and its metric, as SmoothI-NDCG@10."""
     name = loss_label(config.loss.name)
-    return f"{name}-{config.loss.metric.upper()}" if config.loss.metric else name
+    metric = config.loss.hyperparameters.get("metric")
+    return f"{name}-{metric.upper()}" if metric else name
 
 
 if __name__ == "__main__":

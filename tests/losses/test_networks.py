@@ -5,12 +5,12 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from rerank.config import Config, LossSettings, TrainingSettings
-from rerank.losses import LOSSES, exact
+from rerank.config import LossSettings, TrainingSettings
+from rerank.losses import LOSSES, exact_metric
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
@@ -36,15 +36,15 @@ def test_a_feature_network_learns_to_rank(name: str) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-    loss = make_loss(Config(loss=LossSettings(name=name, **SETTINGS.get(name, {}))))
-    before = exact(network(features).squeeze(2), labels, mask).mean()
+    loss = open_loss(LossSettings(name, SETTINGS.get(name, {})))
+    before = exact_metric(network(features).squeeze(2), labels, mask).mean()
     assert before < 0.75
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for _ in range(60):
         optimizer.zero_grad()
         loss(network(features).squeeze(2), labels, mask).mean().backward()
         optimizer.step()
-    assert exact(network(features).squeeze(2), labels, mask).mean() > 0.9
+    assert exact_metric(network(features).squeeze(2), labels, mask).mean() > 0.9
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_two_steps_move_all_of_a_cross_encoder(name: str, encoder, tmp_path) -> 
     model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
-    loss = make_loss(Config(loss=LossSettings(name=name)))
+    loss = open_loss(LossSettings(name))
     task, folder = ListsTask(model, inputs_of, lists), PretrainingFolder(tmp_path / "run")
     settings = TrainingSettings(epochs=1, lists_per_step=2)
     history = train(task, loss, folder, settings, Accelerator(cpu=True), lambda run: 0.0)

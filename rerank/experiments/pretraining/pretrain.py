@@ -10,7 +10,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
 from rerank.errors import UserError
@@ -168,7 +168,7 @@ def _train(
 ) -> None:
     def measure(run: Run) -> tuple[float, float]:
         """MRR and mean loss of the held-out lists."""
-        return validation_value(task, run, "recip_rank", loss), task.mean_loss(run, "valid", loss)
+        return validation_value(task, run, "RR", loss), task.mean_loss(run, "valid", loss)
 
     def validate(run: Run) -> float:
         mrr, value = measure(run)
@@ -220,6 +220,6 @@ def _finish(
     with atomic_write(path) as tmp:
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
-    write_manifest(folder.manifest, {"config": asdict(config), "pretraining": facts, "history": means})
+    write_manifest(folder.manifest, {"config": sections(config), "pretraining": facts, "history": means})
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)
