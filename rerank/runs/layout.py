@@ -243,7 +243,7 @@ class CollectionFolder:
     @property
     def has_results(self) -> bool:
         """Whether an experiment has a finished fold."""
-        return any(fold.finished for path in self.path.glob("*/") for fold in ExperimentFolder(path).folds)
+        return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
 
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""

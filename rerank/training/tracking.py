@@ -9,14 +9,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_trackers
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.errors import UserError, nearest
 
 MakeTracker = Callable[[str, Path], GeneralTracker]
@@ -68,7 +67,7 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
     accelerator.project_configuration.logging_dir = str(folder)
     accelerator.log_with = [TRACKERS[name](run, folder)] if name in TRACKERS else filter_trackers([name], str(folder))
     run_names = {"wandb": {"name": run}, "mlflow": {"run_name": run}}
-    accelerator.init_trackers(project, _flat(asdict(config)), run_names)
+    accelerator.init_trackers(project, _flat(sections(config)), run_names)
     try:
         yield
     finally:  # not end_training, which also ends the processes of the folds that follow

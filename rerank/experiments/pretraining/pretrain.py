@@ -168,7 +168,7 @@ def _train(
 ) -> None:
     def measure(run: Run) -> tuple[float, float]:
         """MRR and mean loss of the held-out lists."""
-        return validation_value(task, run, "recip_rank", loss), task.mean_loss(run, "valid", loss)
+        return validation_value(task, run, "RR", loss), task.mean_loss(run, "valid", loss)
 
     def validate(run: Run) -> float:
         mrr, value = measure(run)
