@@ -14,7 +14,7 @@ from rerank.config import Config
 from rerank.data.folds import select_folds
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import read_run, write_run
-from rerank.evaluation.measures import measure_names
+from rerank.evaluation.measures import measure_name
 from rerank.experiments.features import feature_fold, keep_features_for_evaluation, prepare_features
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import keep_for_evaluation, prepare, text_fold
@@ -65,7 +65,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     """
     loss = make_loss(config)
     if config.training.measure != "loss":
-        measure_names([config.training.measure])
+        measure_name(config.training.measure)
     accelerator = open_accelerator(config.training.precision)
     name = config.output.name or config.loss.name
     if is_feature_source(config.collection.source):

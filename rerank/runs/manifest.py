@@ -12,7 +12,7 @@ from typing import Any
 
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES
+from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.settings import upgrade
 from rerank.types import Qrels
 from rerank.utils.files import atomic_write, file_hash
@@ -79,7 +79,7 @@ def judgments_hash(qrels: Qrels) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = MEASURES) -> dict[str, Any]:
+def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
     """The hash of a run file, and the unrounded means over the queries of `qrels`."""
     measurements = evaluate(qrels, read_run(run), measures)
     return {

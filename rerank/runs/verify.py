@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label, measure_names
+from rerank.evaluation.measures import measure_name, measure_names
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, read_manifest
@@ -17,7 +17,7 @@ from rerank.runs.settings import differences, read_toml
 from rerank.types import Fold, Qrels, Run
 from rerank.utils.files import file_hash
 
-(MEASURE,) = measure_names(["nDCG@20"])
+MEASURE = "nDCG@20"
 """The measure that the table shows."""
 TOLERANCE = 1e-9
 FACTS = ("fold", "config", "qrels", "outcome", "best_valid")
@@ -55,7 +55,7 @@ class FoldCheck:
     def validation_measures(self) -> list[str]:
         """The measure that chose the epoch; none if it was the loss."""
         measure = self.facts.get("config", {}).get("training", {}).get("measure", "loss")
-        return [] if measure == "loss" or "best_valid" not in self.facts else measure_names([measure])
+        return [] if measure == "loss" or "best_valid" not in self.facts else [measure_name(measure)]
 
 
 def verify(folder: Path | str) -> Verification:
@@ -69,7 +69,7 @@ def verify(folder: Path | str) -> Verification:
     collection, experiments = _experiments(folder)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
-    rows, notes, results = [["", measure_label(MEASURE), ""]], defaultdict[str, list[str]](list), []
+    rows, notes, results = [["", MEASURE, ""]], defaultdict[str, list[str]](list), []
     for experiment in experiments:
         only_fold = folder != experiment.path and folder != collection.path
         has_all_run = experiment.all_run.is_file() and not only_fold
@@ -207,7 +207,7 @@ def _outcome(check: FoldCheck) -> Iterator[str]:
         for name in changed[:1]:
             others = f" (and {len(changed) - 1} other measures)" if len(changed) > 1 else ""
             values = f"expected {expected[name]:.6f}, found {found['means'][name]:.6f}"
-            yield f"{part}.run, {measure_label(name)}: {values}{others}"
+            yield f"{part}.run, {name}: {values}{others}"
 
 
 def _unchecked(check: FoldCheck) -> list[str]:

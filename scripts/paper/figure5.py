@@ -17,10 +17,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.table import FORMATS, Cell, Table, cells, render
-from rerank.experiments.sweep.run import format_mean
+from rerank.evaluation.tables.table import FORMATS, Cell, Table, cells, format_mean, render
 from scripts.paper.selection import collect_test_result, select_by_validation
 from scripts.paper.tables import MEASURES, open_results
 
@@ -53,7 +51,7 @@ def points(folder: Path) -> Points:
 def table(name: str, variants: Points, form: str) -> str:
     """The values of one panel."""
     best = [max(means) for means in zip(*([mean for mean, _ in values] for values in variants.values()), strict=True)]
-    head = cells(["SmoothI for", *map(measure_label, SHOWN)])
+    head = cells(["SmoothI for", *SHOWN])
     body = [
         [
             Cell(variant.upper()),
@@ -73,7 +71,7 @@ def draw(names: list[str], panels: list[Points], out: Path) -> None:
             xs = [x + (number - (len(VARIANTS) - 1) / 2) * 0.1 for x in range(len(SHOWN))]
             means, errors = zip(*values, strict=True)
             axes.errorbar(xs, means, errors, fmt="o", markersize=4, capsize=2, label=f"SmoothI-{variant.upper()}")
-        axes.set_xticks(range(len(SHOWN)), [measure_label(measure) for measure in SHOWN])
+        axes.set_xticks(range(len(SHOWN)), SHOWN)
         axes.set(title=name, ylabel="test")
         axes.grid(axis="y", alpha=0.3)
     figure.legend(*rows[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)

@@ -11,11 +11,9 @@ import sys
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
-from rerank.evaluation.tables.table import FORMATS, Cell, Table, render
-from rerank.experiments.sweep.run import format_mean
+from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
 from scripts.paper.selection import collect_test_result, select_by_validation, worse_than_best
 from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
@@ -60,7 +58,7 @@ def table(folder: Path, form: str) -> str:
         *(f"Left out, as a fold or a seed is missing: {loss_label(loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
-    head = [Cell(text) for text in ("loss", *map(measure_label, MEASURES))]
+    head = [Cell(text) for text in ("loss", *MEASURES)]
     return render(Table(title, [[head, *body]], legend, notes), form)
 
 

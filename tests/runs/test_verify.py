@@ -12,7 +12,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES
+from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.manifest import source_commit
 from tests.support.small_collection import command, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
@@ -62,7 +62,7 @@ def test_finished_runs_hold(here, capsys, tmp_path, monkeypatch):
         assert all(text.endswith("holds") for text in said.values())
     code, said, _ = verified(capsys, FOLD)
     judged = {query_id: qrels[query_id] for query_id in facts_of(FOLD)["fold"]["test"]}
-    of_query = evaluate(judged, read_run(FOLD / "test.run"), ["ndcg_cut_20"])["ndcg_cut_20"].values()
+    of_query = evaluate(judged, read_run(FOLD / "test.run"), ["nDCG@20"])["nDCG@20"].values()
     assert (code, said) == (0, {"hinge/fold2": f"{sum(of_query) / len(of_query):.4f}   holds"})
     (here / "runs").rename(tmp_path / "elsewhere")  # a folder may be moved
     monkeypatch.chdir(tmp_path)
@@ -76,7 +76,7 @@ def test_the_manifest_says_what_was_measured_and_with_what(here):
     for part, recorded in facts["outcome"].items():
         judged = {query_id: qrels[query_id] for query_id in facts["fold"][part]}
         values = evaluate(judged, read_run(FOLD / f"{part}.run"))
-        assert list(recorded["means"]) == list(MEASURES)
+        assert list(recorded["means"]) == list(DEFAULT_MEASURES)
         for measure, mean in recorded["means"].items():
             assert mean == pytest.approx(sum(values[measure].values()) / len(judged), abs=1e-12)
     assert set(facts["qrels"]) == {"train", "valid", "test"}
@@ -196,7 +196,7 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     facts = json.loads(manifest.read_text())
     assert "java" not in facts
     manifest.write_text(json.dumps({**facts, "best_valid": facts["best_valid"] + 1e-6}))
-    assert "valid.run, NDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
+    assert "valid.run, nDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
 
 
 def test_mistakes_are_one_line(here, capsys):

@@ -180,7 +180,7 @@ def _inputs(
 def _measure(run: Run, lists: PseudoLists, loss: Loss) -> tuple[float, float]:
     """MRR and mean loss of the held-out lists."""
     labels = {c.query_id: dict(zip(c.doc_ids, c.labels, strict=True)) for c in lists.held_out}
-    (ranks,) = evaluate(labels, run, ["recip_rank"]).values()
+    (ranks,) = evaluate(labels, run, ["RR"]).values()
     return sum(ranks.values()) / len(ranks), mean_loss(run, lists.held_out, loss)
 
 

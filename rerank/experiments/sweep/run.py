@@ -1,6 +1,5 @@
 """`rerank sweep`: trains a grid of settings × folds in parallel; each cell is an ordinary experiment."""
 
-import math
 import os
 import random
 import sys
@@ -14,9 +13,9 @@ import torch
 
 from rerank.config import Config, validate
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label, measure_names
+from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.table import aligned
+from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
@@ -75,8 +74,8 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
     """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
     results = CollectionResults(CollectionFolder(folder))
     if measure == "loss":  # losses cannot be compared with each other
-        measure = "ndcg"
-    (measure,) = measure_names([measure])
+        measure = "nDCG"
+    measure = measure_name(measure)
     finished = [name for name in names if all(results.has_fold(name, fold) for fold in folds)]
     means = {
         name: mean_and_error([results.validation_mean(name, fold, measure) for fold in folds])
@@ -85,7 +84,7 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
     best = sorted(means, key=lambda name: -means[name][0])[:BEST]
     head = f"{folder}: the best of {len(finished)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
-    column = f"{measure_label(measure)} of validation"
+    column = f"{measure} of validation"
     rows = [["cell", column], *([name, format_mean(*means[name])] for name in best)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"
 
@@ -127,8 +126,3 @@ def _train_all(jobs: list[Job], workers: int | None, total: int) -> list[tuple[J
 def _train(threads: int, job: Job) -> None:
     torch.set_num_threads(min(torch.get_num_threads(), threads))
     train_folds(job.config, job.fold)
-
-
-def format_mean(mean: float, error: float, digits: int = 4) -> str:
-    """A mean and its standard error, which is NaN if unknown."""
-    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from rerank.data.trec import ranked
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
@@ -86,7 +85,7 @@ def depths(results: CollectionResults) -> Depths:
             ideal_run = ideal(first, qrels)
             upper_bounds[name] = [mean(re_ranked(first, ideal_run, depth)) for depth in steps]
         reached[experiment.name] = [mean(re_ranked(first, experiment.run, depth)) for depth in steps]
-    return Depths(measure_label(results.measure), len(queries), steps, reached, upper_bounds)
+    return Depths(results.measure, len(queries), steps, reached, upper_bounds)
 
 
 def draw_depths(figure: Any, data: Depths) -> None:

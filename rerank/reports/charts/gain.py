@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import INK, SERIES, hover
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
@@ -35,7 +34,7 @@ def gains(results: CollectionResults, experiment: ExperimentResults) -> Gains:
     queries = [
         Gain(query_id, results.queries.get(query_id, ""), before[query_id], after[query_id]) for query_id in before
     ]
-    return Gains(measure_label(results.measure), sorted(queries, key=lambda query: (-query.gain, query.query_id)))
+    return Gains(results.measure, sorted(queries, key=lambda query: (-query.gain, query.query_id)))
 
 
 def draw_gains(figure: Any, data: Gains) -> None:

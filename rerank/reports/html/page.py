@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gains, gains
 from rerank.reports.charts.plot import chart_figure
@@ -85,7 +84,7 @@ def _document(results: CollectionResults, texts: Texts, parts: list[Html]) -> st
     anchors |= {f"run-{number}": experiment.name for number, experiment in enumerate(results.experiments)}
     anchors |= {"cost": "Time and memory", "settings": "Settings"}
     nav = tag("nav", *(tag("a", title, href=f"#{anchor}") for anchor, title in anchors.items()))
-    notes = [f"Charts and queries show {measure_label(results.measure)}."]
+    notes = [f"Charts and queries show {results.measure}."]
     notes += (
         [f"The texts of queries or documents are not available, so ids are shown: {texts.reason}"]
         if texts.reason

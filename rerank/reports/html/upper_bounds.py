@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES, measure_label
+from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.reports.charts.depth import common_queries, ideal
 from rerank.reports.html.elements import Html, join, percent, table, tag
 from rerank.runs.experiment_results import ExperimentResults
@@ -33,7 +33,7 @@ def upper_bounds(results: CollectionResults, experiments: list[ExperimentResults
     reached = {name: _means(qrels, run) for name, run in runs.items()}
     return [
         UpperBound(name, first_values[name], ideal_values[name], {run: values[name] for run, values in reached.items()})
-        for name in MEASURES
+        for name in DEFAULT_MEASURES
     ]
 
 
@@ -42,7 +42,7 @@ def upper_bound_table(results: CollectionResults, experiments: list[ExperimentRe
     rows = []
     for row in upper_bounds(results, experiments):
         reached = [_reached(row, value) for value in row.reached.values()]
-        rows.append([measure_label(row.measure), f"{row.first:.4f}", *reached, f"{row.ideal:.4f}"])
+        rows.append([row.measure, f"{row.first:.4f}", *reached, f"{row.ideal:.4f}"])
     name = results.first_stage_name(experiments[0])
     head = ["mean", name, *(experiment.name for experiment in experiments), "ideal re-ranking"]
     explained = (
@@ -60,11 +60,11 @@ def recall_table(results: CollectionResults, experiment: ExperimentResults) -> H
     qrels = results.judged(queries)
     deepest = max(map(len, first.values()))
     depths = [*(depth for depth in RECALL_DEPTHS if depth < deepest), deepest]
-    means = _means(qrels, first, [f"recall_{depth}" for depth in depths])
+    means = _means(qrels, first, [f"R@{depth}" for depth in depths])
     without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in first[q]) for q in queries)
     row = [
         f"recall of {results.first_stage_name(experiment)}",
-        *(f"{means[f'recall_{depth}']:.4f}" for depth in depths),
+        *(f"{means[f'R@{depth}']:.4f}" for depth in depths),
     ]
     note = f"{without} of {len(queries)} queries have no relevant candidate: no re-ranking can help them."
     return join([table(["among the first", *depths], [row]), tag("p", note, class_="quiet")])
@@ -79,6 +79,6 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _means(qrels: Qrels, run: Run, measures: list[str] | tuple[str, ...] = MEASURES) -> dict[str, float]:
+def _means(qrels: Qrels, run: Run, measures: list[str] | tuple[str, ...] = DEFAULT_MEASURES) -> dict[str, float]:
     measured = evaluate(qrels, run, measures)
     return {name: sum(values.values()) / len(values) for name, values in measured.items()}

@@ -20,7 +20,7 @@ from rerank.runs.results import read_results
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
-def mean(results, run, measure="ndcg_cut_5"):
+def mean(results, run, measure="nDCG@5"):
     values = evaluate(results.qrels, run, [measure])[measure]
     return sum(values.values()) / len(values)
 
@@ -45,7 +45,7 @@ def test_depth_re_ranks_the_head_alone():
     assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
 
 
-@pytest.mark.parametrize("measure", ["map", "bpref", "Judged@3", "ndcg"])
+@pytest.mark.parametrize("measure", ["AP", "Bpref", "Judged@3", "nDCG"])
 def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, measure):
     with (folder / "qrels.txt").open("a") as qrels:
         qrels.write("q0 0 elsewhere 0\nq1 0 elsewhere 0\nq1 0 nowhere 2\n")
@@ -58,7 +58,7 @@ def test_gains_are_differences_most_helped_first(results):
     data = gains(results, results.experiments[0])
     before, after = results.values(results.experiments[0])
     assert [query.gain for query in data.queries] == sorted((after[q] - before[q] for q in before), reverse=True)
-    assert data.measure == "NDCG@5"
+    assert data.measure == "nDCG@5"
 
 
 def test_judged_shares_against_a_loop(results):
@@ -86,7 +86,7 @@ def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept for curve in curves(read_results(folder, "map").experiments[0])] == [1, 2, 1]
+    assert [curve.kept for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_reliability_has_steps_or_else_epochs(results, folder):
@@ -96,7 +96,7 @@ def test_reliability_has_steps_or_else_epochs(results, folder):
     for log in folder.glob("good/fold*/log.jsonl"):
         records = [json.loads(line) for line in log.read_text().splitlines()]
         log.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "steps"}) + "\n" for r in records))
-    epochs = reliability(read_results(folder, "map").experiments[0])
+    epochs = reliability(read_results(folder, "AP").experiments[0])
     assert (epochs.unit, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
 
 
@@ -130,4 +130,4 @@ def test_no_common_query_is_no_chart(folder):
         (folder / "good" / f"fold{number}" / "test.run").unlink()
     (folder / "poor" / "fold3" / "test.run").unlink()
     with pytest.raises(UserError, match="no query was tested by all experiments"):
-        depths(read_results(folder, "map"))
+        depths(read_results(folder, "AP"))

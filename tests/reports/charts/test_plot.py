@@ -29,7 +29,7 @@ def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys
 
 @pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
 def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
-    results = read_results(folder / "good", "map")
+    results = read_results(folder / "good", "AP")
     figure = chart_figure(chart, results, *(results.experiments if chart in EXPERIMENT_CHARTS else []))
     svg = inline_svg(figure, "key", 'a "label" <of> it')
     assert svg.startswith("<svg viewBox=")
@@ -46,7 +46,7 @@ def test_a_topics_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     main(["plot", "gain", str(folder / "good"), "--out", str(tmp_path / "gain.svg")])
     svg = (tmp_path / "gain.svg").read_text()
     assert len(re.findall(r"<title>q\d+ — \d\.\d{3} → \d\.\d{3} \([+-]\d\.\d{3}\)</title>", svg)) == 15
-    results = read_results(folder / "good", "map")
+    results = read_results(folder / "good", "AP")
     results.queries.update(dict.fromkeys(results.qrels, 'a "b" <script>& it\'s'))
     inline = inline_svg(chart_figure("gain", results, *results.experiments), "key", "gain")
     assert "<script" not in inline

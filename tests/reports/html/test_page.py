@@ -5,7 +5,7 @@ import re
 import shutil
 
 from rerank.cli.main import main
-from rerank.runs.table import measure_files, table_of
+from rerank.runs.table import compare_files
 from tests.support.parsed_html import Page
 from tests.support.small_results import FIRST_STAGE
 
@@ -59,7 +59,7 @@ def test_the_same_runs_are_the_same_bytes(folder):
 
 def test_the_table_is_that_of_eval(folder):
     runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
-    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", table_of(measure_files(runs)))
+    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", str(compare_files(runs)))
     assert len(values) == 30
     shown = report(folder).text
     assert all(value in shown for value in values)
@@ -121,9 +121,9 @@ def test_folds_that_are_finished_have_their_own_table(folder):
     (folder / "poor" / "all.run").unlink()
     page = report(folder)
     assert "Not all folds of poor are finished" in page.text
-    assert "over 3 folds, 15 topics" in page.text
-    assert "5 topics of fold 1" in page.text
-    assert "topics of fold 2" not in page.text
+    assert "over 3 folds, 15 queries" in page.text
+    assert "5 queries of fold 1" in page.text
+    assert "queries of fold 2" not in page.text
 
 
 def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):

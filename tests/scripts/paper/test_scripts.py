@@ -40,7 +40,7 @@ def folder(tmp_path):
 
 def test_the_table_of_losses(call, folder):
     lines = call("table2.py", folder).splitlines()
-    assert lines[2].split() == ["loss", "P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG", "MAP"]
+    assert lines[2].split() == ["loss", "P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP"]
     assert lines[3].startswith("ListNet  0.000 ± 0.000†  0.200 ± 0.000*  0.100 ± 0.000*  0.000 ± 0.000†")
     assert lines[4].startswith("SmoothI  1.000 ± 0.000*  0.200 ± 0.000* ")
     notes = "\n".join(lines[5:])
@@ -107,7 +107,7 @@ def test_the_points_are_printed(call, folder, tmp_path):
     pytest.importorskip("matplotlib")
     lines = call("figure5.py", folder, folder, "--out", tmp_path / "out.png").splitlines()
     head = lines.index(next(line for line in lines if line.startswith("SmoothI for")))
-    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG"]
+    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG"]
     assert lines[head + 1].startswith("P@1 ")
     assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
     assert lines.count(lines[head]) == 2
