@@ -2,11 +2,10 @@
 
 import json
 import tomllib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.errors import UserError
 from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import ExperimentFolder
@@ -92,15 +91,15 @@ def current_value(key: str, value: Any) -> Any:
         return value
 
 
-def sections(config: Config) -> Sections:
+def settings_of(config: Config) -> Sections:
     """The configuration as files have it."""
-    return upgrade(asdict(config))
+    return upgrade(sections(config))
 
 
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; settings that are None are left out."""
     lines = []
-    for section, values in sections(config).items():
+    for section, values in settings_of(config).items():
         lines.append(f"[{section}]")
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None
@@ -116,7 +115,7 @@ def save_settings(config: Config, path: Path) -> None:
     because an older version wrote the file, had its default.
     """
     if path.exists() and any(fold.begun for fold in ExperimentFolder(path.parent).folds):
-        changed = differences(read_toml(path), sections(config))
+        changed = differences(read_toml(path), settings_of(config))
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
@@ -130,7 +129,7 @@ def save_settings(config: Config, path: Path) -> None:
 
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
-    defaults = _flat(sections(Config()))
+    defaults = _flat(settings_of(Config()))
     old, new = (defaults | _flat(settings) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 

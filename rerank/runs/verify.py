@@ -202,7 +202,7 @@ def _outcome(check: FoldCheck) -> Iterator[str]:
         if expected:
             yield from _same_hash(f"{part}.run", check.facts["outcome"][part]["sha256"], found["sha256"])
         if part == "valid":
-            expected |= dict.fromkeys(check.validation_measures, check.facts.get("best_valid"))
+            expected |= {name: check.facts["best_valid"] for name in check.validation_measures}
         changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
         for name in changed[:1]:
             others = f" (and {len(changed) - 1} other measures)" if len(changed) > 1 else ""

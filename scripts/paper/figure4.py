@@ -21,8 +21,6 @@ import matplotlib.pyplot as plt
 from rerank.errors import UserError
 from scripts.paper.tables import open_results
 
-NDCG = "nDCG"
-
 
 def squares(folder: Path) -> dict[tuple[float, float], float]:
     """(alpha, delta) -> the best mean over folds; raises UserError if there is none."""
@@ -33,7 +31,7 @@ def squares(folder: Path) -> dict[tuple[float, float], float]:
         loss = cell.setting("loss.name"), cell.setting("loss.metric")
         finished = all(results.has_fold(cell.name, fold) for fold in results.folds)
         if finished and loss == ("smoothi", "ndcg") and None not in square:
-            means[square].append(fmean(results.validation_mean(cell.name, fold, NDCG) for fold in results.folds))
+            means[square].append(fmean(results.validation_mean(cell.name, fold, "nDCG") for fold in results.folds))
     if not means:
         raise UserError(f"{folder}: no finished cell of smoothi with metric ndcg, alpha and delta")
     return {square: max(values) for square, values in means.items()}

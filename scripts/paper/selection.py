@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from rerank.evaluation.significance import corrected, paired_test
+from rerank.evaluation.run_comparison import compare_measurements
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
 
@@ -46,20 +46,14 @@ def collect_test_result(results: CollectionResults, selected: Selected, measure:
     return TestResult([fmean(each) for each in means.values()], {q: fmean(each) for q, each in values.items()})
 
 
-def worse_than_best(rows: dict[str, TestResult], level: float) -> tuple[set[str], set[str]]:
-    """The rows with the best mean, and the rows that are significantly worse by a two-sided paired t-test over queries.
+def compare_with_best(rows: dict[str, TestResult]) -> tuple[set[str], set[str]]:
+    """The rows with the best mean, as the table shows it, and the rows that are significantly worse.
 
-    Bonferroni's correction is for the number of comparisons with the best. The best is that of the means over folds or
-    seeds, which the table shows.
+    The test is a two-sided paired t-test over the queries, with Bonferroni's correction for the number of comparisons.
     """
     means = {name: fmean(row.means) for name, row in rows.items()}
     best = max(means, key=lambda name: means[name])
-    values = {name: [row.values[query_id] for query_id in rows[best].values] for name, row in rows.items()}
-    others = [name for name in rows if name != best]
-    p_values = corrected([paired_test(values[name], values[best]) for name in others])
-    worse = {
-        name
-        for name, p in zip(others, p_values, strict=True)
-        if p < level and fmean(values[name]) < fmean(values[best])
-    }
+    measurements = {name: {"": row.values} for name, row in rows.items()}
+    (comparisons,) = compare_measurements(measurements, baseline=best).values()
+    worse = {row.run for row in comparisons if row.significant and row.difference < 0}
     return {name for name in rows if means[name] == means[best]}, worse

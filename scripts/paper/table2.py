@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 
 from rerank.errors import UserError
+from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
-from scripts.paper.selection import collect_test_result, select_by_validation, worse_than_best
+from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
-
-LEVEL = 0.05
 
 
 def table(folder: Path, form: str) -> str:
@@ -37,7 +36,7 @@ def table(folder: Path, form: str) -> str:
     columns = []
     for measure in MEASURES:
         rows = {loss: collect_test_result(results, selected[measure][loss], measure) for loss in losses}
-        best, worse = worse_than_best(rows, LEVEL)
+        best, worse = compare_with_best(rows)
         columns.append(
             [
                 Cell(format_mean(*mean_and_error(row.means), 3), loss in best, "†" if loss in worse else "")

@@ -19,14 +19,14 @@ FOLDER_NAMES = ("checkpoint", "state")
 
 def names_of_files(tree):
     """(line, text) of string constants that name a file; sentences, which contain spaces, may mention one."""
-    documentation = {
+    exempt = {
         id(statement.value)
         for node in ast.walk(tree)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
         for statement in node.body
         if isinstance(statement, ast.Expr)
     }
-    sentences = {
+    exempt |= {
         id(part)
         for node in ast.walk(tree)
         if isinstance(node, ast.JoinedStr)
@@ -34,12 +34,12 @@ def names_of_files(tree):
         if any(isinstance(text, ast.Constant) and " " in text.value for text in node.values)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
-            if node.right.value in FOLDER_NAMES:
-                yield node.lineno, node.right.value
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation | sentences:
-            if FILE_NAME.search(node.value) and " " not in node.value:
-                yield node.lineno, node.value
+        joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant)
+        if joined and node.right.value in FOLDER_NAMES:
+            yield node.lineno, node.right.value
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exempt
+        if text and " " not in node.value and FILE_NAME.search(node.value):
+            yield node.lineno, node.value
 
 
 def test_no_other_module_names_a_file_in_runs():

@@ -8,7 +8,7 @@ from rerank.config import Config, OutputSettings, TrainingSettings
 from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
 from rerank.runs.manifest import read_manifest, version, write_manifest
-from rerank.runs.settings import differences, read_toml, save_settings, sections
+from rerank.runs.settings import differences, read_toml, save_settings, settings_of
 
 OLD = """
 [training]
@@ -40,7 +40,7 @@ def test_both_names_of_a_measure_are_the_same_setting(tmp_path):
     save_settings(replace(config, training=TrainingSettings(measure="AP")), tmp_path / "config.toml")
     with pytest.raises(UserError, match=r"there training.epochs = 100; here training.epochs = 2"):
         save_settings(replace(config, training=TrainingSettings(measure="AP", epochs=2)), tmp_path / "config.toml")
-    assert not differences(read_toml(tmp_path / "config.toml"), sections(config))
+    assert not differences(read_toml(tmp_path / "config.toml"), settings_of(config))
 
 
 def test_an_unknown_measure_is_left_to_the_command_that_uses_it(tmp_path):

@@ -1,4 +1,4 @@
-"""Run folders of version 0.1.0 are still read: its names of settings, measures and folders, its manifests, its model."""
+"""Run folders of version 0.1.0 are still read: names of settings, measures and folders, manifests, models."""
 
 import shutil
 from pathlib import Path

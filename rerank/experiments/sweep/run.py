@@ -22,7 +22,7 @@ from rerank.experiments.train import train_folds
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.utils.processes import work
 from rerank.utils.progress import log, progress
 
@@ -84,15 +84,14 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
     best = sorted(means, key=lambda name: -means[name][0])[:BEST]
     head = f"{folder}: the best of {len(finished)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
-    column = f"{measure} of validation"
-    rows = [["cell", column], *([name, format_mean(*means[name])] for name in best)]
+    rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"
 
 
 def _check(cell: Config) -> None:
     try:
         validate(cell)
-        make_loss(cell)
+        open_loss(cell.loss)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
 

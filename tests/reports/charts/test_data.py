@@ -45,7 +45,7 @@ def test_depth_re_ranks_the_head_alone():
     assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
 
 
-@pytest.mark.parametrize("measure", ["AP", "Bpref", "Judged@3", "nDCG"])
+@pytest.mark.parametrize("measure", ["AP", "bpref", "Judged@3", "nDCG"])
 def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, measure):
     with (folder / "qrels.txt").open("a") as qrels:
         qrels.write("q0 0 elsewhere 0\nq1 0 elsewhere 0\nq1 0 nowhere 2\n")

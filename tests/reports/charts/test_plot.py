@@ -42,7 +42,7 @@ def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
     assert set(re.findall(r'(?:url\(#|href="#)([^)"]*)', svg)) <= set(ids)
 
 
-def test_a_topics_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
+def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     main(["plot", "gain", str(folder / "good"), "--out", str(tmp_path / "gain.svg")])
     svg = (tmp_path / "gain.svg").read_text()
     assert len(re.findall(r"<title>q\d+ — \d\.\d{3} → \d\.\d{3} \([+-]\d\.\d{3}\)</title>", svg)) == 15

@@ -71,11 +71,11 @@ def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
     edit(tmp_path / "towns" / "queries.jsonl", lambda row: {**row, "text": f"{row['text']} {evil}"})
     page = report(folder)
     assert page.count("script") == page.count("img") == 0
-    assert page.text.count(evil) >= 15  # the topics' texts; those of documents have words of the query marked
+    assert page.text.count(evil) >= 15  # the queries' texts; those of documents have words of the query marked
     assert page.count("mark") > 0
 
 
-def test_the_most_changed_topics_have_their_documents_and_the_querys_words_marked(folder):
+def test_the_most_changed_queries_have_their_documents_and_the_querys_words_marked(folder):
     page = report(folder)
     source = (folder / "report.html").read_text()
     summaries = re.findall(r'<summary><span class="(up|down)">([+-]\d\.\d{3})</span> (q\d+): (\w+)</summary>', source)
@@ -108,7 +108,7 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
     for reason in (
         f"good: the first stage's run {folder / FIRST_STAGE}.run is missing, so it cannot be compared with",
         "good: no fold has a log.jsonl",
-        "poor: no manifest has statistics of the texts",
+        "poor: no manifest has statistics",
     ):
         assert f"Not available: {reason}" in page.text
     assert "tokenised documents of good are missing" in page.text
@@ -135,7 +135,7 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
         del facts["texts"]
         (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
     page = report(folder)
-    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest has statistics of the texts"):
+    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest has statistics"):
         assert f"poor: {reason}" in page.text
     assert "ids are shown: feature vectors have none" in page.text
     assert "Hidden units: 1024." in page.text
