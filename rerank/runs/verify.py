@@ -201,8 +201,8 @@ def _outcome(check: FoldCheck) -> Iterator[str]:
         expected = _recorded_means(check, part)
         if expected:
             yield from _same_hash(f"{part}.run", check.facts["outcome"][part]["sha256"], found["sha256"])
-        if part == "valid":
-            expected |= {name: check.facts["best_valid"] for name in check.validation_measures}
+        for name in check.validation_measures if part == "valid" else ():
+            expected[name] = check.facts["best_valid"]
         changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
         for name in changed[:1]:
             others = f" (and {len(changed) - 1} other measures)" if len(changed) > 1 else ""
