@@ -57,7 +57,7 @@ def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
         lists=ListsSettings(relevant=2, non_relevant=4),
         loss=LossSettings(name=loss),
         training=TrainingSettings(
-            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
+            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="nDCG@10"
         ),
         output=OutputSettings(folder=str(folder)),
     )

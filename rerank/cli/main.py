@@ -155,7 +155,7 @@ def verify(folder: Path) -> None:
 
 
 @app.command
-def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20") -> None:
+def report(folder: Path, *, out: Path | None = None, measure: str = "nDCG@20") -> None:
     """Writes one HTML page about the experiments of a collection: tables, charts, topics, settings. No network.
 
     Parameters
@@ -173,7 +173,7 @@ def report(folder: Path, *, out: Path | None = None, measure: str = "ndcg_cut_20
 
 
 @app.command
-def plot(chart: str, folder: Path, *, out: Path, measure: str = "ndcg_cut_20") -> None:
+def plot(chart: str, folder: Path, *, out: Path, measure: str = "nDCG@20") -> None:
     """Writes a chart of the report as a file for a paper.
 
     Parameters

@@ -6,7 +6,7 @@ from pathlib import Path
 from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_names
+from rerank.evaluation.measures import measure_name
 from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
@@ -17,7 +17,7 @@ def check_training(config: Config) -> None:
     validate(config)
     open_loss(config.loss)
     if config.training.measure != "loss":
-        measure_names([config.training.measure])
+        measure_name(config.training.measure)
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)

@@ -52,10 +52,10 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     capsys.readouterr()
     main(["eval", *(f"runs/towns/{name}" for name in ("bm25.run", "hinge/all.run", "smoothi/all.run"))])
     table = capsys.readouterr().out
-    assert "over 5 folds, 15 topics" in table
+    assert "over 5 folds, 15 queries" in table
     assert all(f"\n{name}" in table for name in ("bm25", "hinge", "smoothi"))
     main(["eval", "runs/towns/hinge/fold1/test.run", "--fold", "1", "--format", "markdown"])
-    assert "3 topics" in capsys.readouterr().out
+    assert "3 queries" in capsys.readouterr().out
 
 
 def test_a_finished_fold_is_not_trained_again(here, capsys):

@@ -48,7 +48,7 @@ def log(folder):
 def test_all_folds_and_the_table(here, capsys):
     main(command("--fold", "2"))
     main(["eval", "runs/letor/smoothi/fold2/test.run"])
-    assert "topics of fold 2" in capsys.readouterr().out  # no other fold is known yet
+    assert "queries of fold 2" in capsys.readouterr().out  # no other fold is known yet
     main(command())
     main(command("--loss", "listnet", "--training.measure", "ndcg_cut_10"))
     assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
@@ -69,8 +69,8 @@ def test_all_folds_and_the_table(here, capsys):
         assert not (folder / "state").exists()
     main(["eval", "runs/letor/smoothi/all.run", "runs/letor/listnet/all.run"])
     table = capsys.readouterr().out
-    assert "over 5 folds, 30 topics" in table
-    assert "No run lacks a topic." in table
+    assert "over 5 folds, 30 queries" in table
+    assert "Every run has every query." in table
 
 
 def test_it_learns(here):
@@ -143,9 +143,9 @@ def test_a_set_with_one_fold_is_evaluated_on_its_test_queries(here, capsys):
         write_part(here / "yahoo" / f"set1.{part}.txt", list(queries))
     main(command("--collection", "yahoo", "--seed", "3", "--name", "seed3"))
     main(["eval", "runs/yahoo/seed3/all.run"])
-    assert "topics of fold 1" in (table := capsys.readouterr().out)
-    assert "8 topics" in table
-    assert "No run lacks a topic." in table
+    assert "queries of fold 1" in (table := capsys.readouterr().out)
+    assert "8 queries" in table
+    assert "Every run has every query." in table
 
 
 def test_one_file_is_cut_into_folds(here, capsys):
