@@ -26,7 +26,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     expect_text(config.collection.source)
-    accelerator = open_accelerator(config.training.precision)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
     if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
         raise UserError(

@@ -66,7 +66,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     loss = make_loss(config)
     if config.training.measure != "loss":
         measure_names([config.training.measure])
-    accelerator = open_accelerator(config.training.precision)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     name = config.output.name or config.loss.name
     if is_feature_source(config.collection.source):
         with accelerator.main_process_first():
