@@ -20,7 +20,7 @@ def check_inputs(config: Config) -> None:
 
 def check_path(flag: str, value: str) -> None:
     """Raises UserError if `value` is written as a path, not as a hub name or dataset id, and nothing is there."""
-    if value.startswith(("/", "./", "../", "~")) and not Path(value).exists():
+    if value.startswith(("/", ".", "~")) and not Path(value).exists():
         raise UserError(f"{flag} {value}: no such file or folder")
 
 

@@ -2,9 +2,8 @@
 
 from cyclopts import UnknownOptionError, ValidationError
 
-from rerank.cli.settings import all_settings
+from rerank.cli.settings import setting_flags
 from rerank.cli.suggestions import suggest_flags
-from rerank.config import flag_name
 
 
 def message(error: Exception) -> str:
@@ -20,14 +19,14 @@ def message(error: Exception) -> str:
 def _unknown_flag(error: UnknownOptionError) -> str:
     word = (error.token.keyword or error.token.value).partition("=")[0]
     command = " ".join(["rerank", *(error.command_chain or ())])
-    settings = [flag_name(*setting) for setting in all_settings()]
+    settings = setting_flags()
     if word in settings:
         return f"{word}: has no effect on `{command}`, which does not take it"
     flags = [name for argument in error.argument_collection if argument.parse for name in argument.names]
     if near := suggest_flags(word, flags):
         return f"Unknown option: {word}. Did you mean {' or '.join(near)}?"
     if near := suggest_flags(word, settings):
-        return f"Unknown option: {word}. `{command}` does not take {near[0]} either; see `{command} --help`"
+        return f"Unknown option: {word}. `{command}` does not take {near[0]}; `{command} --help` lists the options"
     return f"Unknown option: {word}. `{command} --help` lists the options"
 
 

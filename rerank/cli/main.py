@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 import cyclopts
-from cyclopts import App
+from cyclopts import App, ArgumentCollection
 
-from rerank.cli.settings import read_config_file
 from rerank.errors import UserError
 from rerank.utils.progress import log_to_terminal
 
@@ -45,15 +44,27 @@ COMMANDS = {
 FUNCTIONS = {"eval": "evaluate"}
 WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "score")
 
+
+def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    from rerank.cli.settings import read_config_file
+
+    read_config_file(app, commands, arguments)
+
+
 for position, (command, text) in enumerate(COMMANDS.items()):
     app.command(
         f"rerank.cli.{command}:{FUNCTIONS.get(command, command)}",
         name=command,
         help=text,
         sort_key=position,
-        config=[read_config_file] if command in WITH_SETTINGS else [],
+        config=[_read_config_file] if command in WITH_SETTINGS else [],
     )
-app.register_install_completion_command(help="Install shell completion for bash, zsh or fish, and exit.")
+app.command(
+    "rerank.cli.completion:install_completion",
+    name="--install-completion",
+    help="Install completion of commands and flags for bash, zsh or fish.",
+)
+app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -81,5 +92,7 @@ def run_and_exit(call: Callable[[], object]) -> None:
             print(f"rerank: standard output: {error.strerror}", file=sys.stderr)
         sys.exit(2 if error.errno == errno.ENOSPC else 141)  # 141: the shell's code for writing to a closed pipe
     except KeyboardInterrupt:
-        print("rerank: interrupted; nothing is left half-written, and the same command goes on from here", file=sys.stderr)
+        print(
+            "rerank: interrupted; nothing is left half-written, and the same command goes on from here", file=sys.stderr
+        )
         sys.exit(130)

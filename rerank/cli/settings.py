@@ -1,4 +1,4 @@
-"""The settings as flags: a command takes the flags that act on it, and a TOML file that has all settings."""
+"""The settings as flags: a command takes the flags that act on it, and a TOML file that may have all settings."""
 
 import ast
 import difflib
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints, is_typeddict
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
@@ -23,40 +23,51 @@ ConfigFile = Annotated[
 ]
 
 
-def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: the command takes --config and the flags of these settings, and is called with a `Config`.
+class CommandWithSettings:
+    """A command whose parameters are its own, --config, and a flag for each of some settings.
 
-    `names` are sections ("encoder") or single settings ("training.lr"). All others keep their defaults. The command's
-    own parameters come first; its `config` is checked by `validate`.
+    Calling it calls the function with a checked `Config`. The signature is made when it is read, so that losses
+    registered after the import have their flags.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        settings = {
-            f"{section}__{key}": (section, key) for section, key in all_settings() if _is_in(names, section, key)
+    def __init__(self, function: Callable[..., None], names: tuple[str, ...]) -> None:
+        functools.update_wrapper(self, function)
+        self.names = names
+        self.__annotations__ = {}
+
+    def __call__(self, *arguments: Any, **flags: Any) -> None:
+        """Calls the function with its own arguments, and with the settings as `config`."""
+        settings = {name: flags.pop(name) for name in self._settings() if name in flags}
+        flags.pop("config", None)
+        self.__wrapped__(*arguments, config=_config(settings), **flags)  # type: ignore[attr-defined]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What cyclopts reads the flags from."""
+        signature = inspect.signature(self.__wrapped__)  # type: ignore[attr-defined]
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
+        file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
+        return signature.replace(parameters=[*own, file, *self._settings().values()])
+
+    def _settings(self) -> dict[str, inspect.Parameter]:
+        return {
+            parameter.name: parameter
+            for section, key, parameter in _parameters()
+            if section in self.names or f"{section}.{key}" in self.names
         }
 
-        @functools.wraps(command)
-        def call(*arguments: Any, **flags: Any) -> None:
-            given = {settings[name]: flags.pop(name) for name in settings if name in flags}
-            flags.pop("config", None)
-            command(*arguments, config=_config(given), **flags)
 
-        signature = inspect.signature(command)
-        own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
-        of_flags = [_parameter(name, *setting) for name, setting in settings.items()]
-        file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-        call.__signature__ = signature.replace(parameters=[*own, file, *of_flags])  # type: ignore[attr-defined]
-        call.__annotations__ = {}
-        return call
+def with_settings(*names: str) -> Callable[[Callable[..., None]], CommandWithSettings]:
+    """A decorator: the command takes --config and the flags of these settings, and is called with a `Config`.
 
-    return decorate
+    `names` are sections ("encoder") or single settings ("training.lr"). All other settings have their defaults.
+    """
+    return lambda function: CommandWithSettings(function, names)
 
 
-def all_settings() -> Iterator[tuple[str, str]]:
-    """Section and key of every setting, in the order of the data flow."""
-    for section in fields(Config):
-        for setting in fields(getattr(Config(), section.name)):
-            yield section.name, setting.name
+def setting_flags() -> list[str]:
+    """The flags of all settings, in the order of the data flow."""
+    return [flag_name(section, key) for section, key, _ in _parameters()]
 
 
 def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -68,14 +79,14 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
     if not (tokens := by_name["--config"].tokens):
         return
     path = Path(tokens[-1].value).expanduser()
-    known = {flag_name(*setting): setting for setting in all_settings()}
+    known = setting_flags()
     for section, table in read_toml(path, "--config ").items():
         if not isinstance(table, dict):
-            raise UserError(f"{path}: {section}: expected a section such as [training], got {table}")
+            raise UserError(f"{path}: {section}: expected a section such as [training], got {section} = {table!r}")
         for key, value in table.items():
             flag = flag_name(section, key)
-            if flag not in known and flag not in by_name:
-                raise UserError(f"{path}: [{section}] {key}: no such setting; {_nearest_flag(flag, list(known))}")
+            if flag not in known:
+                raise UserError(f"{path}: [{section}] {key}: no such setting; {_nearest_flag(flag, known)}")
             argument = by_name.get(flag)
             if argument is None or argument.tokens:
                 continue
@@ -85,29 +96,33 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
 
 
 def _nearest_flag(flag: str, flags: list[str]) -> str:
-    if not difflib.get_close_matches(flag, flags, n=1):
-        return "`rerank train --help` lists them"
-    return nearest(flag, flags)
+    if difflib.get_close_matches(flag, flags, n=1):
+        return nearest(flag, flags)
+    return "`rerank train --help` lists all settings"
 
 
-def _is_in(names: tuple[str, ...], section: str, key: str) -> bool:
-    return section in names or f"{section}.{key}" in names
+def _parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
+    """Section, key and parameter of each setting; each hyperparameter of a loss is a setting."""
+    default = Config()
+    for position, field in enumerate(fields(Config), 1):
+        section = getattr(default, field.name)
+        group = Group(field.name.replace("_", "-"), sort_key=position)
+        for key, annotation in get_type_hints(type(section), include_extras=True).items():
+            base = getattr(annotation, "__origin__", annotation)
+            if is_typeddict(base):
+                for inner, of_inner in get_type_hints(base, include_extras=True).items():
+                    yield field.name, inner, _parameter(field.name, inner, of_inner, None, group)
+            else:
+                text = _help_texts().get((type(section).__name__, key))
+                yield field.name, key, _parameter(field.name, key, annotation, getattr(section, key), group, text)
 
 
-def _parameter(name: str, section: str, key: str) -> inspect.Parameter:
-    part = getattr(Config(), section)
-    position = [field.name for field in fields(Config)].index(section)
-    group = Group(section.replace("_", "-"), sort_key=position + 1)
-    default = getattr(part, key)
-    text = _help_texts()[type(part).__name__, key]
-    flag = Parameter(name=flag_name(section, key), group=group, help=text, show_default=default != "")
-    annotation = get_type_hints(type(part), include_extras=True)[key]
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[annotation, flag],
-    )
+def _parameter(
+    section: str, key: str, annotation: Any, default: Any, group: Group, text: str | None = None
+) -> inspect.Parameter:
+    flag = Parameter(name=flag_name(section, key), group=group, show_default=default != "")
+    described = Annotated[annotation, Parameter(help=text), flag] if text else Annotated[annotation, flag]
+    return inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=described)
 
 
 @functools.cache
@@ -123,12 +138,18 @@ def _help_texts() -> dict[tuple[str, str], str]:
     return texts
 
 
-def _config(values: dict[tuple[str, str], Any]) -> Config:
+def _config(values: dict[str, Any]) -> Config:
+    """The configuration with these values of section__key; a key that is no field is a hyperparameter of the loss."""
     sections: dict[str, dict[str, Any]] = {}
-    for (section, key), value in values.items():
+    for name, value in values.items():
+        section, _, key = name.partition("__")
         sections.setdefault(section, {})[key] = value
-    default = Config()
-    changed = {section: replace(getattr(default, section), **settings) for section, settings in sections.items()}
-    config = replace(default, **changed)
+    config = Config()
+    for name, given in sections.items():
+        section = getattr(config, name)
+        keys = {field.name for field in fields(section)}
+        if extra := {key: value for key, value in given.items() if key not in keys and value is not None}:
+            given["hyperparameters"] = extra
+        config = replace(config, **{name: replace(section, **{k: v for k, v in given.items() if k in keys})})
     validate(config)
     return config
