@@ -96,4 +96,9 @@ def between(least: float, most: float) -> Parameter:
 def validators(annotation: Any) -> list[Any]:
     """The validators of an annotated type, in order."""
     parameters = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Parameter)]
-    return [validator for parameter in parameters for validator in parameter.validator or ()]
+    return [
+        validator
+        for parameter in parameters
+        if isinstance(parameter.validator, tuple)  # as cyclopts stores them
+        for validator in parameter.validator
+    ]
