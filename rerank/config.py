@@ -5,12 +5,13 @@ line makes a flag of every setting, a TOML file has the same names, and `validat
 """
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, get_type_hints
 
 from cyclopts import Parameter, default_name_transform
 
 from rerank.errors import UserError
+from rerank.utils.loss_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in the annotations of LossSettings
 from rerank.utils.parameters import (
     Count,
     CountOrAuto,
@@ -22,6 +23,7 @@ from rerank.utils.parameters import (
     section,
     validators,
 )
+from rerank.utils.registry import describe_losses
 
 RESERVED = ("index", "tokens", "features")
 """Names in the folder of a collection that no experiment may have."""
@@ -104,42 +106,15 @@ class ListsSettings:
 class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
-    name: Annotated[str, Parameter(alias="--loss")] = "smoothi"
-    """smoothi, hinge, or another name of rerank.losses.LOSSES."""
-    metric: str | None = None
-    """p@K, ndcg@K, ndcg or ap (metric losses)."""
-    alpha: float | None = None
-    """Inverse temperature of SmoothI and Approx."""
-    delta: float | None = None
-    """SmoothI's mass for documents that are already ranked, in (0, 0.5)."""
-    stop_gradient: bool | None = None
-    """Whether SmoothI's recursion is constant in the backward pass."""
-    beta: float | None = None
-    """Inverse temperature of Approx's truncation."""
-    cutoff_offset: float | None = None
-    """Where Approx's truncation stands behind the cut-off."""
-    temperature: float | None = None
-    """Temperature of NeuralSort and SoftSort."""
-    power: float | None = None
-    """Power of SoftSort's distance."""
-    regularization: str | None = None
-    """l2 or kl (FastSort)."""
-    strength: float | None = None
-    """Regularisation strength of FastSort."""
-    epsilon: float | None = None
-    """Entropic regularisation of OT."""
-    margin: float | None = None
-    """Margin of the hinge."""
-    bins: Whole | None = None
-    """Bins of ListAP."""
-    low: float | None = None
-    """Lowest score that ListAP's bins cover."""
-    high: float | None = None
-    """Highest score that ListAP's bins cover."""
+    name: str = "smoothi"
+    """A name of rerank.losses.LOSSES."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Those that differ from the loss's defaults: {"alpha": 10.0}."""
 
-    def hyperparameters(self) -> dict[str, Any]:
-        """Those that were given."""
-        return {key: value for key, value in asdict(self).items() if key != "name" and value is not None}
+
+# cyclopts evaluates the annotations of a section each time it parses flags, so that a loss that was registered after
+# this module was imported has its flags too.
+LossSettings.__annotations__ |= {"name": "loss_flag()", "hyperparameters": "hyperparameter_flags()"}
 
 
 @section("training", 7)
@@ -243,6 +218,26 @@ class Config:
     output: OutputSettings = field(default_factory=OutputSettings)
 
 
+def sections(config: Config) -> dict[str, dict[str, Any]]:
+    """The settings by section and key, as in config.toml: the loss's hyperparameters are keys of its section."""
+    by_section = asdict(config)
+    given = by_section["loss"].pop("hyperparameters")
+    known = describe_losses().get(config.loss.name)
+    # In the order of the loss's signature, so that files and names do not depend on the order of the flags.
+    ordered = [key for key in (known.hyperparameters if known else ()) if key in given]
+    by_section["loss"] |= {key: given[key] for key in (*ordered, *given)}
+    return by_section
+
+
+def replace_setting(config: Config, key: str, value: Any) -> Config:
+    """The configuration with another value of a setting, such as training.lr or loss.alpha."""
+    name, _, key = key.partition(".")
+    section = getattr(config, name)
+    if name == "loss" and key != "name":
+        key, value = "hyperparameters", section.hyperparameters | {key: value}
+    return replace(config, **{name: replace(section, **{key: value})})
+
+
 def flag_name(section_name: str, key: str) -> str:
     """The flag of a setting.
 
@@ -254,11 +249,10 @@ def flag_name(section_name: str, key: str) -> str:
 
 def validate(config: Config) -> None:
     """Raises UserError for a value that a setting cannot have; the command line has the same message."""
-    for part in fields(config):
-        settings = getattr(config, part.name)
-        annotations = get_type_hints(type(settings), include_extras=True)
-        for key, value in asdict(settings).items():
-            _validate_setting(flag_name(part.name, key), value, annotations[key])
+    for name, settings in sections(config).items():
+        annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
+        for key, value in settings.items():
+            _validate_setting(flag_name(name, key), value, annotations.get(key))
     if not any(config.pretraining.weights().values()):
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"

@@ -113,14 +113,15 @@ def _parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
                 for inner, of_inner in get_type_hints(base, include_extras=True).items():
                     yield field.name, inner, _parameter(field.name, inner, of_inner, None, group)
             else:
-                text = _help_texts().get((type(section).__name__, key))
+                described = any(getattr(item, "help", None) for item in getattr(annotation, "__metadata__", ()))
+                text = None if described else _help_texts().get((type(section).__name__, key))
                 yield field.name, key, _parameter(field.name, key, annotation, getattr(section, key), group, text)
 
 
 def _parameter(
     section: str, key: str, annotation: Any, default: Any, group: Group, text: str | None = None
 ) -> inspect.Parameter:
-    flag = Parameter(name=flag_name(section, key), group=group, show_default=default != "")
+    flag = Parameter(name=flag_name(section, key), group=group, show_default=default not in ("", None))
     described = Annotated[annotation, Parameter(help=text), flag] if text else Annotated[annotation, flag]
     return inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=described)
 
