@@ -136,8 +136,8 @@ class TrainingSettings:
     """Maximum gradient norm; 0: no clipping."""
     patience: Annotated[Whole, at_least(1)] = 20
     """Epochs without a better validation value before training stops."""
-    measure: str = "ndcg_cut_20"
-    """Validation measure to maximise, or loss (minimised; logged with a minus sign)."""
+    measure: str = "nDCG@20"
+    """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
     device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bf16"] = "auto"

@@ -13,7 +13,7 @@ from rerank.config import (
     OutputSettings,
     TrainingSettings,
 )
-from rerank.runs.table import measure_files, table_of
+from rerank.runs.table import compare_files
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
 
@@ -35,7 +35,7 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
         log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
         _make_runs(folder)
-    print(table_of(measure_files([folder / "towns" / "bm25.run", *runs])))
+    print(compare_files([folder / "towns" / "bm25.run", *runs]))
 
 
 def _make_runs(folder: Path) -> None:
