@@ -167,11 +167,11 @@ class PretrainingSettings:
     """Weight of keyword queries."""
     keep_sentence: Annotated[float, between(0, 1)] = 0.1
     """Probability that a sentence query stays in its document."""
-    neighbours: Annotated[Whole, at_least(1)] = 3
-    """Negatives per list that BM25 retrieves for the pseudo-query."""
+    hard_negatives: Annotated[Whole, at_least(1)] = 3
+    """Negatives per list from the top of BM25 for the pseudo-query."""
     depth: Annotated[Whole, at_least(1)] = 50
-    """BM25 depth from which they are drawn."""
-    random: Annotated[Whole, at_least(0)] = 1
+    """BM25 depth from which the hard negatives are drawn."""
+    random_negatives: Annotated[Whole, at_least(0)] = 1
     """Negatives per list that are drawn from all documents."""
     loss: str = "softmax"
     """Any loss of --loss."""

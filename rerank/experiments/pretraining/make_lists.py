@@ -55,7 +55,7 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     lists = PseudoLists(
         asked_of_index,
         {query_id: query.kind for query_id, query in everything.items()},
-        make_lists(queries["train"], found, allowed, titled, table.neighbours, table.random, seed),
+        make_lists(queries["train"], found, allowed, titled, table.hard_negatives, table.random_negatives, seed),
         make_lists(queries["held out"], found, sorted(doc_ids), titled, HELD_OUT_NEIGHBOURS, 0, seed),
     )
     kinds = [lists.kinds[candidates.query_id] for candidates in lists.train]
