@@ -49,4 +49,4 @@ def check_output_file(path: Path) -> None:
 def check_output_folder(path: Path) -> None:
     """Raises UserError if --out exists, unless it is an empty folder."""
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        raise UserError(f"--out {path}: already exists; expected a new folder to write")
+        raise UserError(f"--out {path}: is there already; expected a new folder to write")
