@@ -45,7 +45,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         expect_text(collection)
     if not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
-    accelerator = open_accelerator(config.training.precision)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
     if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
         raise UserError(f"{checkpoint}: an encoder without a trained head; train it first, or take a cross-encoder")

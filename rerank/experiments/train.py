@@ -63,7 +63,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     are missing or malformed.
     """
     check_training(config)
-    accelerator = open_accelerator(config.training.precision)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
         dataset.write_references()

@@ -15,6 +15,7 @@ WITHOUT_EFFECT = (
     "output.folder",
     "output.name",
     "first_stage.threads",
+    "training.device",
     "training.max_tokens_per_forward",
     "training.gradient_checkpointing",
     "training.track",

@@ -49,7 +49,7 @@ def pretrain_into(config: Config, out: Path) -> Path:
     if not config.pretraining.steps:
         log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
         config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
-    accelerator = open_accelerator(config.training.precision)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     checkpoint = pretrain(config, accelerator)
     if accelerator.is_main_process:
         with atomic_write(out) as tmp:
