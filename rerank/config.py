@@ -1,107 +1,107 @@
-"""The settings of an experiment: frozen tables whose defaults are the paper's text experiment."""
+"""The settings of an experiment: frozen dataclasses whose defaults are those of the paper's text experiment.
+
+Each setting is declared once: its type, its default, its bounds and, in the string below it, its help text. The command
+line makes a flag of every setting, a TOML file has the same names, and `validate` checks the same bounds.
+"""
 
 import math
-import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from cyclopts import Group, Parameter, Token, default_name_transform
+from cyclopts import Parameter, default_name_transform
 
 from rerank.errors import UserError
-from rerank.utils.registry import describe_hyperparameters, describe_losses
+from rerank.utils.loss_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in the annotations of LossSettings
+from rerank.utils.parameters import (
+    Count,
+    CountOrAuto,
+    PathText,
+    Pattern,
+    Whole,
+    at_least,
+    between,
+    section,
+    validators,
+)
+from rerank.utils.registry import describe_losses
+
+RESERVED = ("index", "tokens", "features")
+"""Names in the folder of a collection that no experiment may have."""
+
+PRETRAINED = "pretrained-"
+"""How the folders of pre-trained encoders begin, which are next to the experiments of a collection."""
+
+NAME = Pattern(
+    rf"(?!\.|{PRETRAINED}|(?:{'|'.join(RESERVED)})$)[\w.=+-]+",
+    f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {PRETRAINED}…",
+)
+DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
 
-def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
-    """A whole number, or a word where one may stand for it; cyclopts itself would round 2.5."""
-    (token,) = tokens
-    if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
-        return token.value
-    try:
-        return int(token.value)
-    except ValueError:
-        or_word = "".join(f" or {word}" for word in words)
-        raise ValueError(f"expected a whole number{or_word}, got {token.value}") from None
-
-
-_WHOLE = Parameter(converter=_whole)
-Whole = Annotated[int, _WHOLE]
-Count = Annotated[int | Literal["all"], _WHOLE]
-
-
-def _table(name: str, place: int) -> Parameter:
-    """The keys of a table are the flags --name.key, and stand together in the help."""
-
-    def flag(key: str) -> str:
-        return f"{name}.{default_name_transform(key)}"
-
-    return Parameter(name="*", name_transform=flag, group=Group(name, sort_key=place))
-
-
-@_table("collection", 1)
+@section("collection", 1)
 @dataclass(frozen=True)
 class CollectionSettings:
-    """What is searched."""
+    """The documents, queries and relevance judgments."""
 
-    source: Annotated[str, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, a folder in BEIR's layout, or feature vectors: Fold1/train.txt …, or one SVMlight file."""
-    folds: Whole = 5
-    """Folds to cut the queries into where the collection prescribes none."""
+    source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
+    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
+    folds: Annotated[Whole, at_least(3)] = 5
+    """Cross-validation folds, if the collection has no official ones."""
 
 
-@_table("first-stage", 2)
+@section("first-stage", 2)
 @dataclass(frozen=True)
 class FirstStageSettings:
-    """The ranking that is re-ranked."""
+    """The ranking to re-rank."""
 
-    run: str = ""
-    """A TREC run that stands in for BM25."""
-    index: str = "auto"
-    """auto (own where the documents are here, else the prebuilt one), own, a Pyserini prebuilt index, or a folder."""
-    depth: Whole = 150
-    """Candidates a query."""
-    k1: float = 0.9
+    run: PathText = ""
+    """A TREC run file to re-rank instead of BM25."""
+    index: PathText = "auto"
+    """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
+    depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150
+    """Candidates per query."""
+    k1: Annotated[float, at_least(0)] = 0.9
     """BM25's k1."""
-    b: float = 0.4
+    b: Annotated[float, between(0, 1)] = 0.4
     """BM25's b."""
-    threads: Whole = 0
-    """Threads for indexing and retrieval; 0 takes all cores."""
+    threads: Annotated[Whole, at_least(0)] = 0
+    """Threads for indexing and retrieval; 0: all cores."""
 
 
-@_table("encoder", 3)
+@section("encoder", 3)
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The model that scores a query and a document."""
+    """The model that scores text."""
 
-    name: Annotated[str, Parameter(alias="--encoder")] = "bert-base-uncased"
-    """A Hugging Face encoder or cross-encoder: a name on the hub or a folder."""
-    max_doc_tokens: Whole = 800
-    """Tokens that are kept of a document."""
+    name: Annotated[PathText, Parameter(alias="--encoder")] = "bert-base-uncased"
+    """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
+    max_doc_tokens: Annotated[Whole, at_least(1)] = 800
+    """Tokens of a document; the rest is cut off."""
     pooling: Literal["mean", "first", "max", "sum"] = "mean"
-    """How a document's score comes from its passages; mean is the mean of their [CLS] vectors."""
+    """How passages make a document's score; mean: of their [CLS] vectors."""
 
 
-@_table("network", 4)
+@section("network", 4)
 @dataclass(frozen=True)
 class NetworkSettings:
-    """The model that scores a feature vector: batch norm, a hidden layer with ReLU, batch norm, one output."""
+    """The model that scores feature vectors: batch norm, a hidden layer with ReLU, batch norm, one output."""
 
-    hidden: Whole = 1024
+    hidden: Annotated[Whole, at_least(1)] = 1024
     """Hidden units."""
 
 
-@_table("lists", 5)
+@section("lists", 5)
 @dataclass(frozen=True)
 class ListsSettings:
-    """Which candidates make a training list."""
+    """Which candidates of a query form a training list."""
 
-    relevant: Count = 2
-    """Relevant documents of a list: a number, or all."""
-    non_relevant: Count = 2
-    """Non-relevant documents of a list: a number, or all."""
+    relevant: Annotated[Count, at_least(1)] = 2
+    """Relevant documents per list."""
+    non_relevant: Annotated[Count, at_least(1)] = 2
+    """Non-relevant documents per list."""
 
 
-@_table("loss", 6)
+@section("loss", 6)
 @dataclass(frozen=True)
 class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
@@ -112,111 +112,96 @@ class LossSettings:
     """Those that differ from the loss's defaults: {"alpha": 10.0}."""
 
 
-def _loss_flag() -> Any:
-    return Annotated[str, Parameter(alias="--loss", help=f"One of {', '.join(describe_losses())}.")]
-
-
-def _hyperparameter_flags() -> Any:
-    """The flags --loss.KEY and the keys of [loss]: one for each hyperparameter of any loss, with its type and help."""
-    flags = {}
-    for key, losses in describe_hyperparameters().items():
-        types = [Whole if of_loss.type is int else of_loss.type for of_loss in losses.values()]
-        description = next((of_loss.description for of_loss in losses.values() if of_loss.description), "")
-        names_by_default: dict[str, list[str]] = {}
-        for name, of_loss in losses.items():
-            names_by_default.setdefault(str(of_loss.default), []).append(name)
-        defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in names_by_default.items())
-        text = f"{description[:1].upper()}{description[1:]} [default of {defaults}]"
-        flags[key] = Annotated[Union[*types], Parameter(help=text)]
-    return Annotated[TypedDict("Hyperparameters", flags, total=False), Parameter(name="*")]  # type: ignore[operator]
-
-
 # cyclopts evaluates the annotations of a section each time it parses flags, so that a loss that was registered after
 # this module was imported has its flags too.
-LossSettings.__annotations__ |= {"name": "_loss_flag()", "hyperparameters": "_hyperparameter_flags()"}
+LossSettings.__annotations__ |= {"name": "loss_flag()", "hyperparameters": "hyperparameter_flags()"}
 
 
-@_table("training", 7)
+@section("training", 7)
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How the model is fine-tuned."""
+    """How the model is fine-tuned, and where it runs."""
 
-    epochs: Annotated[Whole, Parameter(alias="--epochs")] = 100
-    """Epochs at most."""
-    lists_per_epoch: Count = 256
-    """Training lists of an epoch: a number, or all for one list of each training query."""
-    lists_per_step: Whole = 8
-    """Lists whose gradients are averaged into one step."""
-    lr: float = 2e-5
-    """Adam's learning rate for the encoder, or the whole network of feature vectors."""
-    head_lr: float = 1e-3
-    """Adam's learning rate for the dense layer on top."""
-    clip: float = 0.0
-    """Largest norm of a step's gradient; 0 does not clip."""
-    patience: Whole = 20
+    epochs: Annotated[Whole, at_least(1), Parameter(alias="--epochs")] = 100
+    """Maximum number of epochs."""
+    lists_per_epoch: Annotated[Count, at_least(1)] = 256
+    """Training lists per epoch; all: one per training query."""
+    lists_per_step: Annotated[Whole, at_least(1), Parameter(alias="--batch-size")] = 8
+    """Batch size: lists per optimizer step."""
+    lr: Annotated[float, at_least(0), Parameter(alias="--lr")] = 2e-5
+    """Adam's learning rate for the encoder or the feature network."""
+    head_lr: Annotated[float, at_least(0)] = 1e-3
+    """Adam's learning rate for the scoring layer on top of the encoder."""
+    clip: Annotated[float, at_least(0)] = 0.0
+    """Maximum gradient norm; 0: no clipping."""
+    patience: Annotated[Whole, at_least(1)] = 20
     """Epochs without a better validation value before training stops."""
     measure: str = "nDCG@20"
-    """The trec_eval measure that validation maximises; or loss, which it minimises: the log then has its negative."""
+    """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
+    device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
+    """auto (a GPU if there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    """auto takes bf16 where a GPU has it."""
-    max_tokens_per_forward: Annotated[int | Literal["auto"], _WHOLE] = "auto"
-    """Tokens that go through the encoder at a time, which sets the memory; auto tries, and halves where it runs out."""
+    """auto: bf16 on GPUs that support it."""
+    max_tokens_per_forward: Annotated[CountOrAuto, at_least(1)] = "auto"
+    """Tokens per forward pass, which bounds the memory; auto: halved when memory runs out."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again instead of kept: less memory a token, a third more work."""
-    seed: Annotated[Whole, Parameter(alias="--seed")] = 0
-    """Seed of everything random."""
+    """Recompute activations: less memory per token, about 1/3 more time."""
+    seed: Annotated[Whole, at_least(0), Parameter(alias="--seed")] = 0
+    """Random seed."""
+    track: str = ""
+    """Experiment tracker: tensorboard, wandb, mlflow, …, if installed, or a registered one; none if empty."""
 
 
-@_table("pretraining", 8)
+@section("pretraining", 8)
 @dataclass(frozen=True)
 class PretrainingSettings:
-    """Training on the documents alone, before any query or judgment is seen; once for all folds and losses."""
+    """Pre-training on pseudo-queries made from the documents, without queries or judgments."""
 
-    steps: Whole = 0
-    """Steps at most; 0 is no pre-training."""
-    lists_per_step: Whole = 8
-    """Lists of a pseudo-query and its documents whose gradients are averaged into one step."""
-    titles: float = 2.0
-    """Share of titles among the pseudo-queries, relative to the two below; documents without a title do without."""
-    sentences: float = 1.0
-    """Share of sentences (inverse cloze)."""
-    keywords: float = 1.0
-    """Share of keyword queries."""
-    keep_sentence: float = 0.1
-    """How often a sentence stays in its document."""
-    neighbours: Whole = 3
-    """Negatives of a list that BM25 finds for the pseudo-query."""
-    depth: Whole = 50
-    """BM25's best documents that they are drawn from."""
-    random: Whole = 1
-    """Negatives of a list that are drawn from all documents."""
+    steps: Annotated[Whole, at_least(0)] = 0
+    """Maximum number of optimizer steps; 0: no pre-training."""
+    lists_per_step: Annotated[Whole, at_least(1)] = 8
+    """Lists (a pseudo-query and its documents) per optimizer step."""
+    titles: Annotated[float, at_least(0)] = 2.0
+    """Weight of titles among the pseudo-queries, relative to the next two."""
+    sentences: Annotated[float, at_least(0)] = 1.0
+    """Weight of sentences (inverse cloze task)."""
+    keywords: Annotated[float, at_least(0)] = 1.0
+    """Weight of keyword queries."""
+    keep_sentence: Annotated[float, between(0, 1)] = 0.1
+    """Probability that a sentence query stays in its document."""
+    hard_negatives: Annotated[Whole, at_least(1)] = 3
+    """Negatives per list from the top of BM25 for the pseudo-query."""
+    depth: Annotated[Whole, at_least(1)] = 50
+    """BM25 depth from which the hard negatives are drawn."""
+    random_negatives: Annotated[Whole, at_least(0)] = 1
+    """Negatives per list that are drawn from all documents."""
     loss: str = "softmax"
-    """A name of rerank.losses.LOSSES."""
-    lr: float = 5e-5
+    """Any loss of --loss."""
+    lr: Annotated[float, at_least(0)] = 5e-5
     """Adam's learning rate for the encoder."""
-    head_lr: float = 1e-3
-    """Adam's learning rate for the dense layer on top."""
-    held_out: Whole = 100
-    """Documents, at most a fifth of all, whose pseudo-queries are held out and measured by MRR."""
-    validate_every: Whole = 50
-    """Steps between two measurements."""
-    patience: Whole = 3
-    """Measurements without a better MRR before the pre-training stops."""
+    head_lr: Annotated[float, at_least(0)] = 1e-3
+    """Adam's learning rate for the scoring layer."""
+    held_out: Annotated[Whole, at_least(1)] = 100
+    """Documents (at most a fifth) whose pseudo-queries are held out for validation by MRR."""
+    validate_every: Annotated[Whole, at_least(1)] = 50
+    """Steps between two validations."""
+    patience: Annotated[Whole, at_least(1)] = 3
+    """Validations without a better MRR before pre-training stops."""
 
     def weights(self) -> dict[str, float]:
-        """The kind of a pseudo-query -> its share."""
+        """The weight of each kind of pseudo-query."""
         return {"title": self.titles, "sentence": self.sentences, "keywords": self.keywords}
 
 
-@_table("output", 9)
+@section("output", 9)
 @dataclass(frozen=True)
 class OutputSettings:
-    """Where results go: FOLDER/<collection>/<name>/fold<i>."""
+    """Where results are written: FOLDER/<collection>/<name>/fold<i>."""
 
-    folder: str = "runs"
-    """The folder of all runs."""
-    name: Annotated[str, Parameter(alias="--name")] = ""
-    """The experiment's name; the loss's where none is given."""
+    folder: PathText = "runs"
+    """The folder of all results."""
+    name: Annotated[str, Parameter(alias="--name", validator=NAME)] = ""
+    """The experiment's name; default: the loss."""
 
 
 @Parameter(name="*")
@@ -284,71 +269,32 @@ def replace_setting(config: Config, key: str, value: Any) -> Config:
     return replace(config, **{name: replace(section, **{key: value})})
 
 
-RESERVED = ("index", "tokens", "features")
+def flag_name(section_name: str, key: str) -> str:
+    """The flag of a setting.
 
-
-PRETRAINED = "pretrained-"
-"""What else lies beside the experiments of a collection: their names, and how those of pre-trainings begin."""
+    >>> flag_name("first_stage", "k1")
+    '--first-stage.k1'
+    """
+    return f"--{default_name_transform(section_name)}.{default_name_transform(key)}"
 
 
 def validate(config: Config) -> None:
-    """Raises UserError for a value that no setting may have."""
-    for section, values in sections(config).items():
-        for key, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))
-    name = config.output.name
-    if name and (not re.fullmatch(r"[\w.=+-]+", name) or name.startswith((".", PRETRAINED)) or name in RESERVED):
-        raise UserError(
-            f"--name {name}: expected letters, digits and . = + - _ only, and none of "
-            f"{', '.join(RESERVED)}, {PRETRAINED}…"
-        )
-    for key, share in (
-        ("first-stage.b", config.first_stage.b),
-        ("pretraining.keep-sentence", config.pretraining.keep_sentence),
-    ):
-        if share > 1:
-            raise UserError(f"--{key}: got {share}, expected 0 to 1")
+    """Raises UserError for a value that a setting cannot have; the command line has the same message."""
+    for name, settings in sections(config).items():
+        annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
+        for key, value in settings.items():
+            _validate_setting(flag_name(name, key), value, annotations.get(key))
     if not any(config.pretraining.weights().values()):
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
         )
-    least = {
-        "collection.folds": 3,
-        "first_stage.depth": 1,
-        "first_stage.threads": 0,
-        "first_stage.k1": 0,
-        "first_stage.b": 0,
-        "encoder.max_doc_tokens": 1,
-        "network.hidden": 1,
-        "lists.relevant": 1,
-        "lists.non_relevant": 1,
-        "training.epochs": 1,
-        "training.lists_per_epoch": 1,
-        "training.lists_per_step": 1,
-        "training.patience": 1,
-        "training.max_tokens_per_forward": 1,
-        "training.lr": 0,
-        "training.head_lr": 0,
-        "training.clip": 0,
-        "training.seed": 0,
-        "pretraining.steps": 0,
-        "pretraining.lists_per_step": 1,
-        "pretraining.titles": 0,
-        "pretraining.sentences": 0,
-        "pretraining.keywords": 0,
-        "pretraining.keep_sentence": 0,
-        "pretraining.neighbours": 1,
-        "pretraining.depth": 1,
-        "pretraining.random": 0,
-        "pretraining.lr": 0,
-        "pretraining.head_lr": 0,
-        "pretraining.held_out": 1,
-        "pretraining.validate_every": 1,
-        "pretraining.patience": 1,
-    }
-    for key, smallest in least.items():
-        table, name = key.split(".")
-        value = getattr(getattr(config, table), name)
-        if value not in ("all", "auto") and not value >= smallest:
-            raise UserError(f"--{key.replace('_', '-')}: got {value}, expected {smallest} or more")
+
+
+def _validate_setting(flag: str, value: Any, annotation: Any) -> None:
+    try:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        for validator in validators(annotation):
+            validator(annotation, value)
+    except ValueError as error:
+        raise UserError(f"{flag}: got {value}, {error}") from error

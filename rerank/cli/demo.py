@@ -1,4 +1,4 @@
-"""`rerank demo`: the whole pipeline on a generated collection, from nothing to the table."""
+"""`rerank demo`: the whole pipeline on a generated collection."""
 
 import json
 import time
@@ -14,19 +14,25 @@ from rerank.config import (
     TrainingSettings,
 )
 from rerank.runs.table import compare_files
+from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
 
 LOSSES = ("hinge", "smoothi")
 
 
-def run_demo(folder: Path) -> None:
-    """Makes the collection and a small BERT, retrieves, trains with both losses over five folds, prints the table.
+def demo(folder: FilePath = Path("runs/demo")) -> None:
+    """Generates a collection and a small BERT, retrieves, trains with two losses over five folds, prints the table.
 
-    What is there already is not made again; remove `folder` to start over.
+    Existing results are kept; remove `folder` to start over.
+
+    Parameters
+    ----------
+    folder
+        Where the collection, the small encoder and the runs are written.
     """
     runs = [folder / "towns" / loss / "all.run" for loss in LOSSES]
     if all(run.exists() for run in runs):
-        log.info(f"the runs are in {folder} already; remove the folder to make them again")
+        log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
         _make_runs(folder)
     print(compare_files([folder / "towns" / "bm25.run", *runs]))
@@ -37,7 +43,7 @@ def _make_runs(folder: Path) -> None:
     from rerank.experiments.train import train_folds
     from rerank.models.tiny_bert import make_encoder
 
-    begun = time.time()
+    start = time.time()
     collection, encoder = folder / "collections" / "towns", folder / "encoder"
     if not collection.is_dir():
         make_collection(collection)
@@ -47,7 +53,7 @@ def _make_runs(folder: Path) -> None:
         make_encoder(encoder, [f"{row.get('title', '')} {row['text']}" for row in rows])
     for loss in LOSSES:
         train_folds(_config(folder, collection, encoder, loss), "all")
-    log.info(f"{time.time() - begun:.0f} seconds")
+    log.info(f"{time.time() - start:.0f} seconds")
 
 
 def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
@@ -57,7 +63,7 @@ def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:
         lists=ListsSettings(relevant=2, non_relevant=4),
         loss=LossSettings(name=loss),
         training=TrainingSettings(
-            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="ndcg_cut_10"
+            epochs=5, lists_per_epoch=48, lists_per_step=4, lr=1e-3, head_lr=1e-3, patience=2, measure="nDCG@10"
         ),
         output=OutputSettings(folder=str(folder)),
     )

@@ -1,10 +1,12 @@
-"""`rerank doctor`: what is ready on this machine and what is not."""
+"""`rerank doctor`: checks that every part of the pipeline is available on this machine."""
 
 import importlib.metadata
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
@@ -14,8 +16,14 @@ from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.java import describe_java
 
 
+@with_settings("collection", "first_stage.run", "first_stage.index", "encoder.name", "output.folder")
+def doctor(*, config: Config) -> None:
+    """Checks Java, the collection, the index, the encoder, the GPU and the disk; exit code 1 if one is missing."""
+    sys.exit(0 if examine(config) else 1)
+
+
 def examine(config: Config) -> bool:
-    """Prints a line for every part of the pipeline, and gives whether all are ready.
+    """Prints a line for every part of the pipeline, and returns whether all are ready.
 
     Feature vectors need no Java, first stage or encoder.
     """
@@ -31,9 +39,9 @@ def examine(config: Config) -> bool:
     if is_feature_source(config.collection.source):
         parts = {"collection": lambda: _features(config)} | {name: parts[name] for name in ("device", "disk")}
     ready = True
-    for name, tell in parts.items():
+    for name, describe in parts.items():
         try:
-            print(f"ready    {name:<12} {tell()}")
+            print(f"ready    {name:<12} {describe()}")
         except UserError as error:
             ready = False
             print(f"missing  {name:<12} {error}")
@@ -42,7 +50,7 @@ def examine(config: Config) -> bool:
 
 def _collection(config: Config) -> str:
     collection = open_collection(config.collection.source)
-    texts = "its documents are here" if collection.has_documents else "its documents come from the index"
+    texts = "with its documents" if collection.has_documents else "documents from the index"
     return f"{collection.source}: {len(collection.queries)} queries, {len(collection.qrels)} of them judged; {texts}"
 
 
@@ -60,8 +68,8 @@ def _first_stage(config: Config) -> str:
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:
-        return "BM25 from an index that is built of the documents on first use"
-    return "BM25 from Pyserini's prebuilt index, downloaded on first use"
+        return "BM25; the index is built from the documents on first use"
+    return "BM25; Pyserini's prebuilt index is downloaded on first use"
 
 
 def _encoder(config: Config) -> str:
@@ -74,11 +82,11 @@ def _device() -> str:
     import torch
 
     if not torch.cuda.is_available():
-        return f"CPU, {torch.get_num_threads()} threads, float32 (training bert-base wants a GPU)"
+        return f"CPU, {torch.get_num_threads()} threads, float32 (training bert-base needs a GPU)"
     bf16 = "bf16" if torch.cuda.is_bf16_supported() else "float32"
     return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}, {bf16}"
 
 
 def _disk(folder: Path) -> str:
-    there = next(parent for parent in [folder.resolve(), *folder.resolve().parents] if parent.is_dir())
-    return f"{shutil.disk_usage(there).free / 2**30:.0f} GiB free at {there}"
+    existing = next(parent for parent in [folder.resolve(), *folder.resolve().parents] if parent.is_dir())
+    return f"{shutil.disk_usage(existing).free / 2**30:.0f} GiB free at {existing}"

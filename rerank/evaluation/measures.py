@@ -175,7 +175,3 @@ def _with_dcg(measure: Measure, parameters: dict[str, str]) -> Measure:
             "expected dcg='log2', with gain rel, or dcg='exp-log2', with gain 2^rel - 1, and nothing else"
         )
     return replace(measure, name=f"nDCG(dcg='exp-log2'){measure.name.removeprefix('nDCG')}", gains="exponential")
-
-
-measure_label = measure_name  # until no module imports the old names
-MEASURES = DEFAULT_MEASURES

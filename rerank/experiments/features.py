@@ -1,59 +1,108 @@
-"""A fold of feature vectors and the paper's network, as `experiment` trains it."""
+"""Feature vectors: FeatureDataset, a learning-to-rank data set; FeatureTask, a fold of it with the paper's network."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
-from rerank.batches.features import FeatureList, make_feature_batch
+from rerank.batches.batch import Batch
+from rerank.batches.features import FeatureList, Vectors, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import read_folds, write_folds
+from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_fold
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.errors import UserError
-from rerank.evaluation.evaluate import evaluate
+from rerank.experiments.checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
+from rerank.models.scoring import Passages
+from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
-from rerank.training.task import FoldWork
+from rerank.training.task import Part
 from rerank.training.validation import mean_loss_of
-from rerank.types import Fold, Run
+from rerank.types import Fold, Qrels, Run
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import locked
 
 
 @dataclass(frozen=True)
-class PreparedFeatures:
-    """`folder` is runs/<collection>; `names` are those of all folds, `sets` the opened ones by name.
+class FeatureDataset:
+    """The open folds of a data set by name, and the SHA-256 of each of their files by name of fold and file."""
 
-    `checksums` has the SHA-256 of each file of an opened fold.
-    """
-
-    folder: Path
-    names: list[str]
+    config: Config
+    folder: CollectionFolder
+    fold_names: list[str]
     sets: dict[str, LetorFold]
     checksums: dict[str, dict[str, str]]
 
     @property
     def folds(self) -> list[Fold]:
-        """The query ids of the opened folds."""
+        """The query ids of the open folds."""
         return [
             Fold(name, part.train.query_ids, part.valid.query_ids, part.test.query_ids)
             for name, part in self.sets.items()
         ]
 
+    @property
+    def model(self) -> str:
+        """The network, in words."""
+        return f"a network of {self.config.network.hidden} hidden units"
 
-def prepare_features(config: Config, fold_name: str) -> PreparedFeatures:
-    """Opens the fold of that name, or "all"; parses what was not parsed before.
+    def write_references(self) -> None:
+        """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
 
-    Raises UserError for what the user can mend, settings that only text has a meaning for included.
+        Raises UserError if experiments with other contents of these folds are in the same folder.
+        """
+        with locked(self.folder.features, "features"):  # folds may be trained in parallel
+            self._write_references()
+
+    def _write_references(self) -> None:
+        folder, path = self.folder, self.folder.feature_hashes
+        saved: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        hashes = {
+            fold.name: short_hash(sorted(self.checksums[fold.name].items()), len(self.fold_names), fold)
+            for fold in self.folds
+        }
+        if all(saved.get(name) == content for name, content in hashes.items()):
+            return
+        if any(saved.get(name, content) != content for name, content in hashes.items()):
+            if folder.has_results:
+                raise UserError(
+                    f"{path}: the experiments in this folder were made with other feature files or folds; take another "
+                    "--output.folder, or remove this one"
+                )
+            saved = {}
+        folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
+        qrels = read_qrels(folder.qrels) if saved else {}
+        for fold, part in zip(self.folds, self.sets.values(), strict=True):
+            folds[fold.name] = fold
+            qrels |= part.valid.qrels() | part.test.qrels()
+        write_qrels(folder.qrels, qrels)
+        write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
+        with atomic_write(path) as tmp:
+            tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
+
+    def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":
+        """The task of a fold."""
+        return FeatureTask(self, fold, accelerator)
+
+
+def open_features(config: Config, fold_name: str) -> FeatureDataset:
+    """Opens the fold of that name, or "all"; parses the files that were not parsed before.
+
+    Raises UserError for a fold that does not exist, for settings that only text has a meaning for, and with file and
+    line for malformed files.
     """
     validate(config)
-    source = config.collection.source
+    source, folds = config.collection.source, config.collection.folds
     if (config.lists.relevant, config.lists.non_relevant) != ("all", "all"):
         raise UserError(
             f"{source}: feature vectors are trained on whole lists; expected --lists.relevant all and "
@@ -63,107 +112,89 @@ def prepare_features(config: Config, fold_name: str) -> PreparedFeatures:
         raise UserError(
             f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
         )
-    names = fold_names(source, config.collection.folds)
-    if fold_name != "all" and fold_name not in names:
-        raise UserError(f"fold {fold_name}: no such fold; expected {', '.join(names)} or all")
-    folder = Path(config.output.folder) / Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
-    picked = [name for name in names if fold_name in ("all", name)]
-    where = config.collection.folds, folder / "features"
-    sets = {name: open_fold(source, name, *where) for name in picked}
-    return PreparedFeatures(folder, names, sets, {name: checksums(source, name, *where) for name in picked})
+    names = fold_names(source, folds)
+    check_fold(fold_name, names)
+    collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
+    folder = CollectionFolder(Path(config.output.folder) / collection)
+    opened = [name for name in names if fold_name in ("all", name)]
+    sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    hashes = {name: checksums(source, name, folds, folder.features) for name in opened}
+    return FeatureDataset(config, folder, names, sets, hashes)
 
 
-def keep_features_for_evaluation(prepared: PreparedFeatures) -> None:
-    """Adds judgments and query ids of the opened folds to what `rerank eval` reads; training queries have no judgments.
+class FeatureTask:
+    """A fold of feature vectors and the paper's network: see `rerank.training.task.Task`.
 
-    Raises UserError where experiments with another content of these folds lie in the same folder.
+    All training queries are used; those without a relevant document count for batch norm alone. Raises UserError if no
+    training query has a relevant document, and for several processes.
     """
-    with locked(prepared.folder / "features", "features"):  # folds may be trained side by side
-        _keep(prepared)
 
+    judged_parts: ClassVar[tuple[Part, ...]] = ("valid", "test")
+    memory: ClassVar[None] = None  # batch norm: the scores depend on all documents of a step
 
-def _keep(prepared: PreparedFeatures) -> None:
-    folder, path = prepared.folder, prepared.folder / "features.json"
-    kept: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    here = {
-        fold.name: short_hash(sorted(prepared.checksums[fold.name].items()), len(prepared.names), fold)
-        for fold in prepared.folds
-    }
-    if all(kept.get(name) == content for name, content in here.items()):
-        return
-    if any(kept.get(name, content) != content for name, content in here.items()):
-        if any(folder.glob("*/fold*/test.run")):
+    def __init__(self, dataset: FeatureDataset, fold: Fold, accelerator: Accelerator) -> None:
+        if accelerator.num_processes > 1:
             raise UserError(
-                f"{path}: the experiments here were made with other feature files or folds; take another "
-                "--output.folder, or remove this one"
+                f"{accelerator.num_processes} processes: batch norm would see each one's share of a step alone; "
+                "feature vectors are trained by one process"
             )
-        kept = {}
-    folds = {fold.name: fold for fold in (read_folds(folder / "folds.json") if kept else [])}
-    qrels = read_qrels(folder / "qrels.txt") if kept else {}
-    for fold, part in zip(prepared.folds, prepared.sets.values(), strict=True):
-        folds[fold.name] = fold
-        qrels |= part.valid.qrels() | part.test.qrels()
-    write_qrels(folder / "qrels.txt", qrels)
-    write_folds(folder / "folds.json", [folds[name] for name in prepared.names if name in folds])
-    with atomic_write(path) as tmp:
-        tmp.write_text(json.dumps(kept | here), encoding="utf-8")
+        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
+        self.settings = dataset.config.training
+        _, train, valid, test = dataset.sets[fold.name]
+        if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.begins, train.ends, strict=True)):
+            raise UserError(
+                f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
+                "nothing to learn"
+            )
+        self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
+        model = FeatureMLP(train.features.shape[1], dataset.config.network.hidden, self.settings.seed)
+        self.model = model.to(accelerator.device)
+        self.best_passages: Passages = {}
+        self._qrels: dict[Part, Qrels] = {}
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """One group: the whole network with `lr`."""
+        return [{"params": list(self.model.parameters()), "lr": self.settings.lr}]
 
-def feature_fold(
-    config: Config, prepared: PreparedFeatures, loss: Loss, accelerator: Accelerator, fold: Fold
-) -> FoldWork:
-    """The work of a fold: all queries are trained on, those without a relevant document for batch norm alone.
+    def training_lists(self, epoch: int) -> Sequence[FeatureList]:
+        """Whole lists of the training queries, in an order that is drawn for each epoch."""
+        settings = self.settings
+        return [
+            FeatureList(self.sets["train"], query, (settings.seed, 1, position))
+            for position, query in epoch_queries(len(self.fold.train), epoch, settings.lists_per_epoch, settings.seed)
+        ]
 
-    Raises UserError where there is nothing to learn from, and for several processes.
-    """
-    if accelerator.num_processes > 1:
-        raise UserError(
-            f"{accelerator.num_processes} processes: batch norm would see each one's share of a step alone; "
-            "feature vectors are trained by one process"
-        )
-    table = config.training
-    _, train, valid, test = prepared.sets[fold.name]
-    if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.begins, train.ends, strict=True)):
-        raise UserError(
-            f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
-            "nothing to learn"
-        )
-    model = FeatureMLP(train.features.shape[1], config.network.hidden, table.seed).to(accelerator.device)
-    judged = valid.qrels()
-    latest = torch.zeros(0)
+    def batch(self, lists: Sequence[FeatureList]) -> Batch[Vectors]:
+        """The vectors of the lists' documents."""
+        return make_feature_batch(lists)
 
-    def validate() -> float:
-        nonlocal latest
-        latest = score_features(model, valid, accelerator)
-        if table.measure == "loss":
-            return -mean_loss_of(valid, latest, loss)
-        (values,) = evaluate(judged, run_of(judged, latest), [table.measure]).values()
-        return sum(values.values()) / len(values)
+    def score(self, part: Part) -> Run:
+        """Scores all documents of a part's queries."""
+        return run_of(self.qrels(part), score_features(self.model, self.sets[part], self.accelerator))
 
-    def test_run(checkpoint: Path) -> Run:
-        best = open_feature_mlp(checkpoint).to(accelerator.device)
-        return run_of(test.qrels(), score_features(best, test, accelerator))
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the queries of a part of the loss of all their documents."""
+        values = chain.from_iterable(scores.values() for scores in run.values())
+        scores = torch.from_numpy(np.fromiter(values, dtype=np.float32))
+        return mean_loss_of(self.sets[part], scores, loss)
 
-    def facts() -> dict[str, Any]:
+    def qrels(self, part: Part) -> Qrels:
+        """The labels of a part's documents."""
+        if part not in self._qrels:
+            self._qrels[part] = self.sets[part].qrels()
+        return self._qrels[part]
+
+    def save(self, folder: Path) -> None:
+        """Writes the network's weights and sizes."""
+        save_feature_mlp(self.model, folder)
+
+    def load(self, checkpoint: Path) -> None:
+        """Replaces the model by that of a checkpoint."""
+        self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
+
+    def facts(self) -> dict[str, Any]:
+        """The files and the size of the network, for the manifest."""
         return {
-            "features": {"width": model.features, "files": prepared.checksums[fold.name]},
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "features": {"width": self.model.features, "files": self.dataset.checksums[self.fold.name]},
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
         }
-
-    return FoldWork(
-        model,
-        [{"params": list(model.parameters()), "lr": table.lr}],
-        lambda epoch: [
-            FeatureList(train, query, (table.seed, 1, place))
-            for place, query in epoch_queries(len(fold.train), epoch, table.lists_per_epoch, table.seed)
-        ],
-        make_feature_batch,
-        validate,
-        lambda: run_of(judged, latest),
-        lambda folder: save_feature_mlp(model, folder),
-        test_run,
-        dict,
-        facts,
-        lambda: {"valid": judged, "test": test.qrels()},
-        None,
-    )

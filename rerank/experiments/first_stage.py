@@ -1,25 +1,25 @@
-"""The first stage of an experiment: a run that was given, or BM25's, retrieved once."""
+"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
 
 import json
 from pathlib import Path
 
 from rerank.config import Config, FirstStageSettings, validate
 from rerank.data.collections import Collection, open_documents
-from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.errors import UserError
+from rerank.experiments.checks import expect_text
 from rerank.retrieval.bm25 import choose_index, retrieve, with_texts_from_index
-from rerank.runs.layout import bm25_name
+from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
 
 
-def first_stage_run(config: Config, collection: Collection, folder: Path) -> Path:
-    """The run to re-rank: the one that was given, else BM25's, retrieved if it is not in `folder` yet."""
-    table = config.first_stage
-    if table.run:
-        return Path(table.run)
-    file = folder / f"{bm25_name(table)}.run"
+def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
+    """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it."""
+    settings = config.first_stage
+    file = folder.first_stage(settings)
+    if settings.run:
+        return file
     origin = file.with_suffix(".json")
     searched = {"documents": collection.fingerprint, "queries": short_hash(*collection.queries.items())}
     if file.exists():
@@ -29,8 +29,8 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
                 "retrieve again, or take another --output.folder"
             )
     else:
-        index = _index(table, collection, folder)
-        run = retrieve(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
+        index = find_index(settings, collection, folder)
+        run = retrieve(index, collection.queries, settings.depth, settings.k1, settings.b, settings.threads or None)
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
@@ -38,35 +38,38 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
     return file
 
 
-def _index(table: FirstStageSettings, collection: Collection, folder: Path) -> Path:
+def find_index(settings: FirstStageSettings, collection: Collection, folder: CollectionFolder) -> Path:
+    """The Lucene index that the settings name, built under `folder` if it is the collection's own.
+
+    Raises UserError if there is none; if the documents are missing too, so that none can be built, it names both.
+    """
     try:
-        return choose_index(table.index, collection, folder / "index", table.threads or None)
+        return choose_index(settings.index, collection, folder.index, settings.threads or None)
     except UserError as no_index:
         if collection.has_documents:
             raise
-        try:  # without the documents there could be no other index: say what is missing of both
+        try:
             next(collection.documents())
         except UserError as no_documents:
             raise UserError(f"{no_documents}; and {no_index}") from no_index
         raise
 
 
-def documents_and_index(config: Config) -> tuple[Collection, Path]:
-    """The documents of the collection, and an index of them; no query, judgment or fold is read.
+def with_texts(config: Config, collection: Collection, folder: CollectionFolder) -> Collection:
+    """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
+    if collection.has_documents:
+        return collection
+    return with_texts_from_index(collection, find_index(config.first_stage, collection, folder))
 
-    Raises UserError for what the user can mend.
+
+def documents_and_index(config: Config) -> tuple[Collection, Path]:
+    """The documents of the collection and an index of them; no query, judgment or fold is read.
+
+    Raises UserError if they cannot be had.
     """
     validate(config)
     expect_text(config.collection.source)
     collection = open_documents(config.collection.source)
-    index = _index(config.first_stage, collection, Path(config.output.folder) / collection.name)
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    index = find_index(config.first_stage, collection, folder)
     return (collection if collection.has_documents else with_texts_from_index(collection, index)), index
-
-
-def expect_text(source: str) -> None:
-    """Raises UserError for a feature set: what it has instead of documents cannot be searched or read."""
-    if is_feature_source(source):
-        raise UserError(
-            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
-            "again; `rerank train` trains on them and writes the runs"
-        )

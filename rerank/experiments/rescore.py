@@ -1,58 +1,82 @@
-"""`rerank score`: any run re-ranked by a trained or a hub model."""
+"""Re-ranks any run with a trained or a hub model (`rerank score`)."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from rerank.config import Config, sections
+from rerank.config import Config, sections, validate
+from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
-from rerank.experiments.first_stage import expect_text
-from rerank.experiments.text import prepare, text_inputs, truncation_summary
-from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of
+from rerank.experiments.checks import expect_text
+from rerank.experiments.text import text_dataset, truncation_summary
+from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
+from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 
 
-def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
-    """Re-ranks the candidates of a run with a trained or a hub model; the collection gives queries and texts.
+def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: str | Collection | None = None) -> Path:
+    """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
 
-    A checkpoint of ours brings its own pooling and cut. What the run was made with goes to `out` + ".json". Raises
-    UserError for a model that was never taught to rank.
+    Args:
+        config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
+        checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
+        run: the TREC run to re-rank.
+        out: the TREC run to write; `out` + ".json" is its manifest.
+        collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
+            checkpoint was trained on.
+
+    Returns:
+        `out`.
+
+    Raises:
+        UserError: the model has no trained head, the collection is unknown or has no text, or a file is missing.
     """
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
-    expect_text(config.collection.source)
-    accelerator = open_accelerator(config.training.precision)
+    validate(config)
+    if isinstance(collection, str):
+        expect_text(collection)
+    if not run.is_file():
+        raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens
     )
-    config = replace(
-        config,
-        encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
-        first_stage=replace(config.first_stage, run=str(run)),
-    )
     with accelerator.main_process_first():
-        prepared = prepare(config)
-        inputs_of = text_inputs(config, prepared, tokenizer, max_length)
+        if collection is None:
+            collection = _open_trained_on(checkpoint, saved_settings(model))
+        elif isinstance(collection, str):
+            collection = open_collection(collection)
+        config = replace(
+            config,
+            collection=replace(config.collection, source=collection.source),
+            encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
+            first_stage=replace(config.first_stage, run=str(run)),
+        )
+        dataset = text_dataset(config, collection)
+        passages = dataset.passages(tokenizer, max_length)
     model.to(accelerator.device)
     if accelerator.is_main_process:
-        log.info(truncation_summary(inputs_of, config.encoder.max_doc_tokens))
-    found = [candidates for candidates in prepared.candidates.values() if candidates.doc_ids]
-    if strange := read_run(run).keys() - prepared.candidates.keys():
-        log.info(f"{run}: {len(strange)} queries are not among the judged ones of {config.collection.source}: left out")
-    budget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
-    scored = score_candidates(model, inputs_of, found, accelerator, budget)
+        log.info(truncation_summary(passages, config.encoder.max_doc_tokens))
+        if unknown := read_run(run).keys() - dataset.candidates.keys():
+            log.info(f"{run}: {len(unknown)} queries are not among the judged ones of {collection.source}: left out")
+    lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
+    memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+    scored = score_candidates(model, passages, lists, accelerator, memory)
     if accelerator.is_main_process:
         write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
         facts = {
             "model": checkpoint,
             "pretraining": pretraining_of(model),
             "config": sections(config),
-            "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
+            "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
             "first_stage": {"run": str(run), "sha256": file_hash(run)},
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
@@ -60,3 +84,28 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         }
         write_manifest(out.with_name(f"{out.name}.json"), facts)
     return out
+
+
+def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
+    """Opens the collection that a checkpoint was trained on: its config names it, or the manifest of its fold."""
+    source = saved.get("collection")
+    manifest = FoldFolder(Path(checkpoint).absolute().parent).manifest
+    if source is None and Path(checkpoint).is_dir() and manifest.is_file():
+        try:
+            source = json.loads(manifest.read_text(encoding="utf-8"))["config"]["collection"]["source"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{manifest}: not a manifest of a fold ({error!r}); name the collection with --collection"
+            ) from error
+    if source is None:
+        raise UserError(
+            f"{checkpoint}: does not record the collection that it was trained on; name one with --collection"
+        )
+    expect_text(source)
+    try:
+        return open_collection(source)
+    except UserError as error:
+        raise UserError(
+            f"{checkpoint}: the collection that it was trained on cannot be opened: {error}; name another one with "
+            "--collection"
+        ) from error

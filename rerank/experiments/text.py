@@ -1,14 +1,14 @@
-"""A fold of text: queries, documents and an encoder, as `experiment` trains it."""
+"""Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from accelerate import Accelerator
 
-from rerank.batches.batch import make_batch
+from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
@@ -16,18 +16,18 @@ from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
-from rerank.data.tokens import open_store, tokenise
+from rerank.data.tokens import TokenStore, open_store, tokenise
 from rerank.data.trec import read_run, write_qrels
 from rerank.errors import UserError
-from rerank.evaluation.evaluate import evaluate
-from rerank.experiments.first_stage import _index, expect_text, first_stage_run
+from rerank.experiments.checks import check_first_stage, check_fold, expect_text
+from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
-from rerank.models.memory import open_budget
+from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
-from rerank.retrieval.bm25 import with_texts_from_index
 from rerank.retrieval.java import java_facts
+from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
-from rerank.training.task import FoldWork
+from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.types import Candidates, Fold, Qrels, Run
 from rerank.utils.files import file_hash
@@ -35,187 +35,234 @@ from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """`folder` is runs/<collection>; `run` is the first stage's file, `candidates` what it found for every query."""
+class TextDataset:
+    """The candidates of every query in the run `first_stage`; a fold's training starts from `encoder`."""
 
-    folder: Path
+    config: Config
+    folder: CollectionFolder
     collection: Collection
-    run: Path
+    first_stage: Path
     candidates: dict[str, Candidates]
-    folds: list[Fold]
+    encoder: str
+
+    @cached_property
+    def folds(self) -> list[Fold]:
+        """The official folds of the collection, or its judged queries cut into `--collection.folds`."""
+        if self.collection.official_folds:
+            return official_folds([(name.removeprefix("fold"), ids) for name, ids in self.collection.official_folds])
+        judged = [query_id for query_id in self.collection.queries if query_id in self.qrels]
+        return make_folds(judged, self.config.collection.folds)
+
+    @property
+    def fold_names(self) -> list[str]:
+        """The names of all folds."""
+        return _fold_names(self.config, self.collection)
+
+    @property
+    def model(self) -> str:
+        """The name or the folder of the encoder."""
+        return self.encoder
 
     @property
     def qrels(self) -> Qrels:
         """All judgments of the collection."""
         return self.collection.qrels
 
+    def write_references(self) -> None:
+        """Writes the judgments and the folds, which evaluation reads.
 
-def prepare(config: Config) -> Prepared:
-    """Opens the collection, and retrieves the first stage unless it is there.
+        Raises UserError if experiments with other folds are in the same folder.
+        """
+        path = self.folder.folds
+        if path.exists() and self.folder.has_results and read_folds(path) != self.folds:
+            raise UserError(
+                f"{path}: the experiments in this folder have other folds ({len(read_folds(path))}, now "
+                f"{len(self.folds)}); keep --collection.folds, or take another --output.folder"
+            )
+        write_qrels(self.folder.qrels, self.qrels)
+        write_folds(path, self.folds)
 
-    Raises UserError for what the user can mend.
+    def passages(self, tokenizer: Any, max_length: int) -> PassageBuilder:
+        """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens."""
+        doc_ids = sorted({doc_id for found in self.candidates.values() for doc_id in found.doc_ids})
+        documents = open_store(
+            self.folder.tokens,
+            doc_ids,
+            self.collection.texts,
+            tokenizer,
+            self.config.encoder.max_doc_tokens,
+            self.collection.fingerprint,
+        )
+        queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
+        return build_passages(queries, documents, tokenizer, max_length)
+
+    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
+        """The task of a fold."""
+        return TextTask(self, fold, accelerator)
+
+
+def open_text(config: Config, fold_name: str = "all") -> TextDataset:
+    """Opens the collection of the settings, and retrieves the first stage unless it exists.
+
+    Raises UserError for settings that are invalid, a fold that does not exist, and files that are missing or malformed.
     """
     validate(config)
     expect_text(config.collection.source)
+    check_first_stage(config)
     collection = open_collection(config.collection.source)
-    folder = Path(config.output.folder) / collection.name
-    run_file = first_stage_run(config, collection, folder)
-    found = select_candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
-    if not collection.has_documents:
-        collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
-    return Prepared(folder, collection, run_file, found, _folds(config, collection))
+    check_fold(fold_name, _fold_names(config, collection))
+    return text_dataset(config, collection)
 
 
-def keep_for_evaluation(prepared: Prepared) -> None:
-    """Writes the judgments and the folds where `rerank eval` looks for them.
-
-    Raises UserError where experiments with other folds lie in the same folder.
-    """
-    path = prepared.folder / "folds.json"
-    if path.exists() and any(prepared.folder.glob("*/fold*/test.run")) and read_folds(path) != prepared.folds:
-        raise UserError(
-            f"{path}: the experiments here have other folds ({len(read_folds(path))}, now {len(prepared.folds)}); "
-            "keep --collection.folds, or take another --output.folder"
-        )
-    write_qrels(prepared.folder / "qrels.txt", prepared.qrels)
-    write_folds(path, prepared.folds)
+def text_dataset(config: Config, collection: Collection) -> TextDataset:
+    """The data set of an open collection; retrieves the first stage unless it exists."""
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    run = first_stage_run(config, collection, folder)
+    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, collection.queries)
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
 
 
-def _folds(config: Config, collection: Collection) -> list[Fold]:
-    if collection.official_folds:
-        return official_folds([(name.removeprefix("fold"), ids) for name, ids in collection.official_folds])
-    return make_folds([q for q in collection.queries if q in collection.qrels], config.collection.folds)
+def _fold_names(config: Config, collection: Collection) -> list[str]:
+    official = [name.removeprefix("fold") for name, _ in collection.official_folds]
+    return official or [str(number + 1) for number in range(config.collection.folds)]
 
 
 def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
-    """The model of an encoder on its device, its tokenizer, and the tokens that fit one passage."""
-    opened = model, _, _ = open_cross_encoder(encoder, config.encoder.pooling, config.training.seed)
+    """The model of an encoder on its device, its tokenizer, and the tokens that fit into one passage."""
+    model, tokenizer, max_length = open_cross_encoder(encoder, config.encoder.pooling, config.training.seed)
     model.to(accelerator.device)
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
     if accelerator.is_main_process:
         if model.is_padded:
-            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, like lengths together")
+            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
         elif model.attention_dropout() != "0.0":
             log.info(f"attention dropout: {model.attention_dropout()}")
-    return opened
+    return model, tokenizer, max_length
 
 
-def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: int) -> PassageBuilder:
-    """Tokenises queries and candidates; the documents once, on disk."""
-    doc_ids = sorted({doc_id for found in prepared.candidates.values() for doc_id in found.doc_ids})
-    store = open_store(
-        prepared.folder / "tokens",
-        doc_ids,
-        prepared.collection.texts,
-        tokenizer,
-        config.encoder.max_doc_tokens,
-        prepared.collection.fingerprint,
-    )
-    queries = dict(
-        zip(
-            prepared.candidates,
-            tokenise([prepared.collection.queries[q] for q in prepared.candidates], tokenizer),
-            strict=True,
-        )
-    )
-    return PassageBuilder(queries, store, pair_template(tokenizer), max_length)
+def build_passages(
+    queries: Mapping[str, str], documents: TokenStore, tokenizer: Any, max_length: int
+) -> PassageBuilder:
+    """The builder of the inputs of these queries with any of these documents."""
+    tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
+    return PassageBuilder(tokens, documents, pair_template(tokenizer), max_length)
 
 
-def truncation_summary(inputs_of: PassageBuilder, max_doc_tokens: int) -> str:
-    """A line for people: how many documents and queries are longer than what the model sees of them."""
-    told, queries = inputs_of.documents.statistics(), inputs_of.truncated_queries()
+def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
+    """One line: how many documents and queries are longer than what the model sees of them."""
+    stats = passages.documents.statistics()
     return (
-        f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
-        f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
-        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.room // 2} tokens"
+        f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
+        f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
+        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.room // 2} tokens"
     )
 
 
-def text_fold(
-    config: Config, prepared: Prepared, encoder: str, loss: Loss, accelerator: Accelerator, fold: Fold
-) -> FoldWork:
-    """The work of a fold that begins with `encoder`, a name or a folder.
+class TextTask:
+    """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
-    Raises UserError where there is nothing to learn from, or nothing to measure.
+    Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
+    candidate.
     """
-    table = config.training
-    model, tokenizer, max_length = open_model(config, encoder, accelerator)
-    with accelerator.main_process_first():
-        inputs_of = text_inputs(config, prepared, tokenizer, max_length)
-    if accelerator.is_main_process:
-        log.info(truncation_summary(inputs_of, config.encoder.max_doc_tokens))
-    budget = open_budget(table.max_tokens_per_forward, accelerator.device)
-    valid, test, latest = _found(prepared, fold.valid), _found(prepared, fold.test), Run()
-    for part, found in (("validation", valid), ("test", test)):
-        if not any(candidates.query_id in prepared.qrels for candidates in found):
-            raise UserError(
-                f"fold {fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
-            )
-    trainable, best_passages = _trainable(prepared, fold, accelerator), Passages()
 
-    def validate() -> float:
-        latest.clear()
-        latest.update(score_candidates(model, inputs_of, valid, accelerator, budget, "validating"))
-        if table.measure == "loss":
-            return -mean_loss(latest, valid, loss)
-        qrels = {q: prepared.qrels[q] for q in fold.valid if q in prepared.qrels}
-        (values,) = evaluate(qrels, latest, [table.measure]).values()
-        return sum(values.values()) / len(values)
+    judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
-    def test_run(checkpoint: Path) -> Run:
-        best, _, _ = open_cross_encoder(str(checkpoint), config.encoder.pooling, table.seed)
-        best.to(accelerator.device)
-        return score_candidates(best, inputs_of, test, accelerator, budget, "testing", best_passages)
-
-    def judgments() -> dict[str, Qrels]:
-        parts = {"train": fold.train, "valid": fold.valid, "test": fold.test}
-        return {part: {q: prepared.qrels[q] for q in ids if q in prepared.qrels} for part, ids in parts.items()}
-
-    def facts() -> dict[str, Any]:
-        return {
-            "pretraining": pretraining_of(model),
-            "texts": {**inputs_of.documents.statistics(), "queries_cut": inputs_of.truncated_queries()},
-            "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
-            "first_stage": {"run": str(prepared.run), "sha256": file_hash(prepared.run)},
-            "java": None if config.first_stage.run else java_facts(),
-            "max_tokens_per_forward": budget.tokens,
-            "passages": f"padded: {model.padding_reason}" if model.padding_reason else "packed",
-            "attention_dropout": model.attention_dropout(),
+    def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
+        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
+        self.config = config = dataset.config
+        self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
+        with accelerator.main_process_first():
+            self.passages = dataset.passages(self.tokenizer, max_length)
+        if accelerator.is_main_process:
+            log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
+        self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+        self.lists: dict[Part, list[Candidates]] = {
+            "valid": self._judged_candidates("validation", fold.valid),
+            "test": self._judged_candidates("test", fold.test),
+            "train": self._trainable(),
         }
+        self.best_passages: Passages = {}
 
-    return FoldWork(
-        model,
-        model.parameter_groups(table.lr, table.head_lr),
-        lambda epoch: epoch_lists(
-            trainable, epoch, table.lists_per_epoch, config.lists.relevant, config.lists.non_relevant, table.seed
-        ),
-        partial(make_batch, inputs_of=inputs_of),
-        validate,
-        lambda: latest,
-        lambda folder: save_cross_encoder(model, tokenizer, folder, config.encoder.max_doc_tokens),
-        test_run,
-        lambda: best_passages,
-        facts,
-        judgments,
-        budget,
-    )
+    def _judged_candidates(self, part: str, query_ids: Iterable[str]) -> list[Candidates]:
+        """The candidates of the queries that have any."""
+        lists = [self.dataset.candidates[query_id] for query_id in query_ids]
+        lists = [candidates for candidates in lists if candidates.doc_ids]
+        if not any(candidates.query_id in self.dataset.qrels for candidates in lists):
+            raise UserError(
+                f"fold {self.fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
+            )
+        return lists
 
+    def _trainable(self) -> list[Candidates]:
+        """The candidates of the training queries that have a relevant one."""
+        candidates = {query_id: self.dataset.candidates[query_id] for query_id in self.fold.train}
+        skipped = set(queries_without_relevant(candidates))
+        if skipped and self.accelerator.is_main_process:
+            log.info(
+                f"fold {self.fold.name}: {len(skipped)} of {len(candidates)} training queries have no relevant "
+                "candidate: skipped"
+            )
+        if len(skipped) == len(candidates):
+            raise UserError(
+                f"fold {self.fold.name}: none of its {len(candidates)} training queries has a relevant candidate: "
+                "nothing to learn"
+            )
+        return [found for query_id, found in candidates.items() if query_id not in skipped]
 
-def _found(prepared: Prepared, query_ids: Iterable[str]) -> list[Candidates]:
-    """The candidates of those queries that the first stage found something for."""
-    return [found for query_id in query_ids if (found := prepared.candidates[query_id]).doc_ids]
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
+        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
 
-
-def _trainable(prepared: Prepared, fold: Fold, accelerator: Accelerator) -> list[Candidates]:
-    found = {query_id: prepared.candidates[query_id] for query_id in fold.train}
-    skipped = set(queries_without_relevant(found))
-    if skipped and accelerator.is_main_process:
-        log.info(
-            f"fold {fold.name}: {len(skipped)} of {len(found)} training queries have no relevant candidate: skipped"
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """Lists drawn from the candidates of the training queries (`--lists`)."""
+        lists, training = self.config.lists, self.config.training
+        return epoch_lists(
+            self.lists["train"], epoch, training.lists_per_epoch, lists.relevant, lists.non_relevant, training.seed
         )
-    if len(skipped) == len(found):
-        raise UserError(
-            f"fold {fold.name}: none of its {len(found)} training queries has a relevant candidate: nothing to learn"
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        """Packed passages of the lists' documents."""
+        return make_batch(lists, self.passages)
+
+    def score(self, part: Part) -> Run:
+        """Scores all candidates of a part; `best_passages` are those of the test queries."""
+        lists, what = self.lists[part], "testing" if part == "test" else "validating"
+        best_passages = self.best_passages if part == "test" else None
+        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what, best_passages)
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the queries of a part of the loss of all their candidates."""
+        return mean_loss(run, self.lists[part], loss)
+
+    def qrels(self, part: Part) -> Qrels:
+        """The judgments of a part's queries."""
+        query_ids: tuple[str, ...] = getattr(self.fold, part)
+        return {query_id: self.dataset.qrels[query_id] for query_id in query_ids if query_id in self.dataset.qrels}
+
+    def save(self, folder: Path) -> None:
+        """Writes a Hugging Face folder that records the collection."""
+        source = self.dataset.collection.source
+        save_cross_encoder(
+            self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, {"collection": source}
         )
-    return [candidates for query_id, candidates in found.items() if query_id not in skipped]
+
+    def load(self, checkpoint: Path) -> None:
+        """Replaces the model by that of a checkpoint."""
+        self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
+        self.model.to(self.accelerator.device)
+
+    def facts(self) -> dict[str, Any]:
+        """The texts, the first stage and the encoder, for the manifest."""
+        dataset, documents = self.dataset, self.passages.documents
+        return {
+            "pretraining": pretraining_of(self.model),
+            "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
+            "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
+            "java": None if self.config.first_stage.run else java_facts(),
+            "max_tokens_per_forward": self.memory.tokens,
+            "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
+            "attention_dropout": self.model.attention_dropout(),
+        }

@@ -1,30 +1,30 @@
-"""The composition: a prepared collection -> folds × (train, score) -> runs/<collection>/<experiment>."""
+"""Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
 import json
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 from accelerate import Accelerator
 
 from rerank.config import Config, sections
 from rerank.data.folds import select_folds
-from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import read_run, write_run
-from rerank.evaluation.measures import measure_names
-from rerank.experiments.features import feature_fold, keep_features_for_evaluation, prepare_features
+from rerank.experiments.checks import check_training
+from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.pretraining.pretrain import pretrain
-from rerank.experiments.text import keep_for_evaluation, prepare, text_fold
+from rerank.experiments.text import TextDataset
+from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
-from rerank.training.task import FoldWork
+from rerank.training.tracking import tracked
+from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
@@ -32,141 +32,118 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class Experiment:
-    """What every fold works with.
-
-    `folder` is runs/<collection>/<name>; `model` says what is trained; `folds` are those to train, `names` those of
-    all; `work_of` makes the parts that a fold is trained with.
-    """
+    """What all folds of an experiment share; `folds` are those to train."""
 
     config: Config
-    folder: Path
-    model: str
+    dataset: Dataset
+    folder: ExperimentFolder
     folds: list[Fold]
-    names: list[str]
     loss: Loss
     accelerator: Accelerator
-    work_of: Callable[[Fold], FoldWork]
 
-    def say(self, line: str) -> None:
-        """Prints a line once, whatever the number of processes."""
+    @property
+    def fold_names(self) -> list[str]:
+        """The names of all folds of the collection."""
+        return self.dataset.fold_names
+
+    def task(self, fold: Fold) -> FoldTask:
+        """The task of a fold; raises UserError if there is nothing to learn from or to measure."""
+        return self.dataset.task(fold, self.accelerator)
+
+    def log(self, line: str) -> None:
+        """Logs a line once, whatever the number of processes."""
         if self.accelerator.is_main_process:
             log.info(line)
-
-    def fold_folder(self, name: str) -> Path:
-        """Where the results of a fold are."""
-        return self.folder / f"fold{name}"
 
 
 def open_experiment(config: Config, fold_name: str) -> Experiment:
     """Prepares the collection and the folder of an experiment with the fold of that name, or "all".
 
-    A collection of texts and a set of feature vectors differ here and in what this chooses for them, and nowhere else.
-    Raises UserError for what the user can mend.
+    Raises UserError for invalid settings, before anything is downloaded, retrieved or trained, and for input files that
+    are missing or malformed.
     """
-    loss = open_loss(config.loss)
-    if config.training.measure != "loss":
-        measure_names([config.training.measure])
-    accelerator = open_accelerator(config.training.precision)
-    name = config.output.name or config.loss.name
-    if is_feature_source(config.collection.source):
-        with accelerator.main_process_first():
-            features = prepare_features(config, fold_name)
-            keep_features_for_evaluation(features)
-            save_settings(config, features.folder / name / "config.toml")
-        model = f"a network of {config.network.hidden} hidden units"
-        work_of = partial(feature_fold, config, features, loss, accelerator)
-        return Experiment(
-            config, features.folder / name, model, features.folds, features.names, loss, accelerator, work_of
-        )
+    check_training(config)
+    accelerator = open_accelerator(config.training.precision, config.training.device)
     with accelerator.main_process_first():
-        prepared = prepare(config)
-        keep_for_evaluation(prepared)
-        save_settings(config, prepared.folder / name / "config.toml")
-    encoder = str(pretrain(config, accelerator)) if config.pretraining.steps else config.encoder.name
-    folds, names = select_folds(prepared.folds, fold_name), [fold.name for fold in prepared.folds]
-    work_of = partial(text_fold, config, prepared, encoder, loss, accelerator)
-    return Experiment(config, prepared.folder / name, encoder, folds, names, loss, accelerator, work_of)
+        dataset = open_dataset(config, fold_name)
+        dataset.write_references()
+        folder = dataset.folder.experiment(config.output.name or config.loss.name)
+        save_settings(config, folder.settings)
+    if isinstance(dataset, TextDataset) and config.pretraining.steps:
+        dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
+    folds = select_folds(dataset.folds, fold_name)
+    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator)
 
 
-def train_folds(config: Config, fold_name: str) -> Path:
-    """Trains the fold of that name, or "all", writes the runs, and returns the experiment's folder.
+def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
+    """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
 
-    A fold that has its test run is not trained again; when every fold has one, `all.run` holds them all.
+    A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
+    are also written as one run. Raises UserError for invalid settings and input files.
     """
-    experiment = open_experiment(config, fold_name)
-    for fold in experiment.folds:
-        folder = experiment.fold_folder(fold.name)
-        with exclusive(experiment.accelerator, folder, "fold"):
-            if (folder / "test.run").exists():
-                experiment.say(f"fold {fold.name}: {folder / 'test.run'} is there already")
+    experiment = open_experiment(config, fold)
+    for part in experiment.folds:
+        folder = experiment.folder.fold(part.name)
+        with exclusive(experiment.accelerator, folder.path, "fold"):
+            if folder.finished:
+                experiment.log(f"fold {part.name}: {folder.test_run} already exists")
             else:
-                train_fold(experiment, fold)
-    runs = [experiment.fold_folder(name) / "test.run" for name in experiment.names]
-    if experiment.accelerator.is_main_process and all(path.exists() for path in runs):
-        everything: Run = {}
-        for path in runs:
-            everything |= read_run(path)
-        write_run(experiment.folder / "all.run", everything, experiment.folder.name)
+                train_fold(experiment, part)
+    folders = [experiment.folder.fold(name) for name in experiment.fold_names]
+    if experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+        merged: Run = {}
+        for folder in folders:
+            merged |= read_run(folder.test_run)
+        write_run(experiment.folder.all_run, merged, experiment.folder.name)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
 
 
 def train_fold(experiment: Experiment, fold: Fold) -> None:
-    """Trains one fold; its folder gets the checkpoint, the runs, test.passages.json, the log and the manifest."""
-    begun = time.time()
+    """Trains one fold; its folder gets the checkpoint, the runs, the best passages, the log and the manifest."""
+    start = time.time()
     config, accelerator = experiment.config, experiment.accelerator
-    table, folder, tag = config.training, experiment.fold_folder(fold.name), experiment.folder.name
-    experiment.say(f"fold {fold.name}: {tag} with {experiment.model} on {accelerator.device}")
-    work = experiment.work_of(fold)
-
-    def keep_best() -> None:
-        with atomic_write(folder / "checkpoint") as tmp:
-            work.save(tmp)
-        write_run(folder / "valid.run", work.valid_run(), tag)
-
-    history = train(
-        work.model,
-        work.parameter_groups,
-        work.epoch_lists,
-        work.batch_of,
-        experiment.loss,
-        work.validate,
-        keep_best,
-        accelerator,
-        work.budget,
-        folder,
-        epochs=table.epochs,
-        lists_per_step=table.lists_per_step,
-        clip=table.clip,
-        patience=table.patience,
-        seed=table.seed,
-    )
+    folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
+    experiment.log(f"fold {fold.name}: {folder.tag} with {experiment.dataset.model} on {accelerator.device}")
+    task = experiment.task(fold)
+    validate = partial(validation_value, task, measure=config.training.measure, loss=experiment.loss)
+    name = folder.path.relative_to(collection).as_posix()
+    with tracked(accelerator, config, collection.name, name, folder.tracking):
+        history = train(task, experiment.loss, folder, config.training, accelerator, validate)
     accelerator.free_memory()
-    run = work.test_run(folder / "checkpoint")
+    task.load(folder.checkpoint)
+    run = task.score("test")
     if accelerator.is_main_process:
-        judged, best = work.judgments(), max(history, key=lambda record: record["valid"])
+        best = max(history, key=lambda record: record["valid"])
         facts = {
             "config": sections(config),
             "fold": asdict(fold),
             "epochs": len(history),
             "best_epoch": best["epoch"],
             "best_valid": best["valid"],
-            **work.facts(),
-            "qrels": {part: judgments_hash(qrels) for part, qrels in judged.items()},
+            **task.facts(),
+            "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts},
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "precision": accelerator.mixed_precision,
             "processes": accelerator.num_processes,
-            "seconds": round(time.time() - begun, 1),
+            "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        if passages := work.passages():
-            with atomic_write(folder / "test.passages.json") as tmp:
-                tmp.write_text(json.dumps(passages, separators=(",", ":")), encoding="utf-8")
-        with atomic_write(folder / "test.run") as tmp:  # in its place last: where it is, the fold is finished
-            write_run(tmp, run, tag)
-            runs = {"valid": folder / "valid.run", "test": tmp}
-            facts["outcome"] = {part: outcome(file, judged[part]) for part, file in runs.items()}
-            write_manifest(folder / "manifest.json", facts)
-        shutil.rmtree(folder / "state")  # only an unfinished fold needs it, and it is three times the model
+        _write_results(task, run, folder, facts)
     accelerator.wait_for_everyone()
+
+
+def _write_results(task: FoldTask, run: Run, folder: FoldFolder, facts: dict[str, Any]) -> None:
+    """Writes the passages, the manifest and, last, the test run: a fold that has one is finished."""
+    if task.best_passages:
+        with atomic_write(folder.passages) as tmp:
+            tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
+    with atomic_write(folder.test_run) as tmp:
+        write_run(tmp, run, folder.tag)
+        facts["outcome"] = {
+            "valid": outcome(folder.valid_run, task.qrels("valid")),
+            "test": outcome(tmp, task.qrels("test")),
+        }
+        write_manifest(folder.manifest, facts)
+    shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model

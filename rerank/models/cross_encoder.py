@@ -165,7 +165,7 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> 
     """
     model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0)
     if model.head is not None and not (Path(name) / HEAD_FILE).is_file():
-        raise UserError(f"{name}: an encoder without a layer that scores; train it first, or take a cross-encoder")
+        raise UserError(f"{name}: an encoder without a trained head; train it first, or take a cross-encoder")
     settings = saved_settings(model)
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:

@@ -67,6 +67,16 @@ class FoldFolder:
         return self.path / "test.run"
 
     @property
+    def tag(self) -> str:
+        """The last column of the fold's run files: the name of the experiment."""
+        return self.path.absolute().parent.name
+
+    @property
+    def tracking(self) -> Path:
+        """The files of an experiment tracker that writes files."""
+        return self.path / "tracking"
+
+    @property
     def passages(self) -> Path:
         """Which passage of each test document scored highest."""
         return self.path / "test.passages.json"
@@ -131,6 +141,11 @@ class PretrainingFolder:
     path: Path
 
     @property
+    def identity(self) -> str:
+        """The hash of everything that the result depends on."""
+        return self.path.name.removeprefix(PRETRAINED)
+
+    @property
     def checkpoint(self) -> Path:
         """The folder of the best model."""
         return self.path / "checkpoint"
@@ -144,6 +159,26 @@ class PretrainingFolder:
     def state(self) -> Path:
         """The training state, while the pre-training is unfinished."""
         return self.path / "state"
+
+    @property
+    def log(self) -> Path:
+        """One JSON record per epoch."""
+        return self.path / "log.jsonl"
+
+    @property
+    def valid_run(self) -> None:
+        """Not kept: the ids of pseudo-queries contain spaces, which those of run files cannot."""
+        return
+
+    @property
+    def tag(self) -> str:
+        """The name of the pre-training."""
+        return self.path.name
+
+    @property
+    def tracking(self) -> Path:
+        """The files of an experiment tracker that writes files."""
+        return self.path / "tracking"
 
     @property
     def tokens(self) -> Path:

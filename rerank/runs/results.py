@@ -11,7 +11,7 @@ from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.types import Fold, Measurements, Qrels, Run
@@ -126,9 +126,9 @@ def read_results(folder: Path, measure: str) -> CollectionResults:
     """
     experiment = ExperimentFolder(folder)
     if experiment.settings.is_file() and experiment.collection.qrels.is_file():
-        results = CollectionResults(experiment.collection, measure_names([measure]), experiment.name)
+        results = CollectionResults(experiment.collection, [measure_name(measure)], experiment.name)
     else:
-        results = CollectionResults(CollectionFolder(folder), measure_names([measure]))
+        results = CollectionResults(CollectionFolder(folder), [measure_name(measure)])
         if not results.folder.qrels.is_file():
             inside = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
             expected = " or ".join(inside) or "runs/<collection>, as `rerank train` fills it"

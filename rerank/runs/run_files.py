@@ -1,6 +1,5 @@
 """Run files: groups the files of the folds of a run, names the runs, and finds the files in the folders around them."""
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from rerank.errors import UserError
 from rerank.runs.layout import ExperimentFolder, FoldFolder
+from rerank.runs.manifest import read_manifest
 from rerank.types import Run
 
 FOLD_NUMBER = re.compile(r"(?<![A-Za-z])fold[-_]?(\d+)(?!.*fold[-_]?\d)")  # the last one of a path
@@ -135,9 +135,8 @@ def _manifests(paths: Iterable[Path]) -> list[Path]:
 
 def _pretraining(manifest: Path) -> str:
     try:
-        manifest_facts = json.loads(manifest.read_text(encoding="utf-8"))
-        facts = manifest_facts.get("pretraining", manifest_facts.get("warmup"))  # its name in version 0.1.0
-    except (ValueError, AttributeError):  # another program's file with the same name
+        facts = read_manifest(manifest).get("pretraining")
+    except ValueError:  # another program's file with the same name
         return ""
     if not facts:
         return ""

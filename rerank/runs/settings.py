@@ -7,7 +7,7 @@ from typing import Any
 
 from rerank.config import Config, sections
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_names
+from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import ExperimentFolder
 from rerank.utils.files import atomic_write
 
@@ -15,8 +15,10 @@ WITHOUT_EFFECT = (
     "output.folder",
     "output.name",
     "first_stage.threads",
+    "training.device",
     "training.max_tokens_per_forward",
     "training.gradient_checkpointing",
+    "training.track",
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
@@ -86,10 +88,9 @@ def current_value(key: str, value: Any) -> Any:
     if key != "training.measure" or not isinstance(value, str) or value == "loss":
         return value
     try:
-        (name,) = measure_names([value])
+        return measure_name(value)
     except UserError:  # left to the command that uses the measure
         return value
-    return name
 
 
 def settings_of(config: Config) -> Sections:

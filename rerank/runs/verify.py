@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_names
+from rerank.evaluation.measures import measure_name, measure_names
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, read_manifest
@@ -55,7 +55,7 @@ class FoldCheck:
     def validation_measures(self) -> list[str]:
         """The measure that chose the epoch; none if it was the loss."""
         measure = self.facts.get("config", {}).get("training", {}).get("measure", "loss")
-        return [] if measure == "loss" or "best_valid" not in self.facts else measure_names([measure])
+        return [] if measure == "loss" or "best_valid" not in self.facts else [measure_name(measure)]
 
 
 def verify(folder: Path | str) -> Verification:

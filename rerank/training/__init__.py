@@ -1,0 +1,10 @@
+"""Training: the loop, exact gradients in bounded memory, validation and tracking.
+
+It trains any `Task`, and knows no collections, folds or experiments.
+"""
+
+from rerank.training.loop import train
+from rerank.training.task import Task
+from rerank.training.tracking import tracker
+
+__all__ = ["Task", "tracker", "train"]

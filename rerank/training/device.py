@@ -1,4 +1,4 @@
-"""From the configuration to the parts that training and re-ranking work with: the loss, the device, the inputs."""
+"""The device and the processes of a run, and what they have used."""
 
 import contextlib
 import os
@@ -11,13 +11,18 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
+from rerank.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 
-def open_accelerator(precision: str = "auto") -> Accelerator:
-    """The processes and the device of this run: a GPU where there is one, and bf16 where it has it."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available(), mixed_precision=_mixed_precision(precision))
+def open_accelerator(precision: str = "auto", device: str = "auto") -> Accelerator:
+    """The processes and the device of this run: with "auto", a GPU if there is one, and bf16 if it supports it.
+
+    Raises UserError for a device that this machine does not have.
+    """
+    on_cpu = _select_device(device) == "cpu"
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=_mixed_precision(precision, on_cpu))
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
         log.info(
             "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
@@ -28,22 +33,22 @@ def open_accelerator(precision: str = "auto") -> Accelerator:
 
 @contextlib.contextmanager
 def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
-    """`locked` for all processes of this run, which wait together for those of other runs."""
+    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
     with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
         accelerator.wait_for_everyone()
         yield
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes that this process took so far: its tensors on a GPU, and else all of it."""
+    """The peak memory of this process in bytes: of its tensors on a GPU, of the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, in KiB elsewhere
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def device_name(device: torch.device) -> str:
-    """The processor, or the GPU, in words."""
+    """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     info = Path("/proc/cpuinfo")
@@ -52,7 +57,30 @@ def device_name(device: torch.device) -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
-def _mixed_precision(precision: str) -> str:
+def _select_device(device: str) -> str:
+    """The type of the device; makes the GPU of that number the current one, which accelerate takes."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = device.partition(":")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UserError("--training.device mps: PyTorch finds no Apple GPU here; expected auto or cpu")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not count:
+            raise UserError(f"--training.device {device}: PyTorch finds no CUDA GPU here; expected auto or cpu")
+        if number and int(number) >= count:
+            valid = ", ".join(f"cuda:{n}" for n in range(count))
+            raise UserError(f"--training.device {device}: no such GPU; expected {valid}")
+        if number and "LOCAL_RANK" in os.environ:
+            raise UserError(
+                f"--training.device {device}: each of several processes has a GPU of its own; expected auto or cuda"
+            )
+        if number:
+            torch.cuda.set_device(int(number))
+    return kind
+
+
+def _mixed_precision(precision: str, on_cpu: bool) -> str:
     if precision == "auto":
-        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+        return "bf16" if not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
     return {"float32": "no", "bf16": "bf16"}[precision]

@@ -1,6 +1,7 @@
-"""The gradient of one training step, exact whatever fits into memory at a time: the loss sees whole lists."""
+"""Gradient caching (Gao et al. 2021): exact listwise gradients in bounded memory."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,123 +9,130 @@ from accelerate import Accelerator
 from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 
-from rerank.batches.batch import Batch
+from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.errors import UserError
 from rerank.losses import exact_metric, smoothi
 from rerank.models.memory import TokenBudget
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(scores, labels, mask) -> (lists,)."""
+"""Maps scores, labels and mask, each (lists, documents), to (lists,)."""
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """What is minimised: `weight` times the sum of the lists' losses, computed on the accelerator's device."""
+
+    loss: Loss
+    weight: float
+    accelerator: Accelerator
 
 
 def accumulate_gradient(
-    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, budget: TokenBudget | None
+    model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator, memory: TokenBudget | None
 ) -> Tensor:
     """Sets the parameters' gradients to that of the sum of the lists' losses times `weight`.
 
-    Lists that fit into the budget together go through the model once. A longer list is scored without a graph, the loss
-    gives the gradient in its scores, and its passages then go through the model again with a graph, so many at a time
-    (gradient caching, Gao et al. 2021). Dropout follows from `batch.inputs.seeds`, so that both ways give the same
-    gradient. Where memory runs out, the budget is halved and the step begins again. Without a budget all documents go
-    through in one forward pass, for models whose scores depend on what else is in the step (batch norm).
+    Lists that fit into the memory budget together go through the model once. A longer list is scored without a graph,
+    the loss gives the gradient with respect to its scores, and its passages go through the model again with a graph, as
+    many at a time as fit. Dropout depends on `batch.inputs.seeds` alone, so both ways give the same gradient. On
+    out-of-memory errors the budget is halved and the step is repeated. Without a budget all documents go through in one
+    forward pass, for models whose scores depend on the other documents of the step (batch norm).
 
     Returns:
-        (lists, 3) on the CPU: each list's loss, its NDCG, and its smooth NDCG (SmoothI's); (lists, 2) without a budget,
-        where the network is so small that the smooth NDCG would be most of the work.
+        (lists, 3) on the CPU: the loss of each list, its NDCG, and its smooth NDCG (SmoothI's). Without a budget
+        (lists, 2): the network is so small that the smooth NDCG would be most of the work.
 
     Raises:
-        UserError: a passage does not fit into memory alone, or a list's scores do not.
+        UserError: a single passage does not fit into memory, or the scores of a list do not.
     """
-    if budget is None:
-        return _in_one_pass(model, batch, loss, weight, accelerator)
+    objective = _Objective(loss, weight, accelerator)
+    if memory is None:
+        return _single_pass_gradient(model, batch, objective)
     lengths = batch.inputs.lengths()
-    rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # each passage's list
+    rows = batch.mask.nonzero()[:, 0][batch.inputs.documents].tolist()  # the list of each passage
 
     def gradient(tokens: int) -> Tensor:
         model.zero_grad(set_to_none=True)
-        measured = torch.zeros(len(batch.labels), 3, dtype=torch.float64)
-        for lists in _group_lists(lengths, rows, tokens, model.is_padded):
-            measured[lists] = _cached_gradient(model, batch, lists, rows, loss, weight, accelerator, tokens)
-        return measured
+        stats = torch.zeros(len(batch.labels), 3, dtype=torch.float64)
+        for group in _group_lists(lengths, rows, tokens, model.is_padded):
+            lists = sorted(group)
+            stats[lists] = _cached_gradient(model, _take_lists(batch, lists, rows), tokens, objective)
+        return stats
 
-    return budget.run(gradient, max(lengths))
+    return memory.run(gradient, max(lengths))
 
 
-def probe_memory(model: Any, batch: Batch[Any], accelerator: Accelerator, budget: TokenBudget) -> None:
-    """Fills the budget with copies of the batch's longest passage, there and back, and halves it until they fit."""
+def probe_memory(model: Any, batch: Batch[Any], accelerator: Accelerator, memory: TokenBudget) -> None:
+    """Halves the budget until as many copies of the batch's longest passage as fill it fit, forward and backward."""
     lengths = batch.inputs.lengths()
     longest = lengths.index(max(lengths))
 
-    def there_and_back(tokens: int) -> None:
+    def forward_and_backward(tokens: int) -> None:
         inputs = batch.inputs.take([longest] * max(1, tokens // lengths[longest])).to(accelerator.device)
         with accelerator.autocast():
             scores = model(inputs)
         scores.sum().backward()
 
-    budget.run(there_and_back, lengths[longest])
+    memory.run(forward_and_backward, lengths[longest])
     model.zero_grad(set_to_none=True)
 
 
 def _group_lists(lengths: list[int], rows: list[int], tokens: int, is_padded: bool) -> list[list[int]]:
-    """The lists in groups that one forward pass takes, longest list first; a longer list is alone."""
-    of_row: dict[int, list[int]] = {}
+    """Groups of lists that fit into one forward pass, longest list first; a longer list is a group of its own."""
+    list_lengths: dict[int, list[int]] = {}
     for length, row in zip(lengths, rows, strict=True):
-        of_row.setdefault(row, []).append(length)
+        list_lengths.setdefault(row, []).append(length)
     groups: list[list[int]] = []
-    inside: list[int] = []
-    for row in sorted(of_row, key=lambda row: -sum(of_row[row])):
-        if not groups or len(make_microbatches(inside + of_row[row], tokens, is_padded)) > 1:
+    filled: list[int] = []
+    for row in sorted(list_lengths, key=lambda row: -sum(list_lengths[row])):
+        if not groups or len(make_microbatches(filled + list_lengths[row], tokens, is_padded)) > 1:
             groups.append([])
-            inside = []
+            filled = []
         groups[-1].append(row)
-        inside += of_row[row]
+        filled += list_lengths[row]
     return groups
 
 
-def _cached_gradient(
-    model: Any,
-    batch: Batch[Any],
-    lists: list[int],
-    rows: list[int],
-    loss: Loss,
-    weight: float,
-    accelerator: Accelerator,
-    tokens: int,
-) -> Tensor:
-    lists.sort()
-    inside = set(lists)
-    inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in inside])
+def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batch[Packed]:
+    """The batch of these lists, in ascending order; `rows` are the lists of the passages."""
+    chosen = set(lists)
+    inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in chosen])
     documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
+    query_ids = tuple(batch.query_ids[row] for row in lists)
+    return Batch(inputs._replace(documents=documents), batch.labels[lists], batch.mask[lists], query_ids)
+
+
+def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _Objective) -> Tensor:
+    inputs, accelerator = batch.inputs, objective.accelerator
     groups = make_microbatches(inputs.lengths(), tokens, model.is_padded)
 
-    def scores_of(group: list[int]) -> Tensor:
-        with accelerator.autocast():  # of its own, as autocast keeps casts of weights made without a graph
+    def score(group: list[int]) -> Tensor:
+        with (
+            accelerator.autocast()
+        ):  # one for each pass: autocast keeps casts of weights that were made without a graph
             scores: Tensor = model(inputs.take(group).to(accelerator.device))
         return scores.float()
 
     with torch.no_grad():
-        cached = [scores_of(group) for group in groups[:-1]]
-    last = scores_of(groups[-1])  # its graph is kept: no need to compute it twice
+        cached = [score(group) for group in groups[:-1]]
+    last = score(groups[-1])  # keeps its graph, so that it is not computed twice
     leaves = [scores.requires_grad_() for scores in [*cached, last.detach()]] if cached else [last]
-    flat = model.pool(restore_order(torch.cat(leaves), groups), documents.to(last.device))
-    part = batch._replace(
-        labels=batch.labels[lists], mask=batch.mask[lists], query_ids=tuple(batch.query_ids[row] for row in lists)
-    )
-    measured = _backward(part, flat, loss, weight, smooth=True)
+    flat = model.pool(restore_order(torch.cat(leaves), groups), inputs.documents.to(last.device))
+    stats = _backward(batch, flat, objective, smooth=True)
     if cached:
         last.backward(leaves[-1].grad)
         for group, leaf in zip(groups[:-1], leaves[:-1], strict=True):
-            scores_of(group).backward(leaf.grad)
-    return measured
+            score(group).backward(leaf.grad)
+    return stats
 
 
-def _in_one_pass(model: Any, batch: Batch[Any], loss: Loss, weight: float, accelerator: Accelerator) -> Tensor:
+def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) -> Tensor:
     model.zero_grad(set_to_none=True)
     try:
-        with accelerator.autocast():
-            flat = model(batch.inputs.to(accelerator.device)).float()
-        return _backward(batch, flat, loss, weight, smooth=False)
+        with objective.accelerator.autocast():
+            flat = model(batch.inputs.to(objective.accelerator.device)).float()
+        return _backward(batch, flat, objective, smooth=False)
     except RuntimeError as error:
         if not should_reduce_batch_size(error):
             raise
@@ -134,24 +142,20 @@ def _in_one_pass(model: Any, batch: Batch[Any], loss: Loss, weight: float, accel
         ) from None
 
 
-def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float, smooth: bool) -> Tensor:
-    """Takes the gradient of the lists' losses in the documents' scores `flat`, and measures the lists."""
+def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bool) -> Tensor:
+    """Backpropagates the lists' losses at (documents,) scores, and returns loss, NDCG and smooth NDCG of each list."""
     labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
     grid = batch.grid(flat)
-    values = _loss(loss, grid, labels, mask, batch)
-    (values.sum() * weight).backward()
-    free = grid.detach()
-    measured = [values.detach(), exact_metric(free, labels, mask)]
-    if smooth:
-        measured.append(1 - smoothi(free, labels, mask))
-    return torch.stack(measured, dim=1).double().cpu()
-
-
-def _loss(loss: Loss, grid: Tensor, labels: Tensor, mask: Tensor, batch: Batch[Any]) -> Tensor:
     try:
-        return loss(grid, labels, mask)
+        losses = objective.loss(grid, labels, mask)
     except torch.OutOfMemoryError:
         raise UserError(
             f"query {batch.query_ids[0]}: out of memory in the loss of {grid.shape[0]} lists of "
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
+    (losses.sum() * objective.weight).backward()
+    scores = grid.detach()
+    stats = [losses.detach(), exact_metric(scores, labels, mask)]
+    if smooth:
+        stats.append(1 - smoothi(scores, labels, mask))
+    return torch.stack(stats, dim=1).double().cpu()

@@ -1,10 +1,11 @@
-"""The only training loop: accumulate exactly, step, validate, keep the best epoch, stop early, resume."""
+"""The training loop: step, validate, keep the best epoch, stop early, resume."""
 
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from accelerate import Accelerator
@@ -15,68 +16,100 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.prefetch import prefetch
+from rerank.config import TrainingSettings
+from rerank.data.trec import write_run
 from rerank.errors import UserError
-from rerank.models.memory import TokenBudget
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
-from rerank.types import Candidates
+from rerank.training.task import Task
+from rerank.training.tracking import log_epoch
+from rerank.types import Candidates, Run
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
 
+class TrainingFolder(Protocol):
+    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the best epoch's model."""
+
+    @property
+    def valid_run(self) -> Path | None:
+        """The run of the validation queries by that model; None if it is not kept."""
+
+    @property
+    def tag(self) -> str:
+        """The last column of that run."""
+
+    @property
+    def state(self) -> Path:
+        """The folder of the weights and the optimizer after the last epoch."""
+
+    @property
+    def log(self) -> Path:
+        """One JSON record per epoch."""
+
+
 def train(
-    model: nn.Module,
-    parameter_groups: list[dict[str, Any]],
-    epoch_lists: Callable[[int], Sequence[Candidates]],
-    batch_of: Callable[[Sequence[Candidates]], Batch],
+    task: Task,
     loss: Loss,
-    validate: Callable[[], float],
-    keep_best: Callable[[], None],
+    folder: TrainingFolder,
+    settings: TrainingSettings,
     accelerator: Accelerator,
-    budget: TokenBudget | None,
-    folder: Path,
-    *,
-    epochs: int,
-    lists_per_step: int,
-    clip: float,
-    patience: int,
-    seed: int,
+    validate: Callable[[Run], float],
 ) -> list[dict[str, Any]]:
-    """Trains `model` in place and returns what was measured, one record an epoch (see `_epoch`).
+    """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
-    `epoch_lists` gives an epoch's training lists (epochs count from 0), `batch_of` builds their batch, `validate` the
-    value to maximise after an epoch, and `keep_best` is called on the main process when that value is the best so far.
-    Training stops after `patience` epochs without a better value. After every epoch the whole state is in
-    `folder`/state, from which the next call with the same arguments goes on; random numbers depend on seed, epoch and
-    list alone, so it goes on exactly. Raises UserError when a loss is not finite, before it reaches the weights.
+    After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
+    run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
+    The state of every epoch is saved, and the next call with the same arguments resumes from it. Random numbers depend
+    on the seed, the epoch and the list alone, so a resumed training ends with the same weights as an uninterrupted one.
+
+    Args:
+        task: the model and its data.
+        loss: maps scores, labels and mask, each (lists, documents), to (lists,).
+        folder: where the checkpoint, the run, the log and the state are written.
+        settings: epochs, lists_per_step, clip, patience and seed are used; the rest is the task's.
+        accelerator: the device and the processes; the epochs' records also go to its trackers.
+        validate: gives the value of a run of the validation queries.
+
+    Raises:
+        UserError: a loss is not finite (before it reaches the weights), or the saved state cannot be read.
     """
-    optimizer = torch.optim.Adam(parameter_groups, fused=True)
-    history = _restore(folder / "state", model, optimizer)
-    while len(history) < epochs and not _exhausted(history, patience):
-        epoch = len(history)
-        steps = _shared_out(epoch_lists(epoch), lists_per_step, accelerator)
-
-        def build(step: Step, epoch: int = epoch) -> Batch[Any]:
-            batch = batch_of(step.lists)
-            return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.places, epoch, seed)))
-
-        model.train()
-        if budget is not None and not budget.tried:
-            probe_memory(model, build(steps[0]), accelerator, budget)
-        record = _epoch(model, optimizer, steps, build, loss, accelerator, budget, f"epoch {epoch + 1}", clip)
-        value = validate()
-        best = value > max((past["valid"] for past in history), default=-float("inf"))
-        history.append({"epoch": epoch + 1, **record, "valid": value})
+    optimizer = torch.optim.Adam(task.parameter_groups(), fused=True)
+    training = _Training(task, loss, settings, accelerator, optimizer)
+    history = _restore(folder.state, task.model, optimizer)
+    while len(history) < settings.epochs and not _exhausted(history, settings.patience):
+        record = _train_epoch(training, len(history))
+        run = task.score("valid")
+        record["valid"] = validate(run)
+        best = record["valid"] > max((past["valid"] for past in history), default=-float("inf"))
+        history.append(record)
         if accelerator.is_main_process:
             if best:
-                keep_best()
-            _save(folder, model, optimizer, history)
-            smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
-            log.info(
-                f"epoch {epoch + 1}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}, "
-                f"validation {value:.4f}{' (best)' if best else ''}"
-            )
+                _save_best(task, run, folder)
+            _save(folder, task.model, optimizer, history)
+            _report(record, best)
+        log_epoch(accelerator, record)
         accelerator.wait_for_everyone()
     return history
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What does not change from epoch to epoch."""
+
+    task: Task
+    loss: Loss
+    settings: TrainingSettings
+    accelerator: Accelerator
+    optimizer: torch.optim.Optimizer
+
+    def make_batch(self, step: "Step", epoch: int) -> Batch[Any]:
+        """The batch of a step, with the seeds of its dropout."""
+        batch = self.task.batch(step.lists)
+        return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.positions, epoch, self.settings.seed)))
 
 
 def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
@@ -86,79 +119,93 @@ def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
     return len(values) - 1 - values.index(max(values)) >= patience
 
 
-MEASURED = ("loss", "ndcg", "smooth")
-"""The columns of `accumulate_gradient`."""
+def _save_best(task: Task, run: Run, folder: TrainingFolder) -> None:
+    with atomic_write(folder.checkpoint) as tmp:
+        task.save(tmp)
+    if folder.valid_run is not None:
+        write_run(folder.valid_run, run, folder.tag)
+
+
+def _report(record: dict[str, Any], best: bool) -> None:
+    smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
+    log.info(
+        f"epoch {record['epoch']}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}, "
+        f"validation {record['valid']:.4f}{' (best)' if best else ''}"
+    )
+
+
+STATS = ("loss", "ndcg", "smooth")
+"""The columns of what `accumulate_gradient` returns."""
 
 
 class Step(NamedTuple):
-    """The lists of a step that this process takes, their places in the epoch, and how many the step has in all."""
+    """One process's lists of a step and their positions in the epoch; `total` counts the lists of all processes."""
 
     lists: list[Candidates]
-    places: list[int]
-    of: int
+    positions: list[int]
+    total: int
 
 
-def _shared_out(lists: Sequence[Candidates], lists_per_step: int, accelerator: Accelerator) -> list[Step]:
-    """Each process takes every n-th list of a step."""
-    world, rank = accelerator.num_processes, accelerator.process_index
+def _make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Accelerator) -> list[Step]:
+    """The steps of an epoch; each process takes every n-th list of a step."""
+    processes, rank = accelerator.num_processes, accelerator.process_index
     steps = []
     for first in range(0, len(lists), lists_per_step):
         step = lists[first : first + lists_per_step]
-        if len(step) < world:
+        if len(step) < processes:
             raise UserError(
-                f"{world} processes share the lists of a step, but a step has only {len(step)}: "
+                f"{processes} processes share the lists of a step, but a step has only {len(step)}: "
                 f"use at most that many processes, or change --training.lists-per-step"
             )
-        steps.append(Step(list(step[rank::world]), list(range(first + rank, first + len(step), world)), len(step)))
+        positions = list(range(first + rank, first + len(step), processes))
+        steps.append(Step(list(step[rank::processes]), positions, len(step)))
     return steps
 
 
-def _epoch(
-    model: Any,
-    optimizer: torch.optim.Optimizer,
-    steps: Sequence[Step],
-    build: Callable[[Step], Batch[Any]],
-    loss: Loss,
-    accelerator: Accelerator,
-    budget: TokenBudget | None,
-    what: str,
-    clip: float,
-) -> dict[str, Any]:
-    """One pass over the epoch's lists: a step's gradient is that of the mean loss of its lists.
+def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
+    """One pass over the lists of an epoch, counted from 0; the gradient of a step is that of its lists' mean loss.
 
-    Returns the means over the lists of what `accumulate_gradient` measures, the means of each step but for the loss
-    under `steps`, and the epoch's `seconds`, `documents` and, of text, `tokens`.
+    Returns the record of the epoch: its number, from 1, the means over its lists of what `accumulate_gradient` returns,
+    under `steps` the means of each step (without the loss), `seconds`, `documents`, and for text `tokens`.
     """
-    begun = time.perf_counter()
+    task, accelerator, settings = training.task, training.accelerator, training.settings
+    model, what = task.model, f"epoch {epoch + 1}"
+    steps = _make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
+    model.train()
+    if task.memory is not None and not task.memory.tried:
+        probe_memory(model, training.make_batch(steps[0], epoch), accelerator, task.memory)
+    start = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
-    of_steps = []
-    seen = documents = tokens = 0
+    step_sums = []
+    lists = documents = tokens = 0
 
-    def figures() -> str:
-        return " ".join(f"{name} {value:.4f}" for name, value in zip(MEASURED, (sums / seen).tolist(), strict=False))
+    def postfix() -> str:
+        return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=False))
 
-    bar = progress(prefetch(steps, build), len(steps), what, figures, accelerator.is_main_process)
-    for number, (step, batch) in enumerate(bar):
-        of_step = accumulate_gradient(model, batch, loss, 1 / step.of, accelerator, budget)
-        _check(of_step[:, 0], step, f"{what}, step {number + 1}", accelerator)
-        sums = sums + of_step.sum(0)
-        seen += len(of_step)
-        of_steps.append(torch.cat([of_step[:, 1:].sum(0), torch.tensor([float(len(of_step))])]))
+    batches = prefetch(steps, lambda step: training.make_batch(step, epoch))
+    bar = progress(batches, len(steps), what, postfix, accelerator.is_main_process)
+    for number, (step, batch) in enumerate(bar, 1):
+        stats = accumulate_gradient(model, batch, training.loss, 1 / step.total, accelerator, task.memory)
+        _expect_finite(stats[:, 0], step, f"{what}, step {number}", accelerator)
+        sums = sums + stats.sum(0)
+        lists += len(stats)
+        step_sums.append(torch.cat([stats[:, 1:].sum(0), torch.tensor([float(len(stats))])]))
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
-        _sum_over_processes(model, accelerator)
-        if clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimizer.step()
+        _sum_gradients(model, accelerator)
+        if settings.clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        training.optimizer.step()
     model.zero_grad(set_to_none=True)
-    total = accelerator.reduce(torch.cat([sums, torch.tensor([float(seen)])]).float().to(accelerator.device)).tolist()
-    *step_sums, lists = accelerator.reduce(torch.stack(of_steps, 1).float().to(accelerator.device)).cpu()
-    worked = accelerator.reduce(torch.tensor([documents, tokens], device=accelerator.device)).tolist()
+    totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
+    *step_totals, step_lists = accelerator.reduce(torch.stack(step_sums, 1).float().to(accelerator.device)).cpu()
+    counts = accelerator.reduce(torch.tensor([documents, tokens], device=accelerator.device)).tolist()
     return {
-        **dict(zip(MEASURED, (value / total[-1] for value in total[:-1]), strict=False)),
-        "steps": {name: _rounded(of / lists) for name, of in zip(MEASURED[1:], step_sums, strict=False)},
-        "seconds": round(time.perf_counter() - begun, 2),
-        **{name: count for name, count in zip(("documents", "tokens"), worked, strict=True) if count},
+        "epoch": epoch + 1,
+        **dict(zip(STATS, (value / totals[-1] for value in totals[:-1]), strict=False)),
+        "steps": {name: _rounded(total / step_lists) for name, total in zip(STATS[1:], step_totals, strict=False)},
+        "seconds": round(time.perf_counter() - start, 2),
+        **{name: count for name, count in zip(("documents", "tokens"), counts, strict=True) if count},
     }
 
 
@@ -166,14 +213,14 @@ def _rounded(values: Tensor) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
 
 
-def _seeds(mask: Tensor, places: Sequence[int], epoch: int, seed: int) -> Tensor:
-    """What the dropout of each document follows from, whoever computes it: (documents,) int64."""
-    of_list = torch.tensor([hash((seed, epoch, place)) % 2**62 for place in places])
-    return (of_list[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
+def _seeds(mask: Tensor, positions: Sequence[int], epoch: int, seed: int) -> Tensor:
+    """The dropout seed of each document, the same whichever process computes it: (documents,) int64."""
+    list_seeds = torch.tensor([hash((seed, epoch, position)) % 2**62 for position in positions])
+    return (list_seeds[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
 
 
-def _check(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> None:
-    """Raises UserError on every process where a loss of any is not finite."""
+def _expect_finite(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> None:
+    """Raises UserError on every process if a loss of any process is not finite."""
     broken = [step.lists[row] for row in (~losses.isfinite()).nonzero()[:, 0].tolist()]
     if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:
         lists = gather_object(broken) if accelerator.num_processes > 1 else broken
@@ -185,26 +232,26 @@ def _check(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> 
         )
 
 
-def _sum_over_processes(model: nn.Module, accelerator: Accelerator) -> None:
-    """The gradients of all processes' lists, summed into each: once a step, after the last list."""
+def _sum_gradients(model: nn.Module, accelerator: Accelerator) -> None:
+    """Sums the gradients over the processes, once per step."""
     if accelerator.num_processes > 1:
         with_gradient = [parameter for parameter in model.parameters() if parameter.grad is not None]
         for parameter in with_gradient:
             parameter.grad = accelerator.reduce(parameter.grad)
 
 
-def _save(folder: Path, model: nn.Module, optimizer: Any, history: list[dict[str, Any]]) -> None:
+def _save(folder: TrainingFolder, model: nn.Module, optimizer: Any, history: list[dict[str, Any]]) -> None:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    with atomic_write(folder / "state") as tmp:
+    with atomic_write(folder.state) as tmp:
         tmp.mkdir()
         save_file(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             tmp / "state.safetensors",
         )
         (tmp / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    with atomic_write(folder / "log.jsonl") as tmp:
+    with atomic_write(folder.log) as tmp:
         tmp.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
@@ -218,14 +265,12 @@ def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) ->
             {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(
-            f"{state}: training cannot go on from here ({error}); remove the folder to start again"
-        ) from error
+        raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     values: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimizer."):
             _, number, key = name.split(".")
             values.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
-    log.info(f"going on after epoch {len(history)}")
+    log.info(f"resuming after epoch {len(history)}")
     return history

@@ -1,37 +1,50 @@
-"""What training one fold needs, whatever its documents are: made by `text_fold` and `feature_fold`."""
+"""Task: everything the training loop needs to train one model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, Protocol
 
 from torch import nn
 
 from rerank.batches.batch import Batch
 from rerank.models.memory import TokenBudget
-from rerank.models.scoring import Passages
+from rerank.training.gradients import Loss
 from rerank.types import Qrels, Run
 
+Part = Literal["train", "valid", "test"]
 
-class FoldWork(NamedTuple):
-    """The parts that differ between text and features.
 
-    `model` is trained in place, `parameter_groups` are those of an optimizer. `epoch_lists` gives the training lists of
-    an epoch, `batch_of` their batch. `validate` measures the model and gives the value to maximise; `valid_run` is the
-    run of the last `validate`. `save` writes the model's checkpoint into a folder that is not there yet, `test_run`
-    scores the test queries with the model of such a folder, and `passages` are the best of that run. `facts` are for
-    the manifest. `judgments` are those of each part of the fold (train, valid, test) that are kept for evaluation.
-    `budget` is None where a step must be one forward pass.
+class Task(Protocol):
+    """A model, the lists that train it, and the queries that validate it; `rerank.training.loop.train` trains it.
+
+    A fold of text, a fold of feature vectors and a pre-training are tasks (rerank.experiments).
     """
 
-    model: nn.Module
-    parameter_groups: list[dict[str, Any]]
-    epoch_lists: Callable[[int], Sequence[Any]]
-    batch_of: Callable[[Sequence[Any]], Batch[Any]]
-    validate: Callable[[], float]
-    valid_run: Callable[[], Run]
-    save: Callable[[Path], None]
-    test_run: Callable[[Path], Run]
-    passages: Callable[[], Passages]
-    facts: Callable[[], dict[str, Any]]
-    judgments: Callable[[], dict[str, Qrels]]
-    budget: TokenBudget | None
+    @property
+    def model(self) -> nn.Module:
+        """The model, trained in place. It maps the inputs of a batch to scores."""
+
+    @property
+    def memory(self) -> TokenBudget | None:
+        """The bound on the tokens of a forward pass; None if a step must be a single forward pass (batch norm)."""
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of the optimizer."""
+
+    def training_lists(self, epoch: int) -> Sequence[Any]:
+        """The training lists of an epoch, counted from 0; they depend on the epoch and the seed alone."""
+
+    def batch(self, lists: Sequence[Any]) -> Batch[Any]:
+        """The batch of some of these lists."""
+
+    def score(self, part: Part) -> Run:
+        """Scores the candidates of the validation or the test queries with the model as it is."""
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the lists of a part of their loss at the scores of a run."""
+
+    def qrels(self, part: Part) -> Qrels:
+        """The judgments of a part's queries."""
+
+    def save(self, folder: Path) -> None:
+        """Writes a checkpoint of the model into a new folder."""

@@ -1,4 +1,4 @@
-"""What training measures on validation lists: the mean loss at the scores of a run or of a feature set."""
+"""What training maximises: the mean of a measure, or minus the mean loss, on the validation queries."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,29 @@ from torch import Tensor
 
 from rerank.batches.features import make_grid, rows_of
 from rerank.data.letor.feature_set import FeatureSet
+from rerank.evaluation.evaluate import evaluate
 from rerank.training.gradients import Loss
+from rerank.training.task import Task
 from rerank.types import Candidates, Run
+
+
+def validation_value(task: Task, run: Run, measure: str, loss: Loss) -> float:
+    """The value of a run of the validation queries: higher is better.
+
+    It is the mean of `measure` over the queries that have judgments; with the measure "loss", minus the mean loss.
+    """
+    if measure == "loss":
+        return -task.mean_loss(run, "valid", loss)
+    (values,) = evaluate(task.qrels("valid"), run, [measure]).values()
+    return sum(values.values()) / len(values)
 
 
 def mean_loss(run: Run, lists: Sequence[Candidates], loss: Loss) -> float:
     """The mean over the lists of their loss at the scores of a run."""
     losses = []
-    for found in lists:
-        scores = torch.tensor([[run[found.query_id][doc_id] for doc_id in found.doc_ids]])
-        labels = torch.tensor([[float(label) for label in found.labels]])
+    for candidates in lists:
+        scores = torch.tensor([[run[candidates.query_id][doc_id] for doc_id in candidates.doc_ids]])
+        labels = torch.tensor([[float(label) for label in candidates.labels]])
         losses.append(float(loss(scores, labels, torch.ones_like(labels, dtype=torch.bool))))
     return sum(losses) / len(losses)
 
@@ -27,7 +40,7 @@ LISTS = 512
 
 
 def mean_loss_of(features: FeatureSet, scores: Tensor, loss: Loss) -> float:
-    """The mean over a set's lists of their loss at the scores of `score_features`."""
+    """The mean over a set's lists of their loss at (documents,) scores, in the set's order."""
     total, done = 0.0, 0
     for begin in range(0, len(features.query_ids), LISTS):
         queries = np.arange(begin, min(begin + LISTS, len(features.query_ids)))

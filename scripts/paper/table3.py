@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,12 +24,14 @@ import torch
 from rerank.config import Config, replace_setting
 from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
+from rerank.experiments.dataset import FoldTask
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.train import Experiment, open_experiment
+from rerank.runs.layout import PretrainingFolder
 from rerank.runs.settings import read_toml
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
-from rerank.training.task import FoldWork
+from rerank.types import Run
 from scripts.paper.tables import loss_label
 
 GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"
@@ -51,52 +54,56 @@ def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]
     base = read_toml(given.config) if given.config else {}
     configs = cells(given, base, str(given.config), ["--collection", collection, *flags])
     experiment = open_experiment(replace_setting(configs[0], "output.name", "runtime"), given.fold)
-    work = experiment.work_of(experiment.folds[0])
-    first = {name: tensor.clone() for name, tensor in work.model.state_dict().items()}
+    task = TimedTask(experiment.task(experiment.folds[0]))
+    first = {name: tensor.clone() for name, tensor in task.model.state_dict().items()}
     seconds: dict[str, list[float]] = {label(config): [] for config in configs}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1, rounds + 1):
             for config in configs:
                 if number == 1:
-                    work.model.load_state_dict(first)
+                    task.model.load_state_dict(first)
                 state = Path(folder) / config.output.name
-                seconds[label(config)].append(epoch(experiment, work, config, state, number))
+                seconds[label(config)].append(epoch(experiment, task, config, state, number))
     return seconds
 
 
-def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, number: int) -> float:
-    """Trains one epoch, from 1, resuming from the state in `folder`; returns its seconds without validation."""
-    times = []
+class TimedTask:
+    """A task that notes when an epoch begins and ends, and neither validates nor saves."""
 
-    def clock() -> float:
-        if experiment.accelerator.device.type == "cuda":
+    def __init__(self, task: FoldTask) -> None:
+        self.task = task
+        self.times: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def training_lists(self, epoch: int) -> Sequence[Any]:
+        """The task's; the epoch begins."""
+        self.clock()
+        return self.task.training_lists(epoch)
+
+    def score(self, part: str) -> Run:
+        """No run; the epoch has ended."""
+        self.clock()
+        return {}
+
+    def save(self, folder: Path) -> None:
+        """Writes no checkpoint."""
+        folder.mkdir()
+
+    def clock(self) -> None:
+        """Notes the time."""
+        if torch.cuda.is_available():
             torch.cuda.synchronize()
-        times.append(time.perf_counter())
-        return 0.0
+        self.times.append(time.perf_counter())
 
-    def lists(epoch: int) -> Sequence[Any]:
-        clock()
-        return work.epoch_lists(epoch)
 
-    table = config.training
-    train(
-        work.model,
-        work.parameter_groups,
-        lists,
-        work.batch_of,
-        open_loss(config.loss),
-        clock,
-        lambda: None,
-        experiment.accelerator,
-        work.budget,
-        folder,
-        epochs=number,
-        lists_per_step=table.lists_per_step,
-        clip=table.clip,
-        patience=number + 1,
-        seed=table.seed,
-    )
-    begun, ended = times
+def epoch(experiment: Experiment, task: TimedTask, config: Config, folder: Path, number: int) -> float:
+    """Trains the epoch of that number, from 1, resuming from the state in `folder`; its seconds without validation."""
+    task.times.clear()
+    settings = replace(config.training, epochs=number, patience=number + 1)
+    train(task, open_loss(config.loss), PretrainingFolder(folder), settings, experiment.accelerator, lambda run: 0.0)
+    begun, ended = task.times
     return ended - begun
 
 

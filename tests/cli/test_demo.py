@@ -11,7 +11,7 @@ from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.train import train_folds
 from rerank.models.tiny_bert import make_encoder
-from rerank.runs.table import measure_files
+from rerank.runs.table import compare_files
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     main(["demo"])
     table = capsys.readouterr().out
-    assert "over 5 folds, 15 topics" in table
+    assert "over 5 folds, 15 queries" in table
     assert all(f"\n{name}" in table for name in ("bm25", "hinge", "smoothi"))
     main(["demo"])
     again = capsys.readouterr()
@@ -51,6 +51,6 @@ def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, shortened
     folder = train_folds(config, "3")
     run, bm25 = read_run(folder / "fold3" / "test.run"), read_run(tmp_path / "runs" / "towns" / "bm25.run")
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "runs" / "towns" / "qrels.txt").items() if q in run}
-    ours, theirs = (sum(evaluate(qrels, r, ["ndcg_cut_10"])["ndcg_cut_10"].values()) / len(qrels) for r in (run, bm25))
+    ours, theirs = (sum(evaluate(qrels, r, ["nDCG@10"])["nDCG@10"].values()) / len(qrels) for r in (run, bm25))
     assert ours > theirs + 0.2
-    assert measure_files([folder / "fold3" / "test.run"], fold="3").over == "16 topics of fold 3"
+    assert compare_files([folder / "fold3" / "test.run"], fold="3").evaluation.averaged_over == "16 queries of fold 3"

@@ -12,8 +12,9 @@ from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
 from rerank.errors import UserError
 from rerank.experiments import train as experiment
-from rerank.experiments.features import feature_fold
-from rerank.losses import listnet, smoothi
+from rerank.experiments.features import FeatureDataset
+from rerank.losses import smoothi
+from rerank.runs.layout import ExperimentFolder
 from rerank.training import gradients, losses
 from rerank.training import loop as training
 from tests.support.paths import ROOT, SHARED_DATA
@@ -47,7 +48,7 @@ def log(folder):
 def test_all_folds_and_the_table(here, capsys):
     main(command("--fold", "2"))
     main(["eval", "runs/letor/smoothi/fold2/test.run"])
-    assert "topics of fold 2" in capsys.readouterr().out  # no other fold is known yet
+    assert "queries of fold 2" in capsys.readouterr().out  # no other fold is known yet
     main(command())
     main(command("--loss", "listnet", "--training.measure", "ndcg_cut_10"))
     assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
@@ -68,8 +69,8 @@ def test_all_folds_and_the_table(here, capsys):
         assert not (folder / "state").exists()
     main(["eval", "runs/letor/smoothi/all.run", "runs/letor/listnet/all.run"])
     table = capsys.readouterr().out
-    assert "over 5 folds, 30 topics" in table
-    assert "No run lacks a topic." in table
+    assert "over 5 folds, 30 queries" in table
+    assert "Every run has every query." in table
 
 
 def test_it_learns(here):
@@ -110,7 +111,7 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     assert ended.value.code == 130
     monkeypatch.setattr(training, "_save", save)
     main(command("--fold", "1", "--name", "resumed"))
-    assert "going on after epoch 2" in capsys.readouterr().err
+    assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)
     assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
     assert log(Path("runs/letor/other/fold1")) != whole
@@ -120,8 +121,9 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
 
 def test_an_epoch_is_every_training_query_once(here, monkeypatch):
     seen = []
-    step = lambda model, batch, *rest: seen.append(batch) or gradient(model)  # noqa: E731
-    monkeypatch.setattr(training, "accumulate_gradient", step)
+    monkeypatch.setattr(
+        training, "accumulate_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model)
+    )
 
     def gradient(model):
         sum(parameter.sum() for parameter in model.parameters()).backward()
@@ -141,9 +143,9 @@ def test_a_set_with_one_fold_is_evaluated_on_its_test_queries(here, capsys):
         write_part(here / "yahoo" / f"set1.{part}.txt", list(queries))
     main(command("--collection", "yahoo", "--seed", "3", "--name", "seed3"))
     main(["eval", "runs/yahoo/seed3/all.run"])
-    assert "topics of fold 1" in (table := capsys.readouterr().out)
-    assert "8 topics" in table
-    assert "No run lacks a topic." in table
+    assert "queries of fold 1" in (table := capsys.readouterr().out)
+    assert "8 queries" in table
+    assert "Every run has every query." in table
 
 
 def test_one_file_is_cut_into_folds(here, capsys):
@@ -191,7 +193,7 @@ def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
 
 def test_several_processes_are_refused():
     with pytest.raises(UserError, match="2 processes: batch norm"):
-        feature_fold(Config(), None, listnet, SimpleNamespace(num_processes=2), None)
+        FeatureDataset(Config(), None, [], {}, {}).task(None, SimpleNamespace(num_processes=2))
 
 
 def test_no_relevant_document_to_learn_from(here, capsys):
@@ -221,7 +223,9 @@ def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
 @pytest.mark.parametrize("name", ["mq2007", "mq2008", "web30k", "yahoo"])
 def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
     seen = []
-    monkeypatch.setattr(experiment, "train_folds", lambda config, fold: seen.append(config))
+    monkeypatch.setattr(
+        experiment, "train_folds", lambda config, fold: seen.append(config) or ExperimentFolder(Path("runs"))
+    )
     main(["train", "--config", str(CONFIGS / f"{name}.toml")])
     table = seen[0].training
     assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)

@@ -43,7 +43,7 @@ def test_with_disks_4_and_5(user, monkeypatch, capsys):
     assert capsys.readouterr().out.strip() == str((folder / "smoothi").relative_to(user))
     check_fold_1(folder)
     main(["eval", str(folder / "bm25.run"), str(folder / "smoothi" / "fold1" / "test.run"), "--fold", "1"])
-    assert "50 topics" in capsys.readouterr().out
+    assert "50 queries" in capsys.readouterr().out
 
 
 def test_with_the_prebuilt_index_alone(user, monkeypatch):

@@ -1,19 +1,17 @@
 """Each loss trains a feature network, and a cross-encoder through `rerank.training.loop`, as `--loss NAME` would."""
 
-from functools import partial
-
 import pytest
 import torch
 from accelerate import Accelerator
 from torch import nn
 
-from rerank.batches.batch import make_batch
-from rerank.config import LossSettings
+from rerank.config import LossSettings, TrainingSettings
 from rerank.losses import LOSSES, exact_metric
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import TokenBudget
+from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
+from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
 
@@ -60,12 +58,10 @@ def test_two_steps_move_all_of_a_cross_encoder(name: str, encoder, tmp_path) -> 
     model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
-    history = train(
-        model, model.parameter_groups(1e-3, 1e-2), lambda epoch: lists, partial(make_batch, inputs_of=inputs_of),
-        open_loss(LossSettings(name)), lambda: 0.0, lambda: None, Accelerator(cpu=True),
-        TokenBudget(4096),
-        tmp_path / "run", epochs=1, lists_per_step=2, clip=0.0, patience=9, seed=0,
-    )  # fmt: skip
+    loss = open_loss(LossSettings(name))
+    task, folder = ListsTask(model, inputs_of, lists), PretrainingFolder(tmp_path / "run")
+    settings = TrainingSettings(epochs=1, lists_per_step=2)
+    history = train(task, loss, folder, settings, Accelerator(cpu=True), lambda run: 0.0)
     assert len(history) == 1
     for key, value in model.named_parameters():
         assert value.isfinite().all()

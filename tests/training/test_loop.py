@@ -1,18 +1,18 @@
 """The training loop: exact accumulation, repeatability, resumption, early stopping, broken losses."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
 from accelerate import Accelerator
 
-from rerank.batches.batch import make_batch
+from rerank.config import TrainingSettings
 from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import open_cross_encoder
-from rerank.models.memory import TokenBudget
+from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
+from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
 
@@ -26,20 +26,18 @@ def folder(tmp_path_factory):
 
 def opened(folder, tmp_path):
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    return model, partial(make_batch, inputs_of=make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS))
+    return ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
 
 
 def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, **settings):
-    """Trains on LISTS and returns the model and what was measured; `values` are the validation values."""
-    model, batch_of = opened(folder, tmp_path)
+    """Trains on LISTS and returns the model, the history and the number of checkpoints; `values` are of validation."""
+    task = opened(folder, tmp_path)
+    task.memory.tokens = tokens
     values = iter(values or range(100))
-    settings = {"epochs": 2, "lists_per_step": 4, "clip": 0.0, "patience": 50, "seed": 7} | settings
-    kept = []
-    history = train(
-        model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, loss, lambda: float(next(values)),
-        lambda: kept.append(1), Accelerator(cpu=True), TokenBudget(tokens), tmp_path / name, **settings,
-    )  # fmt: skip
-    return model, history, len(kept)
+    settings = TrainingSettings(**{"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings)
+    target = PretrainingFolder(tmp_path / name)
+    history = train(task, loss, target, settings, Accelerator(cpu=True), lambda run: float(next(values)))
+    return task.model, history, task.saved
 
 
 def weights(model):
@@ -47,15 +45,15 @@ def weights(model):
 
 
 def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(folder, tmp_path, monkeypatch):
-    model, batch_of = opened(folder, tmp_path)
-    model.eval()  # the comparison is of gradients, so without dropout
-    batch = batch_of(LISTS)
+    task = opened(folder, tmp_path)
+    model = task.model.eval()  # the comparison is of gradients, so without dropout
+    batch = task.batch(LISTS)
     flat = model.pool(model(batch.inputs), batch.inputs.documents)
     smoothi(batch.grid(flat), batch.labels, batch.mask).mean().backward()
     expected = [parameter.grad for parameter in model.parameters()]
-    model, batch_of = opened(folder, tmp_path)
+    task = opened(folder, tmp_path)
+    model = task.model.eval()
     model.train = lambda mode=True: model  # stays in evaluation mode
-    model.eval()
     seen = {}
 
     class Spy(torch.optim.Adam):
@@ -64,10 +62,8 @@ def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(
             return super().step(closure)
 
     monkeypatch.setattr(torch.optim, "Adam", Spy)
-    train(
-        model, model.parameter_groups(1e-3, 1e-2), lambda epoch: LISTS, batch_of, smoothi, lambda: 0.0, lambda: None,
-        Accelerator(cpu=True), TokenBudget(4096), tmp_path, epochs=1, lists_per_step=8, clip=0.0, patience=9, seed=0,
-    )  # fmt: skip
+    settings = TrainingSettings(epochs=1, lists_per_step=8)
+    train(task, smoothi, PretrainingFolder(tmp_path), settings, Accelerator(cpu=True), lambda run: 0.0)
     largest = max(gradient.abs().max() for gradient in expected)
     assert largest > 0
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
@@ -135,12 +131,12 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_lists(folder, tmp
 def test_clipping_bounds_the_step(folder, tmp_path):
     free, _, _ = trained(folder, tmp_path, "free", epochs=1)
     clipped, _, _ = trained(folder, tmp_path, "clipped", epochs=1, clip=1e-9)
-    start, _ = opened(folder, tmp_path)
+    start = opened(folder, tmp_path).model
     assert (weights(clipped) - weights(start)).norm() < (weights(free) - weights(start)).norm()
 
 
 def test_a_damaged_state_is_one_clear_line(folder, tmp_path):
     trained(folder, tmp_path, "run", epochs=1)
     (tmp_path / "run" / "state" / "state.safetensors").write_bytes(b"?")
-    with pytest.raises(UserError, match="remove the folder to start again"):
+    with pytest.raises(UserError, match=r"cannot resume training .*; remove the folder to start again"):
         trained(folder, tmp_path, "run", epochs=2)

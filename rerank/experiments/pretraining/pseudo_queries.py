@@ -1,4 +1,4 @@
-"""A document -> pseudo-queries: its title, a sentence of it, its most distinctive terms. No query, no judgment.
+"""Makes pseudo-queries from a document: its title, one of its sentences, its most distinctive terms.
 
 Sentences: Lee, Chang, Toutanova, "Latent Retrieval for Weakly Supervised Open Domain Question Answering", ACL 2019, the
 inverse cloze task.
@@ -13,20 +13,22 @@ from typing import NamedTuple
 
 KINDS = ("title", "sentence", "keywords")
 
-LEAST_WORDS = 10  # of the text that is to be found, without what the pseudo-query took away
+MIN_WORDS = 10
+"""Words of a document that remain when the part that became the pseudo-query is hidden."""
+
 TITLE_WORDS = (3, 30)
 SENTENCE_WORDS = (5, 40)
-KEYWORDS = (2, 5)  # the words of most topic titles
-TERMS = 6  # the most distinctive ones of a document, of which its keywords are drawn
-WITHOUT = " without "  # no doc_id holds white space
+KEYWORDS = (2, 5)  # as long as most titles of TREC topics
+TERMS = 6  # the most distinctive words of a document, from which its keywords are drawn
+HIDDEN = " without "  # a doc_id contains no white space
 
-# Not behind a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
+# Not after a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
 END = r"\s?[.!?]+[\"')\]]*\s+"
 END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
 
 
 class Document(NamedTuple):
-    """A document as its collection has it; the title is "" where there is none."""
+    """A document of a collection; the title is "" if it has none."""
 
     doc_id: str
     title: str
@@ -34,23 +36,23 @@ class Document(NamedTuple):
 
 
 class PseudoQuery(NamedTuple):
-    """A query of one of the KINDS whose answer is the document `doc_id`, shown without a part: see `text_of`."""
+    """A query of one of the KINDS whose relevant document is `doc_id` with a part hidden (see `text_of`)."""
 
     kind: str
     text: str
     doc_id: str
-    without: str
+    hidden: str
 
 
 class Frequencies(NamedTuple):
-    """How many documents there are, and how many have each word."""
+    """The number of documents, and for each word the number of documents that contain it."""
 
     documents: int
-    of: Counter[str]
+    by_word: Counter[str]
 
 
 class Sources(NamedTuple):
-    """What a document can make pseudo-queries of: its title, the numbers of its sentences, its terms with tf-idf."""
+    """What pseudo-queries of a document are made from: title, numbers of sentences, terms with their tf-idf."""
 
     title: list[str]
     sentence: list[int]
@@ -67,7 +69,7 @@ def words(text: str) -> list[str]:
 
 
 def sentences(body: str) -> list[str]:
-    """The body in sentences, without the full stops.
+    """Splits a body into sentences, without the full stops.
 
     >>> sentences("One of U.S. origin . Two, by J. Doe. Three?")
     ['One of U.S. origin', 'Two, by J. Doe', 'Three']
@@ -75,21 +77,23 @@ def sentences(body: str) -> list[str]:
     return [part for piece in END_OF_SENTENCE.split(f"{body} ") if (part := piece.strip().rstrip(".!?").strip())]
 
 
-def text_of(document: Document, without: str) -> str:
-    """The document's text: all of it for "", or without its "title", or without its "sentence 3" (counted from 0).
+def text_of(document: Document, hidden: str) -> str:
+    """The text of a document with a part hidden: "" for none, "title", or "sentence 3" (counted from 0).
 
-    A title is also removed where the body begins with it, and all over the body if it is as long as a sentence.
+    A title is also removed from the beginning of the body, and from the whole body if it is as long as a sentence.
 
     >>> text_of(Document("d", "On wings", "On wings. Lift and drag."), "title")
     'Lift and drag.'
     """
     whole = f"{document.title} {document.body}".strip()
-    if not without:
+    if not hidden:
         return whole
-    if without == "title":
+    if hidden == "title":
         return _without_title(document)
-    sentence = sentences(document.body)[int(without.split()[1])]
-    rest = re.sub(f"{re.escape(sentence)}(?:{END})?", " ", f"{document.body} ")  # no stop is left to tell its place
+    sentence = sentences(document.body)[int(hidden.split()[1])]
+    rest = re.sub(
+        f"{re.escape(sentence)}(?:{END})?", " ", f"{document.body} "
+    )  # with its full stop, which would show where it was
     return " ".join(f"{document.title} {rest}".split())
 
 
@@ -98,55 +102,55 @@ def _without_title(document: Document) -> str:
     if not title:
         return document.body.strip()
     repeated = r"(?<!\w)" + r"[\W_]+".join(map(re.escape, title)) + r"(?!\w)[\s.;:)\]]*"
-    place = "" if len(title) >= SENTENCE_WORDS[0] else r"^\W*"
-    return re.sub(place + repeated, " ", document.body, flags=re.IGNORECASE).strip()
+    start = "" if len(title) >= SENTENCE_WORDS[0] else r"^\W*"
+    return re.sub(start + repeated, " ", document.body, flags=re.IGNORECASE).strip()
 
 
 def frequencies_of(texts: Iterable[str]) -> Frequencies:
-    """Reads every text once."""
-    found: Counter[str] = Counter()
+    """Counts the documents of each word; reads every text once."""
+    by_word: Counter[str] = Counter()
     documents = 0
     for text in texts:
-        found.update(set(words(text)))
+        by_word.update(set(words(text)))
         documents += 1
-    return Frequencies(documents, found)
+    return Frequencies(documents, by_word)
 
 
 def sources_of(document: Document, frequencies: Frequencies) -> Sources:
-    """What the document can make pseudo-queries of; all are empty where too little of it would be left to find."""
+    """What pseudo-queries of the document can be made from; all empty if too little of the document would remain."""
     title = words(document.title)
-    found = Sources([], [], [])
-    if len(words(text_of(document, ""))) < LEAST_WORDS:
-        return found
-    if TITLE_WORDS[0] <= len(title) <= TITLE_WORDS[1] and len(words(_without_title(document))) >= LEAST_WORDS:
-        found.title.append(document.title)
+    sources = Sources([], [], [])
+    if len(words(text_of(document, ""))) < MIN_WORDS:
+        return sources
+    if TITLE_WORDS[0] <= len(title) <= TITLE_WORDS[1] and len(words(_without_title(document))) >= MIN_WORDS:
+        sources.title.append(document.title)
     for number, sentence in enumerate(sentences(document.body)):
-        inside = words(sentence)
+        length = len(words(sentence))
         rest = words(text_of(document, f"sentence {number}"))
-        if SENTENCE_WORDS[0] <= len(inside) <= SENTENCE_WORDS[1] and len(rest) >= LEAST_WORDS and inside != title:
-            found.sentence.append(number)
+        if SENTENCE_WORDS[0] <= length <= SENTENCE_WORDS[1] and len(rest) >= MIN_WORDS and words(sentence) != title:
+            sources.sentence.append(number)
     terms = _distinctive(words(text_of(document, "")), frequencies)
-    found.keywords.extend(terms if len(terms) >= KEYWORDS[0] else [])
-    return found
+    sources.keywords.extend(terms if len(terms) >= KEYWORDS[0] else [])
+    return sources
 
 
-def _distinctive(found: list[str], frequencies: Frequencies) -> list[tuple[float, str]]:
-    """The TERMS words with the largest tf-idf; a word of no other document would find nothing but this one."""
+def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float, str]]:
+    """The TERMS words with the largest tf-idf, among those that occur in other documents too."""
     scored = []
-    for word, count in Counter(found).items():
-        having = frequencies.of[word]
-        if having > 1 and len(word) > 2 and not any(letter.isdigit() for letter in word):
-            scored.append((count * math.log(frequencies.documents / having), word))
+    for word, count in Counter(text).items():
+        documents = frequencies.by_word[word]
+        if documents > 1 and len(word) > 2 and not any(letter.isdigit() for letter in word):
+            scored.append((count * math.log(frequencies.documents / documents), word))
     return sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:TERMS]
 
 
 def pseudo_query(
     document: Document, sources: Sources, turn: int, weights: Mapping[str, float], keep_sentence: float, seed: int
 ) -> PseudoQuery | None:
-    """The document's pseudo-query of this turn, or None where it can make none of a kind with a weight above 0.
+    """The pseudo-query of the document in this turn; None if it has none of a kind with a weight above 0.
 
-    The kind is drawn by weight among those that the document can make. A sentence stays in the document with
-    probability `keep_sentence`. Seed, doc_id and turn alone decide.
+    The kind is drawn by weight among those that the document has. A sentence stays in the document with probability
+    `keep_sentence`. The result depends on seed, doc_id and turn alone.
     """
     rng = random.Random(f"{seed} {document.doc_id} {turn}")
     kinds = [kind for kind in KINDS if getattr(sources, kind) and weights[kind] > 0]
@@ -157,30 +161,34 @@ def pseudo_query(
         return PseudoQuery(kind, " ".join(document.title.split()), document.doc_id, "title")
     if kind == "sentence":
         number = rng.choice(sources.sentence)
-        without = "" if rng.random() < keep_sentence else f"sentence {number}"
-        return PseudoQuery(kind, " ".join(sentences(document.body)[number].split()), document.doc_id, without)
+        hidden = "" if rng.random() < keep_sentence else f"sentence {number}"
+        return PseudoQuery(kind, " ".join(sentences(document.body)[number].split()), document.doc_id, hidden)
     return PseudoQuery(kind, _keywords(document, sources, rng), document.doc_id, "")
 
 
 def _keywords(document: Document, sources: Sources, rng: random.Random) -> str:
-    """Terms drawn by their tf-idf without repetition, in the order in which the document has them."""
+    """Terms drawn without replacement, weighted by tf-idf, in the order of the document."""
     count = min(rng.randint(*KEYWORDS), len(sources.keywords))
-    # Efraimidis and Spirakis 2006: the largest u^(1/w) are a weighted draw without repetition.
+    # Efraimidis and Spirakis 2006: the largest u^(1/w) are a weighted draw without replacement.
     drawn = sorted(sources.keywords, key=lambda pair: rng.random() ** (1 / pair[0]), reverse=True)[:count]
     chosen = {term for _, term in drawn}
     return " ".join(dict.fromkeys(word for word in words(text_of(document, "")) if word in chosen))
 
 
-def shown(doc_id: str, without: str) -> str:
-    """The id of a document shown without a part, under which its text is kept."""
-    return f"{doc_id}{WITHOUT}{without}" if without else doc_id
+def variant_id(doc_id: str, hidden: str) -> str:
+    """The id of a document with a part hidden.
+
+    >>> variant_id("d1", "title")
+    'd1 without title'
+    """
+    return f"{doc_id}{HIDDEN}{hidden}" if hidden else doc_id
 
 
-def unshown(variant: str) -> tuple[str, str]:
-    """What `shown` was given.
+def parse_variant_id(variant: str) -> tuple[str, str]:
+    """The document and the hidden part of a variant.
 
-    >>> unshown(shown("d1", "sentence 3"))
+    >>> parse_variant_id("d1 without sentence 3")
     ('d1', 'sentence 3')
     """
-    doc_id, _, without = variant.partition(WITHOUT)
-    return doc_id, without
+    doc_id, _, hidden = variant.partition(HIDDEN)
+    return doc_id, hidden

@@ -39,8 +39,6 @@ def _prepare(config: Config, fold: str) -> Shared:
     experiment = open_experiment(config, fold)
     if experiment.accelerator.num_processes > 1:
         raise UserError("a sweep starts its own processes: run it without accelerate or torchrun, with --workers N")
-    experiment.work_of(experiment.folds[0])  # writes the token store
+    experiment.task(experiment.folds[0])  # writes the token store
     experiment.accelerator.free_memory()
-    return Shared(
-        CollectionFolder(experiment.folder.parent), [part.name for part in experiment.folds], experiment.names
-    )
+    return Shared(experiment.dataset.folder, [part.name for part in experiment.folds], experiment.fold_names)

@@ -12,7 +12,7 @@ from rerank.experiments.pretraining.lists import (
     usable_documents,
     write_lists,
 )
-from rerank.experiments.pretraining.pseudo_queries import KINDS, frequencies_of, unshown
+from rerank.experiments.pretraining.pseudo_queries import KINDS, frequencies_of, parse_variant_id
 from rerank.types import Candidates
 from tests.support.small_documents import write_documents
 
@@ -62,8 +62,8 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
         places.add(place)
         assert sorted(candidates.labels) == [0, 0, 0, 0, 1]
         assert len(set(candidates.doc_ids)) == 5
-        assert unshown(candidates.doc_ids[place]) == (query.doc_id, query.without)
-        others = [unshown(doc_id) for i, doc_id in enumerate(candidates.doc_ids) if i != place]
+        assert parse_variant_id(candidates.doc_ids[place]) == (query.doc_id, query.hidden)
+        others = [parse_variant_id(doc_id) for i, doc_id in enumerate(candidates.doc_ids) if i != place]
         assert query.doc_id not in dict(others)
         assert set(dict(others)) <= set(allowed)
         assert {without for _, without in others} == {"title" if query.kind == "title" else ""}

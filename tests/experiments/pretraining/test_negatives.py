@@ -2,7 +2,7 @@
 
 import random
 
-from rerank.experiments.pretraining.negatives import near_duplicate, negatives_of
+from rerank.experiments.pretraining.negatives import near_duplicate, select_negatives
 from rerank.experiments.pretraining.pseudo_queries import Document, PseudoQuery
 
 LONG = "one two three four five six seven eight nine ten eleven twelve"
@@ -36,7 +36,7 @@ def documents(count=8):
 
 
 def chosen(query, neighbours, others, count=2, random_count=1, seed=0):
-    return negatives_of(query, neighbours, others, documents(), count, random_count, random.Random(seed))
+    return select_negatives(query, neighbours, others, documents(), count, random_count, random.Random(seed))
 
 
 def test_neighbours_and_others_without_the_source_and_its_twin():

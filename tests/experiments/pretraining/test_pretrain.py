@@ -113,7 +113,7 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
 
 def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
     run_beside_another(capsys, folder_of("documents"), "pre-training", *pretraining("documents", "--out", "second"))
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
 
 
@@ -123,7 +123,7 @@ def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, ca
     made = (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns
     capsys.readouterr()
     main(["train", "--config", "warm.toml", "--fold", "2", "--loss", "hinge"])
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     main(["train", "--config", "warm.toml", "--fold", "1", "--pretraining.steps", "0", "--name", "cold"])
     assert folder_of("towns") == folder
     assert (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns == made
@@ -152,7 +152,7 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
     assert interrupted(pretraining("documents", "--out", "again")) == 130
     assert not Path("again").exists()
     main(pretraining("documents", "--out", "again"))
-    assert "going on after epoch 1" in capsys.readouterr().err
+    assert "resuming after epoch 1" in capsys.readouterr().err
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
 
 
@@ -165,7 +165,7 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
         (["--pretraining.titles", "0", "--pretraining.sentences", "0", "--pretraining.keywords", "0"], "all are 0"),
         (["--pretraining.lists_per_step", "0"], "--pretraining.lists-per-step: got 0"),
         (["--collection", "nowhere"], "nowhere"),
-        (["--out", "towns"], "--out towns: is there already"),
+        (["--out", "towns"], "--out towns: already exists"),
     ],
 )
 def test_a_mistake_is_one_line(here, capsys, words, expected):

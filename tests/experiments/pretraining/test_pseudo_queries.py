@@ -10,12 +10,12 @@ from rerank.experiments.pretraining.pseudo_queries import (
     Frequencies,
     Sources,
     frequencies_of,
+    parse_variant_id,
     pseudo_query,
     sentences,
-    shown,
     sources_of,
     text_of,
-    unshown,
+    variant_id,
     words,
 )
 
@@ -42,7 +42,7 @@ def made(kind, turns=60, keep=0.0, document=WINGS):
 def test_a_title_is_removed_wherever_the_body_repeats_it():
     (query,) = set(made("title"))
     assert query == ("title", TITLE, "w", "title")
-    rest = text_of(WINGS, query.without)
+    rest = text_of(WINGS, query.hidden)
     assert "lift of swept wings" not in rest.lower()
     assert rest.startswith("The lift of wings")
     assert "Earlier work on the  is cited." in rest
@@ -58,17 +58,17 @@ def test_a_short_title_is_removed_at_the_start_of_the_body_only():
 
 def test_a_sentence_is_taken_out_of_its_document_or_left():
     found = made("sentence")
-    numbers = {query.without for query in found}
+    numbers = {query.hidden for query in found}
     assert numbers == {"sentence 1", "sentence 2", "sentence 4"}  # 0 is the title again, 3 is too short
     for query in found:
         assert query.text in BODY
-        assert ". ." not in text_of(WINGS, query.without)
-        assert query.text not in text_of(WINGS, query.without)
-        assert text_of(WINGS, query.without).startswith(TITLE)
+        assert ". ." not in text_of(WINGS, query.hidden)
+        assert query.text not in text_of(WINGS, query.hidden)
+        assert text_of(WINGS, query.hidden).startswith(TITLE)
     kept = made("sentence", keep=1.0)
-    assert {query.without for query in kept} == {""}
+    assert {query.hidden for query in kept} == {""}
     assert text_of(WINGS, "") == f"{TITLE} {BODY}"
-    share = sum(query.without == "" for query in made("sentence", 400, keep=0.25)) / 400
+    share = sum(query.hidden == "" for query in made("sentence", 400, keep=0.25)) / 400
     assert 0.18 < share < 0.32
 
 
@@ -129,6 +129,6 @@ def test_a_short_document_makes_none():
 
 
 def test_a_document_and_what_it_is_shown_without_have_an_id_of_their_own():
-    assert shown("d1", "") == "d1"
-    assert unshown("d1") == ("d1", "")
-    assert len({shown("d1", part) for part in ("", "title", "sentence 0", "sentence 1")}) == 4
+    assert variant_id("d1", "") == "d1"
+    assert parse_variant_id("d1") == ("d1", "")
+    assert len({variant_id("d1", part) for part in ("", "title", "sentence 0", "sentence 1")}) == 4

@@ -1,0 +1,52 @@
+"""What can be refused from the arguments alone, before a model is loaded or anything is retrieved."""
+
+from pathlib import Path
+
+from rerank.config import Config
+from rerank.errors import UserError
+from rerank.evaluation.measures import measure_names
+
+
+def check_inputs(config: Config) -> None:
+    """Raises UserError for an unknown validation measure, a missing run, and a missing path of another setting."""
+    if config.first_stage.run and not Path(config.first_stage.run).is_file():
+        raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
+    check_path("--collection", config.collection.source)
+    check_path("--first-stage.index", config.first_stage.index)
+    check_path("--encoder", config.encoder.name)
+    if config.training.measure != "loss":
+        check_measure("--training.measure", config.training.measure)
+
+
+def check_path(flag: str, value: str) -> None:
+    """Raises UserError if `value` is written as a path, not as a hub name or dataset id, and nothing is there."""
+    if value.startswith(("/", ".", "~")) and not Path(value).exists():
+        raise UserError(f"{flag} {value}: no such file or folder")
+
+
+def check_measure(flag: str, measure: str) -> None:
+    """Raises UserError for an unknown measure."""
+    try:
+        measure_names([measure])
+    except UserError as error:
+        raise UserError(f"{flag} {measure}: {error}") from error
+
+
+def check_file(what: str, path: Path) -> None:
+    """Raises UserError if `path` is no file."""
+    if path.is_dir():
+        raise UserError(f"{what} {path}: is a folder, expected a file")
+    if not path.is_file():
+        raise UserError(f"{what} {path}: no such file")
+
+
+def check_output_file(path: Path) -> None:
+    """Raises UserError if --out is a folder."""
+    if path.is_dir():
+        raise UserError(f"--out {path}: is a folder, expected the name of a file to write")
+
+
+def check_output_folder(path: Path) -> None:
+    """Raises UserError if --out exists, unless it is an empty folder."""
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise UserError(f"--out {path}: already exists; expected a new folder to write")

@@ -1,0 +1,42 @@
+"""`rerank --install-completion`: completion of commands and flags in the shell."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.completion import ShellDetectionError, detect_shell
+
+from rerank.errors import UserError
+from rerank.utils.parameters import OptionalPath
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def install_completion(
+    *,
+    shell: Literal["bash", "zsh", "fish"] | None = None,
+    out: Annotated[OptionalPath, Parameter(show_default=False)] = None,
+) -> None:
+    """Writes the completion script, and loads it from ~/.bashrc or ~/.zshrc.
+
+    Parameters
+    ----------
+    shell
+        The shell; default: the one that runs this command.
+    out
+        The file to write; default: where the shell looks for it.
+    """
+    from rerank.cli.main import app
+
+    found = shell or _running_shell()
+    path = app.install_completion(shell=found, output=out, add_to_startup=out is None)
+    print(f"{path}: written; open a new {found} to use it")
+
+
+def _running_shell() -> Literal["bash", "zsh", "fish"]:
+    try:
+        name = detect_shell()
+    except ShellDetectionError as error:
+        raise UserError(f"--install-completion: unknown shell; expected --shell {', '.join(SHELLS)}") from error
+    if name == "powershell":
+        raise UserError(f"--install-completion: {name} has no completion; expected --shell {', '.join(SHELLS)}")
+    return name

@@ -1,0 +1,37 @@
+"""`rerank pretrain`: pre-training on pseudo-queries."""
+
+from rerank.cli.checks import check_inputs, check_output_folder
+from rerank.cli.settings import with_settings
+from rerank.config import Config
+from rerank.utils.parameters import FilePath
+
+
+@with_settings(
+    "collection.source",
+    "first_stage.index",
+    "first_stage.k1",
+    "first_stage.b",
+    "first_stage.threads",
+    "encoder",
+    "training.clip",
+    "training.device",
+    "training.precision",
+    "training.max_tokens_per_forward",
+    "training.gradient_checkpointing",
+    "training.seed",
+    "pretraining",
+    "output.folder",
+)
+def pretrain(*, out: FilePath, config: Config) -> None:
+    """Pre-trains an encoder on pseudo-queries made from the documents.
+
+    Parameters
+    ----------
+    out
+        The folder to write: a checkpoint for --encoder and for `rerank score`.
+    """
+    check_inputs(config)
+    check_output_folder(out)
+    from rerank.experiments.pretraining.pretrain import pretrain_into
+
+    print(pretrain_into(config, out))

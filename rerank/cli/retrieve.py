@@ -1,0 +1,16 @@
+"""`rerank retrieve`: BM25 on a collection."""
+
+from rerank.cli.checks import check_inputs
+from rerank.cli.settings import with_settings
+from rerank.config import Config
+
+
+@with_settings("collection", "first_stage", "output.folder")
+def retrieve(*, config: Config) -> None:
+    """Retrieves the candidates of every query with BM25."""
+    check_inputs(config)
+    from rerank.experiments.text import open_text
+
+    dataset = open_text(config)
+    dataset.write_references()
+    print(dataset.first_stage)

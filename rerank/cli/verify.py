@@ -1,0 +1,21 @@
+"""`rerank verify`: finished runs, checked against their manifests."""
+
+import sys
+
+from rerank.utils.parameters import FilePath
+
+
+def verify(folder: FilePath) -> None:
+    """Verifies finished runs against their manifests.
+
+    Parameters
+    ----------
+    folder
+        runs/<collection>, the folder of an experiment in it, or of a fold.
+    """
+    from rerank.runs.verify import verify
+
+    table, holds = verify(folder)
+    print(table, end="")
+    sys.stdout.flush()
+    sys.exit(0 if holds else 1)

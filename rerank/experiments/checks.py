@@ -1,0 +1,51 @@
+"""What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rerank.config import Config, LossSettings, validate
+from rerank.data.letor.layouts import is_feature_source
+from rerank.errors import UserError
+from rerank.evaluation.measures import measure_name
+from rerank.training.gradients import Loss
+from rerank.training.losses import open_loss
+from rerank.training.tracking import check_tracker
+
+
+def check_training(config: Config) -> None:
+    """Raises UserError for settings of a training that no collection can make valid."""
+    validate(config)
+    open_loss(config.loss)
+    if config.training.measure != "loss":
+        measure_name(config.training.measure)
+    check_tracker(config.training.track)
+    if config.pretraining.steps:
+        pretraining_loss(config)
+    check_first_stage(config)
+
+
+def pretraining_loss(config: Config) -> Loss:
+    """The loss of a pre-training, with its default hyperparameters; raises UserError for an unknown name."""
+    return open_loss(LossSettings(config.pretraining.loss), "--pretraining.loss")
+
+
+def check_first_stage(config: Config) -> None:
+    """Raises UserError if the settings name a run to re-rank that does not exist."""
+    run = config.first_stage.run
+    if run and not Path(run).is_file():
+        raise UserError(f"--first-stage.run {run}: no such file; expected a TREC run, or nothing for BM25")
+
+
+def check_fold(name: str, names: Sequence[str]) -> None:
+    """Raises UserError if `name` is neither one of the names of the folds nor "all"."""
+    if name != "all" and name not in names:
+        raise UserError(f"fold {name}: no such fold; expected {', '.join(names)} or all")
+
+
+def expect_text(source: str) -> None:
+    """Raises UserError for feature vectors, which can be neither searched nor read."""
+    if is_feature_source(source):
+        raise UserError(
+            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
+            "again; `rerank train` trains on them and writes the runs"
+        )

@@ -1,0 +1,96 @@
+"""Experiment tracking: sends the record of every epoch to TensorBoard, Weights & Biases, MLflow, or your own tracker.
+
+`--training.track NAME` takes a name that accelerate knows, if its package is installed, or one registered here:
+
+    @tracker("csv")
+    def csv_tracker(run: str, folder: Path) -> GeneralTracker:
+        return CsvTracker(folder / f"{run}.csv")
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_trackers
+
+from rerank.config import Config, sections
+from rerank.errors import UserError, nearest
+
+MakeTracker = Callable[[str, Path], GeneralTracker]
+"""Makes a tracker from the name of a run, such as "smoothi/fold1", and a folder for its files (not made yet)."""
+
+TRACKERS: dict[str, MakeTracker] = {}
+"""The registered trackers by name; accelerate's own are not in it."""
+
+TRACKED = ("loss", "ndcg", "smooth", "valid", "seconds")
+"""The values of an epoch's record that are tracked."""
+
+PACKAGES = {"comet_ml": "comet-ml"}
+"""Packages whose name on PyPI is not the tracker's."""
+
+
+def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
+    """Registers a function as the tracker `name` of `--training.track`; it returns an accelerate GeneralTracker."""
+
+    def register(make: MakeTracker) -> MakeTracker:
+        TRACKERS[name] = make
+        return make
+
+    return register
+
+
+def check_tracker(name: str) -> None:
+    """Raises UserError for a tracker that does not exist, or whose package is not installed; "" is none."""
+    if not name or name in TRACKERS:
+        return
+    names = {str(known) for known in LOGGER_TYPE_TO_CLASS}
+    if name not in names:
+        raise UserError(f"--training.track {name}: no such tracker; {nearest(name, names | set(TRACKERS))}")
+    if not filter_trackers([name], logging_dir="."):
+        raise UserError(
+            f"--training.track {name}: its package is not installed; pip install {PACKAGES.get(name, name)}"
+        )
+
+
+@contextlib.contextmanager
+def tracked(accelerator: Accelerator, config: Config, project: str, run: str, folder: Path) -> Iterator[None]:
+    """Within the block, `log_epoch` sends the records of a training to the tracker of `config.training.track`.
+
+    `project` groups the runs of a collection; files go to `folder`. Nothing happens if no tracker is named.
+    """
+    name = config.training.track
+    if not name:
+        yield
+        return
+    accelerator.project_configuration.logging_dir = str(folder)
+    accelerator.log_with = [TRACKERS[name](run, folder)] if name in TRACKERS else filter_trackers([name], str(folder))
+    run_names = {"wandb": {"name": run}, "mlflow": {"run_name": run}}
+    accelerator.init_trackers(project, _flat(sections(config)), run_names)
+    try:
+        yield
+    finally:  # not end_training, which also ends the processes of the folds that follow
+        for opened in accelerator.trackers:
+            opened.finish()
+        accelerator.trackers = []
+
+
+def log_epoch(accelerator: Accelerator, record: dict[str, Any]) -> None:
+    """Sends the record of an epoch to the trackers that are open."""
+    accelerator.log({key: record[key] for key in TRACKED if key in record}, step=record["epoch"])
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
+    """Maps section.key to its value, for the settings that have one.
+
+    >>> _flat({"loss": {"name": "smoothi", "metric": None, "alpha": 1.0}})
+    {'loss.name': 'smoothi', 'loss.alpha': 1.0}
+    """
+    flat: dict[str, bool | int | float | str] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            flat[f"{prefix}{key}"] = value if isinstance(value, bool | int | float) else str(value)
+    return flat

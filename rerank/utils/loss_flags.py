@@ -1,0 +1,28 @@
+"""The flags of the loss and its hyperparameters, made from the registered losses."""
+
+from typing import Annotated, Any, TypedDict, Union
+
+from cyclopts import Parameter
+
+from rerank.utils.parameters import Whole
+from rerank.utils.registry import describe_hyperparameters, describe_losses
+
+
+def loss_flag() -> Any:
+    """The type of --loss, whose help names all losses."""
+    return Annotated[str, Parameter(alias="--loss", help=f"One of {', '.join(describe_losses())}.")]
+
+
+def hyperparameter_flags() -> Any:
+    """The flags --loss.KEY and the keys of [loss]: one for each hyperparameter of any loss, with its type and help."""
+    flags = {}
+    for key, losses in describe_hyperparameters().items():
+        types = [Whole if of_loss.type is int else of_loss.type for of_loss in losses.values()]
+        description = next((of_loss.description for of_loss in losses.values() if of_loss.description), "")
+        names_by_default: dict[str, list[str]] = {}
+        for name, of_loss in losses.items():
+            names_by_default.setdefault(str(of_loss.default), []).append(name)
+        defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in names_by_default.items())
+        text = f"{description[:1].upper()}{description[1:]} [default of {defaults}]"
+        flags[key] = Annotated[Union[*types], Parameter(help=text)]
+    return Annotated[TypedDict("Hyperparameters", flags, total=False), Parameter(name="*")]  # type: ignore[operator]

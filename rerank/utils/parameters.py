@@ -1,0 +1,104 @@
+"""Types of settings: how a flag's text becomes a value, and which values a setting takes."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from cyclopts import Group, Parameter, Token, default_name_transform
+
+
+def section(name: str, position: int) -> Parameter:
+    """A section of the configuration: its keys are the flags --name.key, and form one group of the help."""
+
+    def flag(key: str) -> str:
+        return f"{name}.{default_name_transform(key)}"
+
+    return Parameter(name="*", name_transform=flag, group=Group(name, sort_key=position))
+
+
+def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
+    """An integer, or one of the words that the type allows in its place; cyclopts itself would round 2.5."""
+    (token,) = tokens
+    if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
+        return token.value
+    try:
+        return int(token.value)
+    except ValueError:
+        or_word = "".join(f" or {word}" for word in words)
+        raise ValueError(f"expected a whole number{or_word}, got {token.value}") from None
+
+
+def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
+    (token,) = tokens
+    return os.path.expanduser(token.value)  # noqa: PTH111 - a Path would drop the ./ that tells a path from a name
+
+
+def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
+    return Path(_expand_text(expected, tokens))
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT|all", show_choices=False)]
+CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
+PathText = Annotated[str, Parameter(converter=_expand_text)]
+"""A path, or a name where one may be given instead of a path; a leading ~ is the home folder."""
+FilePath = Annotated[Path, Parameter(converter=_expand_path)]
+OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Raises ValueError for a number below `least` or above `most`, and for inf and nan; ignores words."""
+
+    least: float = -math.inf
+    most: float = math.inf
+
+    def __call__(self, type_: Any, value: Any) -> None:
+        """Called by cyclopts for a flag, and by `rerank.config.validate`."""
+        if isinstance(value, str) or value is None:
+            return
+        if not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        if not self.least <= value <= self.most:
+            or_more = math.isinf(self.most)
+            raise ValueError(
+                f"expected {self.least:g} or more" if or_more else f"expected {self.least:g} to {self.most:g}"
+            )
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Raises ValueError for a text that is not empty and does not match `pattern`."""
+
+    pattern: str
+    expected: str
+
+    def __call__(self, type_: Any, value: Any) -> None:
+        """Called by cyclopts for a flag, and by `rerank.config.validate`."""
+        if value and not re.fullmatch(self.pattern, value):
+            raise ValueError(f"expected {self.expected}")
+
+
+def at_least(least: float) -> Parameter:
+    """A finite number from `least` on."""
+    return Parameter(validator=Bounds(least))
+
+
+def between(least: float, most: float) -> Parameter:
+    """A number from `least` to `most`, both included."""
+    return Parameter(validator=Bounds(least, most))
+
+
+def validators(annotation: Any) -> list[Any]:
+    """The validators of an annotated type, in order."""
+    parameters = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, Parameter)]
+    return [
+        validator
+        for parameter in parameters
+        if isinstance(parameter.validator, tuple)  # as cyclopts stores them
+        for validator in parameter.validator
+    ]

@@ -1,0 +1,54 @@
+"""The program itself: help, version, completion, exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import COMMANDS, app, main
+
+
+def test_a_mistake_in_a_new_process_prints_nothing_else():
+    done = subprocess.run(
+        [sys.executable, "-m", "rerank", "train", "--nonsense"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("rerank: Unknown option")
+    assert done.stdout == ""
+
+
+def test_without_arguments_it_prints_the_help_and_imports_no_command(capsys):
+    done = subprocess.run([sys.executable, "-m", "rerank"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: rerank COMMAND")
+    places = [done.stdout.index(f"│ {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+    code = "import sys; from rerank.cli.main import main; main(['--help']); print('rerank.config' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_fits_its_width_and_describes_every_flag(capsys, monkeypatch, columns, command):
+    monkeypatch.setenv("COLUMNS", columns)
+    main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    for argument in app[command].assemble_argument_collection(parse_docstring=True):
+        if argument.show:
+            assert argument.parameter.help, argument.name
+
+
+def test_the_version_is_printed(capsys):
+    main(["--version"])
+    assert capsys.readouterr().out.strip()[0].isdigit()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_flags(tmp_path, capsys, shell):
+    main(["--install-completion", "--shell", shell, "--out", str(tmp_path / "script")])
+    assert f"open a new {shell}" in capsys.readouterr().out
+    script = Path(tmp_path / "script").read_text()
+    assert all(name in script for name in COMMANDS)
+    assert all(flag in script for flag in ("training.lr", "batch-size", "first-stage.depth", "install-completion"))

@@ -1,0 +1,128 @@
+"""Settings as flags and as the sections of a TOML file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import app, main
+from rerank.cli.settings import setting_flags
+from rerank.config import Config, OutputSettings, TrainingSettings, validate
+from rerank.errors import UserError
+from tests.support.paths import ROOT
+from tests.support.small_collection import failed
+
+
+def flags_of(command):
+    arguments = app[command].assemble_argument_collection()
+    return {name for argument in arguments for name in argument.names}
+
+
+def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
+    Path("mine.toml").write_text(
+        '[collection]\nsource = "towns"\n[encoder]\nname = "encoder"\n[loss]\nname = "hinge"\n'
+        '[lists]\nnon_relevant = "all"\n[training]\nepochs = 1\nlists_per_epoch = 4\n'
+    )
+    main(["train", "--config", "mine.toml", "--fold", "1", "--loss", "smoothi", "--loss.alpha", "10"])
+    kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
+    assert (kept["loss"]["name"], kept["loss"]["alpha"], kept["lists"]["non_relevant"]) == ("smoothi", 10.0, "all")
+    main(["train", "--config", "runs/towns/smoothi/config.toml", "--fold", "1"])  # what was kept means the same
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_an_unknown_key_of_a_file_names_file_and_nearest_key(here, capsys):
+    Path("bad.toml").write_text("[training]\nlrr = 1\n")
+    line = failed(capsys, "train", "--config", "bad.toml")
+    assert "bad.toml" in line
+    assert "--training.lr" in line
+    Path("bad.toml").write_text("[training\n")
+    assert "bad.toml: not TOML: Expected ']'" in failed(capsys, "train", "--config", "bad.toml")
+
+
+def test_robust04_toml_is_the_defaults_and_the_papers_setting():
+    from rerank.config import Config
+    from rerank.runs.settings import to_toml
+
+    text = (ROOT / "configs" / "robust04.toml").read_text()
+    given = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert [line.split("  #")[0].rstrip() for line in given] == [
+        line for line in to_toml(Config()).splitlines() if line
+    ]
+
+
+def test_config_may_be_anywhere_and_is_in_the_help(here, capsys):
+    path = Path("bad.toml")
+    path.write_text("[training]\nepochs = 0\n")
+    for words in (["train", "--config", "bad.toml"], ["train", "--fold", "1", "--config=bad.toml"]):
+        assert failed(capsys, *words) == "rerank: bad.toml: --training.epochs: got 0, expected 1 or more"
+    for name in ("doctor", "retrieve", "pretrain", "train", "score"):
+        assert "--config" in flags_of(name)
+
+
+def test_a_file_with_all_settings_is_accepted_and_unknown_ones_are_refused_by_every_command(here, capsys):
+    Path("all.toml").write_text((ROOT / "configs" / "robust04.toml").read_text())
+    main(["retrieve", "--config", "all.toml", "--collection", "towns"])
+    for text, expected in (
+        ("[training]\nlrr = 1\n", "bad.toml: [training] lrr: no such setting; did you mean --training.lr?"),
+        ("[trainig]\nlr = 1\n", "bad.toml: [trainig] lr: no such setting; did you mean --training.lr?"),
+        ("lr = 1\n", "bad.toml: lr: expected a section such as [training], got lr = 1"),
+        ("[training]\nlr = [1, 2]\n", "bad.toml: [training] lr: expected one value, got [1, 2]"),
+    ):
+        Path("bad.toml").write_text(text)
+        assert expected in failed(capsys, "train", "--config", "bad.toml")
+        assert ("lrr" not in text) or expected in failed(capsys, "retrieve", "--config", "bad.toml")
+
+
+def test_commands_take_the_settings_that_act_on_them():
+    assert set(setting_flags()) <= flags_of("train")
+    assert "--training.lr" not in flags_of("retrieve") | flags_of("pretrain") | flags_of("score") | flags_of("doctor")
+    assert {"--collection", "--depth", "--device", "--training.max-tokens-per-forward"} <= flags_of("score")
+    assert {"--pretraining.lr", "--device", "--encoder"} <= flags_of("pretrain")
+    assert {"--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name"} <= flags_of("train")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--learning-rate", "1"], "Did you mean --training.lr?"),
+        (["--per_device_train_batch_size", "1"], "Did you mean --training.lists-per-step?"),
+        (["--alpha", "1"], "Did you mean --loss.alpha?"),
+        (["--max-length", "1"], "Did you mean --encoder.max-doc-tokens?"),
+        (["--patience", "1"], "Did you mean --training.patience or --pretraining.patience?"),
+        (["--batchsize", "1"], "Did you mean --batch-size?"),
+        (["--nonsense"], "Unknown option: --nonsense. `rerank train --help` lists the options"),
+        (["--encoder", "./nowhere"], "--encoder ./nowhere: no such file or folder"),
+        (["--collection", "/nowhere/at/all"], "--collection /nowhere/at/all: no such file or folder"),
+        (["--first-stage.run", "~/nowhere.run"], "/nowhere.run: no such file"),
+        (["--device", "gpu"], "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps"),
+        (["--training.measure", "nDGC@20"], "--training.measure nDGC@20: "),
+    ],
+)
+def test_a_wrong_flag_or_value_is_refused_at_once(capsys, monkeypatch, words, expected):
+    monkeypatch.setitem(sys.modules, "rerank.experiments.train", None)  # nothing is imported that could retrieve
+    assert expected in failed(capsys, "train", *words)
+
+
+def test_a_leading_tilde_is_the_home_folder(here, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(here))
+    main(["retrieve", "--collection", "~/towns", "--output.folder", "~/runs"])
+    assert capsys.readouterr().out.strip() == str(here / "runs" / "towns" / "bm25.run")
+
+
+def test_python_made_settings_have_the_same_bounds():
+    for config, expected in (
+        (Config(training=TrainingSettings(epochs=0)), "--training.epochs: got 0, expected 1 or more"),
+        (Config(training=TrainingSettings(lr=float("nan"))), "--training.lr: got nan, expected a finite number"),
+        (Config(training=TrainingSettings(device="gpu")), "--training.device: got gpu, expected auto"),
+        (Config(output=OutputSettings(name="tokens")), "--output.name: got tokens, expected letters"),
+    ):
+        with pytest.raises(UserError, match=expected):
+            validate(config)
+    validate(Config(output=OutputSettings(name="tokens-2")))
+
+
+def test_the_settings_are_imported_without_torch():
+    code = "import sys, rerank.cli.train, rerank.cli.score; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

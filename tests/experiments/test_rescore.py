@@ -1,0 +1,69 @@
+"""Re-ranking from Python: with an open collection, with the collection of the checkpoint, and without either."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rerank.config import Config
+from rerank.data.collections import open_collection
+from rerank.data.trec import read_run
+from rerank.errors import UserError
+from rerank.experiments.rescore import rescore
+from rerank.experiments.train import train_folds
+from rerank.runs.layout import ExperimentFolder
+from tests.support.small_collection import SETTINGS
+
+RUN = Path("runs/towns/bm25.run")
+
+
+@pytest.fixture
+def checkpoint(here):
+    """A fold trained from Python."""
+    import tomllib
+
+    from rerank.config import CollectionSettings, EncoderSettings, TrainingSettings
+
+    sections = tomllib.loads(SETTINGS)
+    config = Config(
+        collection=CollectionSettings(**sections["collection"]),
+        encoder=EncoderSettings(**sections["encoder"]),
+        training=TrainingSettings(**sections["training"]),
+    )
+    folder = train_folds(config, "1")
+    assert folder == ExperimentFolder(Path("runs/towns/smoothi"))
+    return folder.fold("1").checkpoint
+
+
+def without_collection(checkpoint):
+    """Makes the checkpoint one of an older version, which did not record the collection."""
+    file = checkpoint / "config.json"
+    settings = json.loads(file.read_text())
+    assert settings["rerank"].pop("collection") == "towns"
+    file.write_text(json.dumps(settings))
+
+
+def test_the_collection_is_an_open_one_or_that_of_the_checkpoint(checkpoint):
+    rescore(Config(), str(checkpoint), RUN, Path("named.run"), "towns")
+    rescore(Config(), str(checkpoint), RUN, Path("open.run"), open_collection("towns"))
+    rescore(Config(), str(checkpoint), RUN, Path("recorded.run"))
+    without_collection(checkpoint)
+    rescore(Config(), str(checkpoint), RUN, Path("manifest.run"))
+    named = read_run("named.run")
+    assert len(named) == 15
+    for name in ("open", "recorded", "manifest"):
+        assert read_run(f"{name}.run") == named
+        assert json.loads(Path(f"{name}.run.json").read_text())["config"]["collection"]["source"] == "towns"
+
+
+def test_a_checkpoint_that_does_not_know_its_collection(checkpoint):
+    without_collection(checkpoint)
+    checkpoint.rename("alone")
+    with pytest.raises(UserError, match=r"alone: does not record the collection .* name one with --collection"):
+        rescore(Config(), "alone", RUN, Path("out.run"))
+
+
+def test_a_collection_that_is_gone(checkpoint):
+    Path("towns").rename("moved")
+    with pytest.raises(UserError, match=r"the collection that it was trained on cannot be opened: .*--collection"):
+        rescore(Config(), str(checkpoint), RUN, Path("out.run"))
