@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from cyclopts import Parameter, default_name_transform
 
 from rerank.errors import UserError
-from rerank.utils.loss_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in the annotations of LossSettings
+from rerank.utils.registered_flags import hyperparameter_flags, loss_flag, pooling_flag  # noqa: F401 - named in annotations
 from rerank.utils.parameters import (
     Count,
     CountOrAuto,
@@ -77,8 +77,12 @@ class EncoderSettings:
     """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
-    pooling: Literal["mean", "first", "max", "sum"] = "mean"
-    """How passages make a document's score; mean: of their [CLS] vectors."""
+    pooling: str = "mean"
+    """How the scores of a document's passages become its score."""
+
+
+# See LossSettings: the help names the poolings that are registered when flags are parsed.
+EncoderSettings.__annotations__ |= {"pooling": "pooling_flag()"}
 
 
 @section("network", 4)

@@ -87,6 +87,15 @@ def describe_losses() -> dict[str, Registered]:
     return losses | {name: describe(name, function) for name, function in functions.items() if name not in losses}
 
 
+def describe_poolings() -> dict[str, Registered]:
+    """All poolings by name: those of rerank/models/pooling.py, and those registered since, if it is imported."""
+    poolings = registered(Path(__file__).parents[1] / "models" / "pooling.py", "pooling")
+    imported = sys.modules.get("rerank.models.pooling")
+    functions = getattr(imported, "POOLINGS", {})
+    poolings |= {name: describe(name, function) for name, function in functions.items() if name not in poolings}
+    return dict(sorted(poolings.items()))
+
+
 def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
     """The hyperparameters of all losses: for each name, the losses that have it.
 

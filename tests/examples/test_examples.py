@@ -1,6 +1,7 @@
 """The scripts in examples/ run, with small models and collections, and print what they promise."""
 
 import runpy
+import shutil
 import sys
 
 import pytest
@@ -30,13 +31,14 @@ def run_example(monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def trained(home):
-    """The folder `home` with a fold trained by two losses."""
+def trained(home, tmp_path_factory):
+    """A collection's runs, with a fold trained by two losses."""
+    folder = shutil.copytree(home, tmp_path_factory.mktemp("trained") / "home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(home)
+        patch.chdir(folder)
         for loss in ("smoothi", "hinge"):
             main(command("--fold", "1", "--loss", loss))
-    return home / "runs" / "towns"
+    return folder / "runs" / "towns"
 
 
 def test_all_examples_are_tested_and_short():

@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from rerank.cli.main import main
+from rerank.config import Config, EncoderSettings, validate
 from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
+from rerank.utils.registry import describe_poolings
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import make_encoder
 
@@ -51,6 +54,15 @@ def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
     del POOLINGS["last"]
     with pytest.raises(UserError, match="was trained with the pooling last, which is not registered; expected one of"):
         open_trained_cross_encoder(str(tmp_path / "saved"), "mean", 800)
+
+
+def test_the_setting_takes_every_registered_pooling(last, capsys):
+    assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "last"}
+    validate(Config(encoder=EncoderSettings(pooling="last")))
+    main(["train", "--help"])
+    assert "one of first, last, max, mean, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    with pytest.raises(UserError, match=r"--encoder.pooling: got lst, no such pooling; did you mean last\?"):
+        validate(Config(encoder=EncoderSettings(pooling="lst")))
 
 
 def test_an_unknown_pooling_is_one_line(tmp_path):

@@ -1,11 +1,12 @@
-"""The flags of the loss and its hyperparameters, made from the registered losses."""
+"""The flags of losses, their hyperparameters and poolings, made from the registered functions."""
 
 from typing import Annotated, Any, TypedDict, Union
 
 from cyclopts import Parameter
 
+from rerank.errors import nearest
 from rerank.utils.parameters import Whole
-from rerank.utils.registry import describe_hyperparameters, describe_losses
+from rerank.utils.registry import describe_hyperparameters, describe_losses, describe_poolings
 
 
 def loss_flag() -> Any:
@@ -26,3 +27,14 @@ def hyperparameter_flags() -> Any:
         text = f"{description[:1].upper()}{description[1:]} [default of {defaults}]"
         flags[key] = Annotated[Union[*types], Parameter(help=text)]
     return Annotated[TypedDict("Hyperparameters", flags, total=False), Parameter(name="*")]  # type: ignore[operator]
+
+
+def pooling_flag() -> Any:
+    """The type of --encoder.pooling, whose help names all poolings."""
+    text = f"How the scores of a document's passages become its score: one of {', '.join(describe_poolings())}."
+    return Annotated[str, Parameter(help=text, validator=_check_pooling)]
+
+
+def _check_pooling(type_: Any, value: Any) -> None:
+    if value not in (poolings := describe_poolings()):
+        raise ValueError(f"no such pooling; {nearest(value, poolings)}")
