@@ -1,0 +1,71 @@
+"""rerank fine-tunes cross-encoders to re-rank, with differentiable versions of the evaluation metric as the loss.
+
+`import rerank` imports nothing else; each public name is imported from its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rerank import losses
+    from rerank.config import Config
+    from rerank.data.collections import Collection, open_collection
+    from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
+    from rerank.evaluation.compare import Comparison, compare
+    from rerank.evaluation.evaluate import evaluate
+    from rerank.evaluation.fusion import fuse
+    from rerank.experiments.train import train_folds as train
+    from rerank.models.reranker import Reranker
+    from rerank.retrieval.bm25 import retrieve
+
+__version__ = "0.2.0"
+
+__all__ = [
+    "Collection",
+    "Comparison",
+    "Config",
+    "Reranker",
+    "compare",
+    "evaluate",
+    "fuse",
+    "losses",
+    "open_collection",
+    "read_qrels",
+    "read_run",
+    "retrieve",
+    "train",
+    "write_qrels",
+    "write_run",
+]
+
+_PLACES = {
+    "Collection": "rerank.data.collections:Collection",
+    "Comparison": "rerank.evaluation.compare:Comparison",
+    "Config": "rerank.config:Config",
+    "Reranker": "rerank.models.reranker:Reranker",
+    "compare": "rerank.evaluation.compare:compare",
+    "evaluate": "rerank.evaluation.evaluate:evaluate",
+    "fuse": "rerank.evaluation.fusion:fuse",
+    "losses": "rerank.losses:",
+    "open_collection": "rerank.data.collections:open_collection",
+    "read_qrels": "rerank.data.trec:read_qrels",
+    "read_run": "rerank.data.trec:read_run",
+    "retrieve": "rerank.retrieval.bm25:retrieve",
+    "train": "rerank.experiments.train:train_folds",
+    "write_qrels": "rerank.data.trec:write_qrels",
+    "write_run": "rerank.data.trec:write_run",
+}
+"""Public name -> module:name; a module alone is the module itself."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'rerank' has no attribute '{name}'")
+    module, _, attribute = _PLACES[name].partition(":")
+    value = import_module(module)
+    globals()[name] = getattr(value, attribute) if attribute else value
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

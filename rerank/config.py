@@ -6,7 +6,7 @@ line makes a flag of every setting, a TOML file has the same names, and `validat
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from cyclopts import Parameter, default_name_transform
 
@@ -207,7 +207,13 @@ class OutputSettings:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Config:
-    """All settings of an experiment."""
+    """All settings of an experiment.
+
+    In Python a string stands for a section with that main key:
+
+    >>> Config(collection="my-collection", loss="approx").collection.source
+    'my-collection'
+    """
 
     collection: CollectionSettings = field(default_factory=CollectionSettings)
     first_stage: FirstStageSettings = field(default_factory=FirstStageSettings)
@@ -218,6 +224,29 @@ class Config:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
+
+    if TYPE_CHECKING:  # the generated __init__, with the strings that __post_init__ accepts
+
+        def __init__(
+            self,
+            collection: CollectionSettings | str = ...,
+            first_stage: FirstStageSettings = ...,
+            encoder: EncoderSettings | str = ...,
+            network: NetworkSettings = ...,
+            lists: ListsSettings = ...,
+            loss: LossSettings | str = ...,
+            training: TrainingSettings = ...,
+            pretraining: PretrainingSettings = ...,
+            output: OutputSettings = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if isinstance(self.collection, str):
+            object.__setattr__(self, "collection", CollectionSettings(source=self.collection))
+        if isinstance(self.encoder, str):
+            object.__setattr__(self, "encoder", EncoderSettings(name=self.encoder))
+        if isinstance(self.loss, str):
+            object.__setattr__(self, "loss", LossSettings(name=self.loss))
 
 
 def sections(config: Config) -> dict[str, dict[str, Any]]:

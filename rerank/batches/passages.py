@@ -56,7 +56,7 @@ class PassageBuilder:
         types: list[np.ndarray] = []
         offsets, documents = [0], []
         for number, (query_id, doc_id) in enumerate(pairs):
-            query, tokens = self.query(query_id), self.documents.of(doc_id)
+            query, tokens = self.query(query_id), self.documents[doc_id]
             bounds = self.bounds(query_id, doc_id)
             for begin, end in pairwise(bounds.tolist()):
                 parts = (head, query, between, tokens[begin:end], tail)

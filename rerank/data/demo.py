@@ -1,9 +1,9 @@
-"""The generated collection of `rerank demo` and a small BERT that was never trained.
+"""The generated collection of `rerank demo`: a gazetteer of invented towns.
 
-A gazetteer of invented towns. A query is a town and a subject ("velmordun climate"); the town's documents all name the
-town and never the subject, so BM25 finds them and cannot tell them apart. What tells is the vocabulary that goes with
-the subject (frosty, fogs …), to be learned from the queries of other towns. One document in five is long and speaks of
-its subjects only after the 512th token.
+A query is a town and a subject ("velmordun climate"). The town's documents all name the town and never the subject, so
+BM25 retrieves them but cannot rank them. The vocabulary of a subject (frosty, fogs, …) is the evidence, which a model
+can learn from the queries of other towns. One document in five is long and is about its subjects only after the 512th
+token.
 """
 
 import json
@@ -66,12 +66,12 @@ ENDINGS = ("dun", "gor", "mo", "rik", "tha", "vik", "za", "ka")
 
 
 def make_collection(folder: Path, seed: int = 0) -> None:
-    """Writes a collection in BEIR's layout at `folder`, replacing what is there.
+    """Writes a collection in BEIR's layout to `folder`, replacing its contents.
 
-    80 queries, one a town, and 20 documents a town, all judged: 2 speak of the query's subject alone (relevance 2), 3
-    of it and of one other (1), 9 of one or two others (0) and 6 of none (0). 4 of the 20, one of them relevant, are
-    long: 660 to 780 tokens, of which the first 512 and more say nothing of any subject. The same seed writes the same
-    bytes. Raises UserError where the folder cannot be written.
+    80 queries, one per town, and 20 documents per town, all judged: 2 are about the query's subject only (relevance 2),
+    3 about it and one other (1), 9 about one or two others (0) and 6 about none (0). 4 of the 20, one of them relevant,
+    are long: 660 to 780 tokens, the first 512 or more of which are about no subject. The same seed writes the same
+    bytes. Raises UserError if the folder cannot be written.
     """
     rng = random.Random(seed)
     corpus: list[str] = []
@@ -94,7 +94,7 @@ def make_collection(folder: Path, seed: int = 0) -> None:
 
 
 def _town_names(rng: random.Random) -> list[str]:
-    """Names of which no two begin alike, so that Porter's stemmer keeps them apart."""
+    """Names with different beginnings, so that Porter's stemmer does not conflate them."""
     starts = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
     return [start + rng.choice(ENDINGS) for start in rng.sample(starts, TOWNS)]
 
@@ -111,23 +111,23 @@ def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
 
 
 def _text(town: str, neighbour: str, subjects: list[str], is_long: bool, rng: random.Random) -> str:
-    """Sentences on no subject and on the subjects: mixed in a short document, one after the other in a long one."""
-    told = [SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT]
+    """Sentences about no subject and about the subjects: shuffled in a short document, in this order in a long one."""
+    vocabularies = [SUBJECTS[subject] for subject in subjects] or [NO_SUBJECT]
     sentences: list[str] = []
     if is_long:
-        tokens, place, end = 0, 0, rng.randint(*LONG_DOCUMENT)
+        tokens, number, end = 0, 0, rng.randint(*LONG_DOCUMENT)
         while tokens < end:
             if tokens <= EVIDENCE_AFTER:
                 sentences.append(_sentence(town, NO_SUBJECT, rng))
             else:
-                sentences.append(_sentence(town, told[place % len(told)], rng))
-                place += 1
+                sentences.append(_sentence(town, vocabularies[number % len(vocabularies)], rng))
+                number += 1
             tokens += len(split_words(sentences[-1]))
     else:
-        chosen = [told[place % len(told)] for place in range(4)] + [NO_SUBJECT] * rng.randint(1, 3)
+        chosen = [vocabularies[number % len(vocabularies)] for number in range(4)] + [NO_SUBJECT] * rng.randint(1, 3)
         sentences = [_sentence(town, words, rng) for words in chosen]
         rng.shuffle(sentences)
-        if rng.random() < 0.2:  # so that a query's candidates are not its town's documents alone
+        if rng.random() < 0.2:  # so that other towns' documents are among a query's candidates
             sentences.append(f"The road leads on to {neighbour.capitalize()}.")
     return " ".join(sentences)
 
@@ -138,5 +138,5 @@ def _sentence(town: str, words: Words, rng: random.Random) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """The words and punctuation marks of a text, as BERT's uncased tokenizer separates them in plain English."""
+    """The words and punctuation marks of a text, split as BERT's uncased tokenizer splits English."""
     return re.findall(r"\w+|[^\w\s]", text.lower())

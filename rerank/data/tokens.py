@@ -1,4 +1,4 @@
-"""The on-disk store of tokenised documents: made once for a collection and a tokenizer, then memory-mapped."""
+"""Tokenised documents: on disk, made once for a collection and a tokenizer and then memory-mapped, or in memory."""
 
 import hashlib
 import json
@@ -14,15 +14,15 @@ from rerank.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import progress
 
-DOCUMENTS_AT_A_TIME = 256
+DOCUMENTS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True)
 class TokenStore:
-    """Token ids of documents, cut to a number of tokens and without special tokens.
+    """Token ids of documents, truncated and without special tokens; `store[doc_id]` gives those of one document.
 
-    `tokens` holds the documents one after the other, document i at `offsets[i]:offsets[i + 1]`; `lengths` are their
-    lengths before the cut; `rows` finds a document's number.
+    `tokens` is the int32 concatenation of all documents: document i is `tokens[offsets[i]:offsets[i + 1]]`. `lengths`
+    are the documents' lengths before truncation; `rows` maps doc_id to i.
     """
 
     tokens: np.ndarray
@@ -30,19 +30,18 @@ class TokenStore:
     lengths: np.ndarray
     rows: dict[str, int]
 
-    def of(self, doc_id: str) -> np.ndarray:
-        """The kept token ids of a document."""
+    def __getitem__(self, doc_id: str) -> np.ndarray:
         row = self.rows[doc_id]
         return self.tokens[self.offsets[row] : self.offsets[row + 1]]
 
     def sha256(self) -> str:
-        """Of the kept tokens and of where each document begins: of the texts, as the tokenizer reads them."""
+        """Hash of the tokens and of the document boundaries: it identifies the texts as the model sees them."""
         digest = hashlib.sha256(np.ascontiguousarray(self.offsets).data)
         digest.update(self.tokens.data)
         return digest.hexdigest()
 
     def statistics(self) -> dict[str, int]:
-        """How many documents and tokens there are, and how many of them the cut took away."""
+        """Counts of documents and tokens, and how many of each were truncated."""
         kept = np.diff(self.offsets)
         return {
             "documents": len(self.rows),
@@ -61,17 +60,17 @@ def open_store(
     max_doc_tokens: int,
     fingerprint: str,
 ) -> TokenStore:
-    """The store of these documents under `cache`; made if it is not there yet.
+    """Opens the memory-mapped store of these documents under `cache`, and builds it first if it does not exist.
 
-    `texts` gives the documents' texts in the order asked for; `fingerprint` tells one collection's texts from those of
-    another.
+    `texts(doc_ids)` gives the documents' texts in the order of the ids; `fingerprint` identifies the collection's
+    texts. Raises UserError for a store that cannot be read.
     """
     tokenizer_identity = (
         tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
     )
     folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *doc_ids)
     if not folder.is_dir():
-        _make(folder, doc_ids, texts(doc_ids), tokenizer, max_doc_tokens)
+        _write_store(folder, doc_ids, texts(doc_ids), tokenizer, max_doc_tokens)
     try:
         return TokenStore(
             np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")
@@ -87,28 +86,41 @@ def open_store(
         ) from error
 
 
-def _make(folder: Path, doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> None:
-    kept, lengths = [0], []
+def make_store(doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> TokenStore:
+    """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
+    documents, lengths = [np.zeros(0, np.int32)], []
+    for ids in _tokenise_in_chunks(texts, tokenizer):
+        documents.append(np.asarray(ids[:max_doc_tokens], dtype=np.int32))
+        lengths.append(len(ids))
+    offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
+    rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+    return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
+
+
+def _write_store(
+    folder: Path, doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int
+) -> None:
+    offsets, lengths = [0], []
     with atomic_write(folder) as tmp:
         tmp.mkdir()
         with (tmp / "tokens.bin").open("wb") as out:
-            for ids in progress(_tokenise(texts, tokenizer), len(doc_ids), "tokenising"):
+            for ids in progress(_tokenise_in_chunks(texts, tokenizer), len(doc_ids), "tokenising"):
                 np.asarray(ids[:max_doc_tokens], dtype=np.int32).tofile(out)
-                kept.append(kept[-1] + min(len(ids), max_doc_tokens))
+                offsets.append(offsets[-1] + min(len(ids), max_doc_tokens))
                 lengths.append(len(ids))
-        np.save(tmp / "offsets.npy", np.asarray(kept, dtype=np.int64))
+        np.save(tmp / "offsets.npy", np.asarray(offsets, dtype=np.int64))
         np.save(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
         (tmp / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
 
 
-def _tokenise(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
+def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
     texts = iter(texts)
-    while chunk := list(islice(texts, DOCUMENTS_AT_A_TIME)):
+    while chunk := list(islice(texts, DOCUMENTS_PER_CHUNK)):
         yield from tokenise(chunk, tokenizer)
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Token ids without special tokens and without a cut."""
+    """Token ids of each text, without special tokens and without truncation."""
     ids: list[list[int]] = tokenizer(
         list(texts),
         add_special_tokens=False,

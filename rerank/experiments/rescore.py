@@ -11,7 +11,7 @@ from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
 from rerank.experiments.checks import expect_text
 from rerank.experiments.text import text_dataset, truncation_summary
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, pretraining_of
+from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import FoldFolder
@@ -46,20 +46,18 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
     if not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
     accelerator = open_accelerator(config.training.precision, config.training.device)
-    model, tokenizer, max_length = open_cross_encoder(checkpoint, config.encoder.pooling, config.training.seed)
-    if model.head is not None and not (Path(checkpoint) / HEAD_FILE).is_file():
-        raise UserError(f"{checkpoint}: an encoder without a trained head; train it first, or take a cross-encoder")
-    saved: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
-    model.pooling = saved.get("pooling", config.encoder.pooling)
+    model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
+        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens
+    )
     with accelerator.main_process_first():
         if collection is None:
-            collection = _open_trained_on(checkpoint, saved)
+            collection = _open_trained_on(checkpoint, saved_settings(model))
         elif isinstance(collection, str):
             collection = open_collection(collection)
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
-            encoder=replace(config.encoder, max_doc_tokens=saved.get("max_doc_tokens", config.encoder.max_doc_tokens)),
+            encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
             first_stage=replace(config.first_stage, run=str(run)),
         )
         dataset = text_dataset(config, collection)

@@ -1,8 +1,8 @@
-"""The cross-encoder: packed passages of query and document -> one score a document."""
+"""The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.models.dropout import seed_dropout, token_keys
-from rerank.models.encoder import Loaded, load_encoder
+from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
-from rerank.models.pooling import pool
+from rerank.models.pooling import POOLINGS
 
 HEAD_FILE = "head.safetensors"
 
 
 class Float32Linear(nn.Linear):
-    """A dense layer that works in float32 under autocast: in bf16, 150 scores would fall on a dozen values."""
+    """A linear layer that computes in float32 under autocast: in bf16, 150 scores would take a dozen values."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
@@ -29,15 +29,17 @@ class Float32Linear(nn.Linear):
 
 
 class CrossEncoder(nn.Module):
-    """Any Hugging Face encoder with a dense layer on its [CLS] vector, or a cross-encoder with its own head.
+    """A Hugging Face encoder with a linear layer on its [CLS] vector, or a cross-encoder with its own head.
 
-    The paper averages a document's [CLS] vectors and puts the dense layer on the mean. That layer is linear, so the
-    score is the mean of the passages' scores; every pooling is one of passage scores here. `padding_reason` is ""
-    where the encoder takes packed passages, and else says why it does not.
+    The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
+    score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
+    the encoder takes packed passages, and otherwise says why it does not. Raises UserError for an unknown pooling.
     """
 
-    def __init__(self, loaded: Loaded, head: Float32Linear | None, pooling: str) -> None:
+    def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
         super().__init__()
+        if pooling not in POOLINGS:
+            raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
         self.encoder: Any = loaded.model
         self.head = head
         self.pooling = pooling
@@ -48,11 +50,11 @@ class CrossEncoder(nn.Module):
 
     @property
     def is_padded(self) -> bool:
-        """Whether passages of a forward pass are padded to the longest of like length."""
+        """Whether a forward pass pads its passages, in groups of similar length."""
         return bool(self.padding_reason)
 
     def forward(self, inputs: Packed) -> Tensor:
-        """(passages,) float32 scores, in one pass through the encoder. In training the inputs have seeds."""
+        """(passages,) float32 scores, in one pass through the encoder. In training the inputs need seeds."""
         if not self.is_padded:
             return self._packed_scores(inputs)
         groups = bucket_by_length(inputs.lengths())
@@ -79,7 +81,7 @@ class CrossEncoder(nn.Module):
         if inputs.seeds is not None:
             self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(positions), positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
-            torch.manual_seed(int(inputs.seeds[0]))  # for attention that drops by a function, not a module
+            torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
         return self._scores(**arguments)
 
     def _scores(self, **arguments: Any) -> Tensor:
@@ -88,15 +90,18 @@ class CrossEncoder(nn.Module):
         return scores[:, 0]
 
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
-        """(passages,) scores and the number of each one's document, ascending -> (documents,) scores."""
-        return pool(passage_scores, documents, self.pooling)
+        """(documents,) scores from (passages,) scores and the number of each passage's document, ascending from 0.
+
+        It is not part of `forward`, because gradient caching pools the scores of several forward passes.
+        """
+        return POOLINGS[self.pooling](passage_scores, documents)
 
     def checkpoint_activations(self) -> None:
-        """From here on a layer's activations are computed again in the backward pass instead of kept."""
+        """Makes the backward pass recompute each layer's activations instead of keeping them."""
         self.encoder.activation_checkpointing_enable()
 
     def attention_dropout(self) -> str:
-        """Which attention weights are dropped in training, for the manifest: packed attention drops none."""
+        """The dropout rate of attention weights in training, for the manifest; packed attention has none."""
         config = self.encoder.config
         rate = getattr(config, "attention_probs_dropout_prob", getattr(config, "attention_dropout", 0.0))
         return (
@@ -108,18 +113,18 @@ class CrossEncoder(nn.Module):
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The parameters for an optimizer: the encoder's with `lr`, those of the layers on top with `head_lr`."""
         body = self.encoder if self.head is not None else self.encoder.base_model
-        inside = {id(parameter) for parameter in body.parameters()}
+        in_body = {id(parameter) for parameter in body.parameters()}
         return [
-            {"params": [p for p in self.parameters() if id(p) in inside], "lr": lr},
-            {"params": [p for p in self.parameters() if id(p) not in inside], "lr": head_lr},
+            {"params": [p for p in self.parameters() if id(p) in in_body], "lr": lr},
+            {"params": [p for p in self.parameters() if id(p) not in in_body], "lr": head_lr},
         ]
 
 
 def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder, Any, int]:
-    """The model of a name or folder, its tokenizer, and the tokens that fit one passage.
+    """The model of a name or folder, its tokenizer, and the tokens that fit into one passage.
 
-    A folder that `save_cross_encoder` wrote has its own dense layer; an encoder gets a new one, drawn with `seed`.
-    Raises UserError where the encoder cannot be had.
+    A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
+    `seed`. Raises UserError for an encoder that cannot be loaded and for an unknown pooling.
     """
     loaded = load_encoder(name)
     head = None
@@ -139,26 +144,60 @@ def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder
 def _load_head(head: nn.Linear, file: Path) -> None:
     try:
         head.load_state_dict(load_file(file))
-    except Exception as error:  # safetensors and torch each have their own
-        raise UserError(f"{file}: not the dense layer of this encoder: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # safetensors and torch raise different types
+        raise UserError(f"{file}: not the linear layer of this encoder: {str(error).splitlines()[0]}") from error
+
+
+class TrainedCrossEncoder(NamedTuple):
+    """A model that can score, its tokenizer, the tokens that fit into a passage and those kept of a document."""
+
+    model: CrossEncoder
+    tokenizer: Any
+    max_length: int
+    max_doc_tokens: int
+
+
+def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> TrainedCrossEncoder:
+    """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
+
+    A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here. Raises
+    UserError for an encoder that was never trained to rank.
+    """
+    model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0)
+    if model.head is not None and not (Path(name) / HEAD_FILE).is_file():
+        raise UserError(f"{name}: an encoder without a layer that scores; train it first, or take a cross-encoder")
+    settings = saved_settings(model)
+    model.pooling = settings.get("pooling", pooling)
+    if model.pooling not in POOLINGS:
+        raise UserError(
+            f"{name}: was trained with the pooling {model.pooling}, which is not registered; "
+            f"{nearest(model.pooling, POOLINGS)}"
+        )
+    return TrainedCrossEncoder(model, tokenizer, max_length, settings.get("max_doc_tokens", max_doc_tokens))
+
+
+def saved_settings(model: CrossEncoder) -> dict[str, Any]:
+    """The settings that `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+    settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
+    return settings
 
 
 def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
-    """How a model was pre-trained on documents before it saw a label, as its config says; None where it was not."""
-    saved = getattr(model.encoder.config, "rerank", {})
-    found: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # as version 0.1.0 calls it
-    return found
+    """The pre-training on documents that a model's config records; None if there was none."""
+    saved = saved_settings(model)
+    pretraining: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # its name in version 0.1.0
+    return pretraining
 
 
 def save_cross_encoder(
     model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
 ) -> None:
-    """Writes an ordinary Hugging Face folder, the dense layer beside it, and our text settings in its config.
+    """Writes a Hugging Face folder, with the linear layer in a file of its own.
 
-    `settings` are recorded too. What the encoder's config says of a pre-training stays there.
+    The config records the pooling, `max_doc_tokens` and other `settings`, and keeps what it says about a pre-training.
     """
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **settings}
-    model.encoder.config.rerank = getattr(model.encoder.config, "rerank", {}) | settings
+    model.encoder.config.rerank = saved_settings(model) | settings
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if model.head is not None:

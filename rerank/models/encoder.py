@@ -1,4 +1,4 @@
-"""Opens a Hugging Face encoder: its tokenizer, and its weights in float32."""
+"""Loads a Hugging Face encoder and its tokenizer, with weights in float32."""
 
 import inspect
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from torch import nn
 from rerank.errors import UserError
 from rerank.models.hub import encoder_folder
 
-DEFAULT_MAX_LENGTH = 512  # of an encoder that states no limit: what most are trained with
+DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """An encoder, its weights in float32.
+class LoadedEncoder:
+    """An encoder with weights in float32.
 
-    `model` is the body (it gives `last_hidden_state`), or the whole cross-encoder (it gives `logits`, one value a pair)
-    where `own_head` is true. `max_length` is the longest input in tokens, special tokens included; `first_position` is
-    the position id of an input's first token.
+    `model` is the body, which returns `last_hidden_state`; if `own_head` is True, it is the whole cross-encoder, which
+    returns `logits`, one per pair. `max_length` is the longest input in tokens, including special tokens;
+    `first_position` is the position id of an input's first token.
     """
 
     tokenizer: Any
@@ -31,34 +31,37 @@ class Loaded:
     hidden_size: int
 
 
-def load_encoder(name_or_folder: str) -> Loaded:
-    """Opens the encoder of that folder, or of that name on huggingface.co, which is downloaded once into the cache.
+def load_encoder(name_or_folder: str) -> LoadedEncoder:
+    """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
 
-    A checkpoint of a sequence classifier with one output keeps its head; of any other the body is taken. Raises
-    UserError where it cannot be had, is not an encoder, has several outputs, or lacks weights or special tokens.
+    A sequence classifier with one output keeps its head; of any other checkpoint only the body is loaded. Raises
+    UserError if it cannot be found, is not an encoder, has several outputs, or if weights or special tokens are
+    missing.
     """
     import transformers
 
-    # For good: saving has its bars too, and what the reports say is checked here.
+    # Not restored: saving has progress bars too, and this module checks what the loading reports say.
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     folder = encoder_folder(name_or_folder)
-    config = _opened(transformers.AutoConfig, folder, name_or_folder)
+    config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
-    tokenizer = _opened(transformers.AutoTokenizer, folder, name_or_folder)
+    tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
     model = _load_weights(config, own_head, folder, name_or_folder)
     _check_tokenizer(tokenizer, model, name_or_folder)
     if "token_type_ids" not in inspect.signature(model.forward).parameters or getattr(config, "type_vocab_size", 2) < 2:
-        # Tokenizers are shared between architectures: BERT's gives types that DistilBERT does not take.
+        # Architectures share tokenizers: BERT's returns token types, which DistilBERT does not accept.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     positions, first = _positions(model)
-    return Loaded(tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size)
+    return LoadedEncoder(
+        tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size
+    )
 
 
-def _opened(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
+def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
     try:
         return auto.from_pretrained(folder, trust_remote_code=False, **settings)
-    except Exception as error:  # transformers, safetensors, tokenizers and json each raise their own
+    except Exception as error:  # transformers, safetensors, tokenizers and json raise different types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
             f"encoder {name}: {auto.__name__} cannot open {folder}: {reason[:300]}; expected an encoder in "
@@ -67,11 +70,11 @@ def _opened(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
 
 
 def _check_encoder(config: Any, name: str) -> bool:
-    """Whether the checkpoint is a cross-encoder with its own head; raises UserError where it is no encoder at all."""
+    """Whether the checkpoint is a cross-encoder with its own head; raises UserError if it is not an encoder."""
     import transformers
 
     decoder = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
-    if decoder or type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:  # what encoders are pretrained as
+    if decoder or type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:  # how encoders are pre-trained
         raise UserError(
             f"encoder {name}: a {config.model_type} model, not a text encoder; expected one such as BERT, "
             "RoBERTa, ELECTRA, DistilBERT, MPNet, DeBERTa, ModernBERT or XLM-RoBERTa"
@@ -86,12 +89,12 @@ def _check_encoder(config: Any, name: str) -> bool:
 
 
 def _load_weights(config: Any, own_head: bool, folder: Path, name: str) -> Any:
-    """The model in float32 whatever the file holds; raises UserError where weights are missing."""
+    """The model in float32, whatever the type in the file; raises UserError if weights are missing."""
     import transformers
 
     auto = transformers.AutoModelForSequenceClassification if own_head else transformers.AutoModel
-    model, report = _opened(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
-    # A body's pooler is not used, and most pretrained checkpoints have none.
+    model, report = _load(auto, folder, name, config=config, dtype=torch.float32, output_loading_info=True)
+    # The pooler of a body is not used, and most pre-trained checkpoints have none.
     missing = sorted(key for key in report["missing_keys"] if own_head or not key.startswith("pooler."))
     if missing:
         raise UserError(
@@ -118,7 +121,7 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
 
 
 def _positions(model: Any) -> tuple[int, int]:
-    """Usable positions, and the first. RoBERTa and its kin count from behind the padding's position: two are lost."""
+    """The number of usable positions, and the first; RoBERTa's positions start after the padding id: two are lost."""
     stated = getattr(model.config, "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
     tables = [
         module

@@ -1,4 +1,4 @@
-"""The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score a document."""
+"""The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score per document."""
 
 import json
 from pathlib import Path
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
-from rerank.models.batchnorm_head import hidden_scores
+from rerank.models.batchnorm_head import batchnorm_head
 
 KIND = "feature_mlp"
 
 
 class FeatureMLP(nn.Module):
-    """Thonet et al. 2021, "Neural model and compared losses": `features` inputs, `hidden` units (1024 there).
+    """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
-    The weights are drawn with `seed`, as torch draws those of its linear layers.
+    `features` is the number of inputs. The weights have torch's default initialisation, with `seed`.
     """
 
     def __init__(self, features: int, hidden: int, seed: int) -> None:
@@ -34,7 +34,7 @@ class FeatureMLP(nn.Module):
 
     def forward(self, inputs: Vectors) -> Tensor:
         """(documents,) float32 scores."""
-        if self.training and len(inputs.features) == 1:  # one document has no variance, and its list no loss
+        if self.training and len(inputs.features) == 1:  # one document has no variance, and its list has no loss
             self.eval()
             scores = self.forward(inputs)
             self.train()
@@ -44,9 +44,9 @@ class FeatureMLP(nn.Module):
         normed = F.batch_norm(
             inputs.features, mean, variance, training=self.training, momentum=first.momentum or 0.0, eps=first.eps
         )
-        # The scale and shift of the first batch norm are the hidden layer's, whose weights are fewer than the vectors.
+        # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
-        return hidden_scores(normed, weight, bias, self.hidden_norm, self.output)
+        return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
@@ -58,7 +58,7 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
 
 
 def open_feature_mlp(folder: Path) -> FeatureMLP:
-    """The model that `save_feature_mlp` wrote, in evaluation mode; raises UserError where the folder holds none."""
+    """Loads the model that `save_feature_mlp` wrote, in evaluation mode; raises UserError if the folder has none."""
     try:
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if settings.get("kind") != KIND:

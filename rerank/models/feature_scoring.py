@@ -1,4 +1,4 @@
-"""A model of feature vectors -> the scores of a set's documents, their run and their loss."""
+"""Scores the documents of a feature set with a model."""
 
 from itertools import pairwise
 from typing import Any
@@ -13,37 +13,39 @@ from rerank.data.letor.feature_set import FeatureSet
 from rerank.errors import UserError
 from rerank.types import Qrels, Run
 
-DOCUMENTS = 8192
-"""Documents of a forward pass: 32 MB in each layer of 1024 units."""
+DOCUMENTS_PER_FORWARD = 8192
+"""Each layer of 1024 units then takes 32 MB."""
 
 
 def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -> Tensor:
-    """(documents,) float32 scores on the CPU, query after query; raises UserError for one that is not finite."""
+    """(documents,) float32 scores on the CPU, query by query; raises UserError for a score that is not finite."""
     rows = rows_of(features, range(len(features.query_ids)))
     model.eval()
     with torch.inference_mode(), accelerator.autocast():
         scores = torch.cat(
             [
-                model(Vectors(vectors(features, rows[begin : begin + DOCUMENTS])).to(accelerator.device)).float().cpu()
-                for begin in range(0, len(rows), DOCUMENTS)
+                model(Vectors(vectors(features, rows[start : start + DOCUMENTS_PER_FORWARD])).to(accelerator.device))
+                .float()
+                .cpu()
+                for start in range(0, len(rows), DOCUMENTS_PER_FORWARD)
             ]
         )
     if not scores.isfinite().all():
-        place = int(scores.isfinite().int().argmin())
-        query = int(np.searchsorted((features.ends - features.begins).cumsum(), place, side="right"))
-        document = features.doc_ids(query)[int(rows[place] - features.begins[query])]
+        first = int(scores.isfinite().int().argmin())
+        query = int(np.searchsorted((features.ends - features.begins).cumsum(), first, side="right"))
+        document = features.doc_ids(query)[int(rows[first] - features.begins[query])]
         raise UserError(
-            f"query {features.query_ids[query]}, document {document}: the model's score is {float(scores[place])}; "
+            f"query {features.query_ids[query]}, document {document}: the model's score is {float(scores[first])}; "
             "is it broken?"
         )
     return scores
 
 
-def run_of(judged: Qrels, scores: Tensor) -> Run:
-    """The scores of `score_features` by the ids of the set's judgments, which have its order."""
+def run_of(qrels: Qrels, scores: Tensor) -> Run:
+    """The run of the scores of `score_features`; `qrels` are those of the feature set, in the same order."""
     values = scores.tolist()
-    ends = np.cumsum([0, *map(len, judged.values())]).tolist()
+    offsets = np.cumsum([0, *map(len, qrels.values())]).tolist()
     return {
-        query_id: dict(zip(of_query, values[begin:end], strict=True))
-        for (query_id, of_query), (begin, end) in zip(judged.items(), pairwise(ends), strict=True)
+        query_id: dict(zip(doc_ids, values[start:stop], strict=True))
+        for (query_id, doc_ids), (start, stop) in zip(qrels.items(), pairwise(offsets), strict=True)
     }

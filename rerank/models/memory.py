@@ -1,4 +1,4 @@
-"""How many tokens go through the encoder at a time: one number sets the memory, and halves where memory runs out."""
+"""How many tokens fit into one forward pass; halved automatically on out-of-memory errors."""
 
 import gc
 from collections.abc import Callable
@@ -14,24 +14,24 @@ from rerank.utils.progress import log
 Result = TypeVar("Result")
 
 FIRST_TRIAL = {"cpu": 4096, "cuda": 65536}
-"""Tokens that are tried first: more makes neither device faster (docs/performance.md for the CPU)."""
+"""Tokens that `auto` starts with: more makes neither device faster (docs/performance.md for the CPU)."""
 
 
 @dataclass
 class TokenBudget:
-    """`tokens` per forward pass. It only ever shrinks; what is computed does not depend on it.
+    """At most `tokens` per forward pass. They only ever shrink; the results do not depend on them.
 
-    `tried` says that they were given, or went through the encoder before.
+    `tried` is True if the tokens are a setting, or if a forward pass with them has succeeded.
     """
 
     tokens: int
     tried: bool = True
 
     def run(self, work: Callable[[int], Result], longest: int) -> Result:
-        """`work(tokens)`, again with half of the tokens as often as it runs out of memory.
+        """Returns `work(tokens)`, retried with half of the tokens each time it runs out of memory.
 
-        `longest` is the longest passage, in tokens; it goes through alone where the budget is smaller.
-        Raises UserError where it does not fit alone.
+        `longest` is the length of the longest passage in tokens; a passage longer than the budget is processed alone.
+        Raises UserError if even that does not fit.
         """
         while True:
             try:
@@ -46,7 +46,7 @@ class TokenBudget:
                         f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
                         "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
                     ) from None
-            # Behind the except block, so that the frames of the error no longer hold their tensors.
+            # After the except block, so that the traceback's frames no longer hold their tensors.
             gc.collect()
             clear_device_cache()
             self.tokens = max(self.tokens // 2, min(self.tokens - 1, longest))
@@ -54,7 +54,7 @@ class TokenBudget:
 
 
 def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBudget:
-    """The budget of the setting --training.max-tokens-per-forward."""
+    """The budget for a value of --training.max-tokens-per-forward."""
     if tokens != "auto":
         return TokenBudget(tokens)
     return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)

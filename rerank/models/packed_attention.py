@@ -1,7 +1,7 @@
-"""Attention over packed passages: they stand one after the other, without padding, and each attends to itself alone.
+"""Attention over packed (unpadded) sequences: passages are concatenated, and each attends only to itself.
 
-The linear layers of an encoder see real tokens only. transformers hands the attention of most encoders to a function of
-ours (its AttentionInterface), with the passages' places as an extra keyword.
+The linear layers of an encoder then see real tokens only. transformers' AttentionInterface lets most encoders call the
+attention function of this module, with the boundaries of the passages as an extra keyword.
 """
 
 import inspect
@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 IMPLEMENTATION = "rerank_packed"
 
-LONGEST_TRIED = 160
-"""Tokens of the passage that an encoder is tried with: more than the windows of those that have one."""
+PROBE_LENGTH = 160
+"""Tokens of the passage that an encoder is tested with: more than the attention windows of known encoders."""
 
 TOLERANCE = 1e-3
-"""The largest difference to padded passages, over the size of the vectors; rounding makes 1e-5."""
+"""The largest relative difference from padded passages; rounding errors are about 1e-5."""
 
 
 class Passages(NamedTuple):
-    """Where the passages of a forward pass lie.
+    """The boundaries of the passages of a forward pass.
 
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens offsets[p] to offsets[p + 1].
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]].
     """
 
     lengths: list[int]
@@ -44,53 +44,54 @@ def attend(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """The attention of transformers' interface: (1, heads, tokens, size) three times -> (1, tokens, heads, size).
+    """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
-    A `sliding_window` of w lets tokens attend to those less than w away. No attention weight is dropped: neither
-    kernel can. On CUDA in half precision one kernel takes all passages; elsewhere passages of equal length that stand
-    together take one call. Without `passages` each row is one, (passages, heads, tokens, size), as the encoder is
-    used by itself.
+    Query, key and value are (1, heads, tokens, size).
+    With a `sliding_window` of w, tokens attend to tokens less than w away. There is no attention dropout: neither
+    kernel supports it. On CUDA in half precision, one kernel processes all passages; otherwise, adjacent passages of
+    equal length share a call. Without `passages`, each row is a passage, (passages, heads, tokens, size), as when the
+    encoder is used outside of this package.
     """
     window = -1 if sliding_window is None else sliding_window - 1
     if passages is None:
-        near = _near(query.shape[2], window, query.device) if attention_mask is None else attention_mask
-        alone = F.scaled_dot_product_attention(query, key, value, attn_mask=near, scale=scaling)
-        return alone.transpose(1, 2).contiguous(), None
+        mask = _window_mask(query.shape[2], window, query.device) if attention_mask is None else attention_mask
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+        return attended.transpose(1, 2).contiguous(), None
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
     if value.is_cuda and value.dtype in (torch.float16, torch.bfloat16):
-        return _varlen(queries, keys, values, passages, scaling, window)[None], None
+        return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
     runs = [(length, len(list(run))) for length, run in groupby(passages.lengths)]
     sizes = [length * count for length, count in runs]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
     parts = zip(queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
-    out = [_equal(*part, *run, scaling, window) for part, run in zip(parts, runs, strict=True)]
+    out = [_attend_equal_lengths(*part, *run, scaling, window) for part, run in zip(parts, runs, strict=True)]
     return torch.cat(out)[None], None
 
 
-def _near(length: int, window: int, device: torch.device) -> Tensor | None:
-    """Which tokens may attend to which, (length, length); None where all may."""
+def _window_mask(length: int, window: int, device: torch.device) -> Tensor | None:
+    """Mask of the tokens that may attend to each other, (length, length); None if all may."""
     if not 0 <= window < length - 1:
         return None
-    places = torch.arange(length, device=device)
-    return (places[:, None] - places).abs() <= window
+    positions = torch.arange(length, device=device)
+    return (positions[:, None] - positions).abs() <= window
 
 
-def _equal(
+def _attend_equal_lengths(
     query: Tensor, key: Tensor, value: Tensor, length: int, count: int, scaling: float | None, window: int
 ) -> Tensor:
-    """Attention within `count` passages of one length: (tokens, heads, size) three times -> the same shape."""
+    """Attention within `count` passages of the same length: query, key, value and result are (tokens, heads, size)."""
     q, k, v = (x.reshape(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=_near(length, window, query.device), scale=scaling)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=_window_mask(length, window, query.device), scale=scaling)
     return out.transpose(1, 2).reshape(query.shape)
 
 
-def _varlen(
+def _attend_any_lengths(
     queries: Tensor, keys: Tensor, values: Tensor, passages: Passages, scaling: float | None, window: int
 ) -> Tensor:
     from torch.nn.attention import varlen
 
     longest = max(passages.lengths)
-    # Queries and keys that rotary positions turned are float32; autocast does not reach the kernel.
+    # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
     out = varlen.varlen_attn(
         queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,
         scale=scaling, window_size=(window, window),
@@ -99,7 +100,7 @@ def _varlen(
 
 
 def _mask(attention_mask: Tensor | None = None, **settings: Any) -> Tensor | None:
-    """Packed passages need no mask: they come without an `attention_mask`."""
+    """The mask function of the interface: packed passages have no `attention_mask` and need no mask."""
     from transformers.masking_utils import sdpa_mask
 
     mask: Tensor | None = None if attention_mask is None else sdpa_mask(attention_mask=attention_mask, **settings)
@@ -107,11 +108,11 @@ def _mask(attention_mask: Tensor | None = None, **settings: Any) -> Tensor | Non
 
 
 def pack(model: Any, first_position: int, pad_id: int, max_length: int) -> str:
-    """Makes a Hugging Face encoder take packed passages; returns why it cannot, or "".
+    """Makes a Hugging Face encoder accept packed passages; returns "" on success, or the reason why it cannot.
 
-    Its forward pass then takes (1, tokens) `input_ids` and `position_ids` and the keyword `passages`, and what leaves
-    its last layer is the first token of each passage, (passages, 1, hidden): heads that read token 0 work as they are.
-    Two passages are tried both ways, so that an encoder that mixes tokens in a way of its own is found out.
+    The forward pass then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. The last layer
+    returns only the first token of each passage, (passages, 1, hidden), so heads that read token 0 work unchanged. Two
+    passages are run packed and padded, to detect encoders that mix tokens in other ways.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -126,8 +127,8 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int) -> str:
     AttentionInterface.register(IMPLEMENTATION, attend)
     AttentionMaskInterface.register(IMPLEMENTATION, _mask)
     model.set_attn_implementation(IMPLEMENTATION)
-    hook = (last.attention if _of_bert_s_kind(last) else last).register_forward_hook(_first_tokens, with_kwargs=True)
-    error = _difference(model, first_position, pad_id, [min(max_length, LONGEST_TRIED), 7])
+    hook = (last.attention if _has_bert_layout(last) else last).register_forward_hook(_first_tokens, with_kwargs=True)
+    error = _difference(model, first_position, pad_id, [min(max_length, PROBE_LENGTH), 7])
     if error > TOLERANCE:
         hook.remove()
         model.set_attn_implementation(before)
@@ -141,33 +142,36 @@ def _last_layer(model: Any) -> Any:
     return next((stack[-1] for stack in stacks), None)
 
 
-def _of_bert_s_kind(layer: Any) -> bool:
-    """Behind the attention of such a layer each token is on its own: the rest of the last layer needs the first one."""
+def _has_bert_layout(layer: Any) -> bool:
+    """Whether a layer is attention, then a feed-forward part that treats each token by itself.
+
+    In the last layer that part then needs the first tokens only.
+    """
     return all(hasattr(layer, name) for name in ("attention", "intermediate", "output"))
 
 
 def weights_of_first_tokens(model: Any) -> list[Tensor]:
-    """The weights of the linear layers that only the first token of each packed passage goes through."""
+    """The weights of the linear layers that process only the first token of each packed passage."""
     last = _last_layer(model)
-    if not _of_bert_s_kind(last):
+    if not _has_bert_layout(last):
         return []
     return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
 
 
 @torch.no_grad()
 def _difference(model: Any, first_position: int, pad_id: int, lengths: list[int]) -> float:
-    """How far the vectors of packed and padded passages are apart, over their size."""
+    """The largest difference between the vectors of packed and of padded passages, relative to the largest value."""
     training = model.training
     model.eval()
-    places = torch.cat([torch.arange(length) for length in lengths])
-    ids = (places % min(50, model.config.vocab_size - 1) + pad_id + 1) % model.config.vocab_size
-    grid = torch.full((len(lengths), max(lengths)), pad_id)
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    ids = (positions % min(50, model.config.vocab_size - 1) + pad_id + 1) % model.config.vocab_size
+    padded_ids = torch.full((len(lengths), max(lengths)), pad_id)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    grid[mask] = ids
+    padded_ids[mask] = ids
     offsets = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
     outputs = [
-        model(input_ids=grid, attention_mask=mask.long()),
-        model(input_ids=ids[None], position_ids=places[None] + first_position, passages=Passages(lengths, offsets)),
+        model(input_ids=padded_ids, attention_mask=mask.long()),
+        model(input_ids=ids[None], position_ids=positions[None] + first_position, passages=Passages(lengths, offsets)),
     ]
     model.train(training)
     padded, packed = (out.logits if hasattr(out, "logits") else out.last_hidden_state[:, 0] for out in outputs)

@@ -1,19 +1,69 @@
-"""How the scores of a document's passages become its score."""
+"""Pooling: how the scores of a document's passages become the score of the document."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+Pooling = Callable[[Tensor, Tensor], Tensor]
+"""(passages,) scores and the number of each passage's document, (passages,) ascending from 0 -> (documents,) scores."""
 
-def pool(passage_scores: Tensor, documents: Tensor, pooling: str) -> Tensor:
-    """(passages,) scores -> (documents,) scores by the mean, first, max or sum over each document's passages.
+POOLINGS: dict[str, Pooling] = {}
+"""Every pooling by the name that `--encoder.pooling` takes."""
 
-    >>> pool(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]), "mean")
+
+def pooling(name: str) -> Callable[[Pooling], Pooling]:
+    """Registers a pooling function under a name, which `--encoder.pooling` then accepts."""
+
+    def register(function: Pooling) -> Pooling:
+        POOLINGS[name] = function
+        return function
+
+    return register
+
+
+@pooling("mean")
+def mean(passage_scores: Tensor, documents: Tensor) -> Tensor:
+    """The mean of the passages' scores, as in CEDR (MacAvaney et al. 2019).
+
+    >>> mean(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
     tensor([2., 5.])
     """
-    how = {"mean": "mean", "max": "amax", "sum": "sum"}
-    if pooling == "first":
-        first = torch.ones_like(documents, dtype=torch.bool)
-        first[1:] = documents[1:] != documents[:-1]
-        return passage_scores[first]
+    return _scatter(passage_scores, documents, "mean")
+
+
+@pooling("first")
+def first(passage_scores: Tensor, documents: Tensor) -> Tensor:
+    """The score of the first passage (FirstP, Dai and Callan 2019).
+
+    >>> first(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([1., 5.])
+    """
+    is_first = torch.ones_like(documents, dtype=torch.bool)
+    is_first[1:] = documents[1:] != documents[:-1]
+    return passage_scores[is_first]
+
+
+@pooling("max")
+def maximum(passage_scores: Tensor, documents: Tensor) -> Tensor:
+    """The highest score of a passage (MaxP, Dai and Callan 2019).
+
+    >>> maximum(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([3., 5.])
+    """
+    return _scatter(passage_scores, documents, "amax")
+
+
+@pooling("sum")
+def total(passage_scores: Tensor, documents: Tensor) -> Tensor:
+    """The sum of the passages' scores (SumP, Dai and Callan 2019).
+
+    >>> total(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
+    tensor([4., 5.])
+    """
+    return _scatter(passage_scores, documents, "sum")
+
+
+def _scatter(passage_scores: Tensor, documents: Tensor, reduction: str) -> Tensor:
     empty = passage_scores.new_zeros(int(documents[-1]) + 1)
-    return empty.scatter_reduce(0, documents, passage_scores, how[pooling], include_self=False)
+    return empty.scatter_reduce(0, documents, passage_scores, reduction, include_self=False)

@@ -1,7 +1,8 @@
-"""Model + candidates -> Run."""
+"""Scores (query, document) pairs with a cross-encoder, within a token budget."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -17,76 +18,121 @@ from rerank.types import Candidates, Run
 from rerank.utils.progress import progress
 
 Passages = dict[str, dict[str, tuple[int, int]]]
-"""query_id -> doc_id -> the number of the passage that scored highest, from 0, and how many there are."""
+"""query_id -> doc_id -> the number of the passage with the highest score, from 0, and the number of passages."""
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+"""Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
+
+
+class PairScore(NamedTuple):
+    """The score of a pair, the number of the passage with the highest score, and the number of passages."""
+
+    query_id: str
+    doc_id: str
+    score: float
+    best_passage: int
+    passages: int
 
 
 def score_candidates(
     model: Any,
-    inputs_of: PassageBuilder,
+    builder: PassageBuilder,
     candidates: Sequence[Candidates],
     accelerator: Accelerator,
     budget: TokenBudget,
     what: str = "scoring",
     passages: Passages | None = None,
 ) -> Run:
-    """Scores every candidate once, the processes sharing the work, and gives every process the whole run.
+    """Scores every candidate once, split over the processes, and returns the whole run in every process.
 
-    Documents are taken longest first across queries, so that memory peaks at the start and little is padded where
-    anything is. `passages`, where it is given, is filled for the documents that have several. Raises UserError for a
-    score that is not finite.
+    `passages`, if given, receives the best passage of each document that has several. Raises UserError for a score
+    that is not finite.
     """
-    pairs = [(c.query_id, doc_id) for c in candidates for doc_id in c.doc_ids]
-    chunks = by_length(pairs, inputs_of, budget.tokens)
-    mine = chunks[accelerator.process_index :: accelerator.num_processes]
-    model.eval()
-    found: list[tuple[str, str, float, int, int]] = []
-    with torch.inference_mode():
-        for chunk, inputs in progress(prefetch(mine, inputs_of), len(mine), what, show=accelerator.is_main_process):
-            of_passages = passage_scores(model, inputs, accelerator, budget)
-            scores = model.pool(of_passages, inputs.documents).tolist()
-            best = best_passages(of_passages, inputs.documents)
-            found += [(*pair, value, *of) for pair, value, of in zip(chunk, scores, best, strict=True)]
+    chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
+    own_chunks = chunks[accelerator.process_index :: accelerator.num_processes]
+    show = accelerator.is_main_process
+    scored = score_chunks(model, builder, own_chunks, accelerator.device, accelerator.autocast, budget, what, show)
     if accelerator.num_processes > 1:
-        found = gather_object(found)
+        scored = gather_object(scored)
+    if passages is not None:
+        for pair in scored:
+            if pair.passages > 1:
+                passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
+    return make_run(candidates, scored)
+
+
+def score_chunks(
+    model: Any,
+    builder: PassageBuilder,
+    chunks: Sequence[Pairs],
+    device: torch.device,
+    autocast: Autocast,
+    budget: TokenBudget,
+    what: str = "scoring",
+    show: bool = True,
+) -> list[PairScore]:
+    """The scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
+    model.eval()
+    scored = []
+    with torch.inference_mode():
+        for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
+            scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
+            scores = model.pool(scores_of_passages, inputs.documents).tolist()
+            best = best_passages(scores_of_passages, inputs.documents)
+            for (query_id, doc_id), score, (number, count) in zip(chunk, scores, best, strict=True):
+                scored.append(PairScore(query_id, doc_id, score, number, count))
+    return scored
+
+
+def passage_scores(
+    model: Any, inputs: Packed, device: torch.device, autocast: Autocast, budget: TokenBudget
+) -> torch.Tensor:
+    """(passages,) float32 scores on the CPU, computed in micro-batches that fit the budget."""
+    lengths = inputs.lengths()
+
+    def score_within(tokens: int) -> torch.Tensor:
+        groups = make_microbatches(lengths, tokens, model.is_padded)
+        with autocast():
+            scores = [model(inputs.take(group).to(device)) for group in groups]
+        return restore_order(torch.cat(scores), groups)
+
+    return budget.run(score_within, max(lengths)).float().cpu()
+
+
+def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore]) -> Run:
+    """The run of these scores, in the candidates' order; raises UserError for a score that is not finite."""
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
-    for query_id, doc_id, value, number, of in found:
-        run[query_id][doc_id] = value
-        if passages is not None and of > 1:
-            passages.setdefault(query_id, {})[doc_id] = number, of
-    for query_id, scores_of in run.items():
-        for doc_id, value in scores_of.items():
-            if not abs(value) < float("inf"):
-                raise UserError(f"query {query_id}, document {doc_id}: the model's score is {value}; is it broken?")
+    for pair in scored:
+        run[pair.query_id][pair.doc_id] = pair.score
+    for query_id, scores in run.items():
+        for doc_id, score in scores.items():
+            if not abs(score) < float("inf"):
+                raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
     return run
 
 
-def passage_scores(model: Any, inputs: Packed, accelerator: Accelerator, budget: TokenBudget) -> torch.Tensor:
-    """(passages,) float32 scores on the CPU, as many at a time as the budget allows."""
-    lengths = inputs.lengths()
-
-    def scores_of(tokens: int) -> torch.Tensor:
-        groups = make_microbatches(lengths, tokens, model.is_padded)
-        with accelerator.autocast():
-            scores = [model(inputs.take(group).to(accelerator.device)) for group in groups]
-        return restore_order(torch.cat(scores), groups)
-
-    return budget.run(scores_of, max(lengths)).float().cpu()
+def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
+    """(query_id, doc_id) of every candidate, in order."""
+    return [(c.query_id, doc_id) for c in candidates for doc_id in c.doc_ids]
 
 
 def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
-    """The number of the highest of each document's passages, and how many it has, from (passages,) scores.
+    """For each document the number of its passage with the highest score, and its passages, from (passages,) scores.
 
     >>> best_passages(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0, 0, 1]))
     [(1, 2), (0, 1)]
     """
-    return [(int(of.argmax()), len(of)) for of in scores.split(documents.bincount().tolist())]
+    return [(int(part.argmax()), len(part)) for part in scores.split(documents.bincount().tolist())]
 
 
-def by_length(pairs: Pairs, inputs_of: PassageBuilder, tokens: int) -> list[Pairs]:
-    """The pairs in chunks of at most so many tokens, longest passages first; a longer document is alone."""
+def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[Pairs]:
+    """Chunks of at most `tokens` tokens, pairs with the longest passages first; a longer document is a chunk by itself.
+
+    Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
+    """
     sizes = {}
     for pair in pairs:
-        lengths = inputs_of.lengths(*pair)
+        lengths = builder.lengths(*pair)
         sizes[pair] = int(lengths.max()), int(lengths.sum())
     chunks: list[list[tuple[str, str]]] = []
     filled = 0

@@ -1,8 +1,9 @@
-"""A small BERT that was never trained, for the demo: 2 layers, and word vectors from latent semantic analysis."""
+"""Small untrained BERTs with their tokenizers; the demo's has word vectors from latent semantic analysis."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from string import ascii_lowercase, digits
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,50 +14,67 @@ from rerank.data.demo import split_words
 from rerank.utils.files import atomic_write
 
 WIDTH = 64
-
-
 CO_OCCURRENCE_DIMENSIONS = 16
+MAX_LENGTH = 512
 
 
 def make_encoder(folder: Path, texts: Sequence[str], seed: int = 0) -> None:
-    """Writes a BERT of 2 layers and width 64 at `folder`, with a tokenizer that has each word of `texts` as one token.
+    """Writes a BERT with 2 layers of width 64 to `folder`; its tokenizer has one token for each word of `texts`.
 
-    An ordinary Hugging Face folder: AutoModel and AutoTokenizer load it. `texts` are the documents and the queries;
-    words that they lack fall into letters. Nothing is trained: positions start at zero and all other weights are random
-    but the word vectors, which come from the words' company in `texts` (latent semantic analysis, Deerwester et al.
-    1990) and so know no judgment. The same seed writes the same weights. Raises UserError where the folder cannot be
-    written.
+    It is an ordinary Hugging Face folder for AutoModel and AutoTokenizer. `texts` are the documents and the queries;
+    the tokenizer splits all other words into letters. The model is not trained: position embeddings are zero, and all
+    other weights are random except the word vectors. These come from the co-occurrence of words in `texts` (latent
+    semantic analysis, Deerwester et al. 1990), so they use no judgments. The same seed writes the same weights. Raises
+    UserError if the folder cannot be written.
     """
     words = [split_words(text) for text in texts]
     letters = {letter for text in words for word in text for letter in word} | set(ascii_lowercase + digits)
     pieces = sorted({word for text in words for word in text} | letters | {f"##{letter}" for letter in letters})
-    vocabulary = {piece: number for number, piece in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces])}
-    config = BertConfig(
-        vocab_size=len(vocabulary),
+    vocabulary = make_vocabulary(pieces)
+    model = random_bert(
+        BertModel,
+        vocabulary,
+        seed,
         hidden_size=WIDTH,
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=2 * WIDTH,
-        max_position_embeddings=512,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
-        initializer_range=0.2,  # at BERT's 0.02 a network this narrow starts almost linear and learns no interaction
+        initializer_range=0.2,  # with BERT's 0.02 a network this narrow is almost linear and learns no interactions
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = BertModel(config)
     with torch.no_grad():
         vectors = _word_vectors([[vocabulary[word] for word in text] for text in words], len(vocabulary), seed)
         model.embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
         model.embeddings.position_embeddings.weight.zero_()
-    disable_progress_bar()
     with atomic_write(folder) as tmp:
-        model.save_pretrained(tmp)
-        BertTokenizer(vocab=vocabulary, model_max_length=512).save_pretrained(tmp)
+        save_bert(model, vocabulary, tmp)
+
+
+def make_vocabulary(pieces: Iterable[str]) -> dict[str, int]:
+    """The ids of BERT's special tokens and of these word pieces."""
+    return {piece: number for number, piece in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces])}
+
+
+def random_bert(
+    architecture: Callable[[BertConfig], Any], vocabulary: dict[str, int], seed: int, **settings: Any
+) -> Any:
+    """A BERT with random weights for inputs of 512 tokens; `settings` are those of BertConfig."""
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=MAX_LENGTH, **settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return architecture(config)
+
+
+def save_bert(model: Any, vocabulary: dict[str, int], folder: Path) -> None:
+    """Writes the model and a tokenizer with this vocabulary as an ordinary Hugging Face folder."""
+    disable_progress_bar()
+    model.save_pretrained(folder)
+    BertTokenizer(vocab=vocabulary, model_max_length=MAX_LENGTH).save_pretrained(folder)
 
 
 def _word_vectors(texts: list[list[int]], words: int, seed: int) -> np.ndarray:
-    """(words, WIDTH) float32 vectors of one length; words that stand in the same texts get similar ones."""
+    """(words, WIDTH) float32 vectors of equal length; words that occur in the same texts get similar vectors."""
     rng = np.random.default_rng(seed)
     counts = np.zeros((len(texts), words))
     for row, text in enumerate(texts):
@@ -64,9 +82,9 @@ def _word_vectors(texts: list[list[int]], words: int, seed: int) -> np.ndarray:
     weights = np.log1p(counts) * np.log((1 + len(texts)) / (1 + (counts > 0).sum(0)))
     weights /= np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-9)
     _, strengths, directions = np.linalg.svd(weights - weights.mean(0), full_matrices=False)
-    kept = min(CO_OCCURRENCE_DIMENSIONS, len(strengths))
+    dimensions = min(CO_OCCURRENCE_DIMENSIONS, len(strengths))
     rotation = np.linalg.qr(rng.normal(size=(WIDTH, WIDTH)))[0]
-    vectors = (directions[:kept].T * strengths[:kept]) @ rotation[:kept]
+    vectors = (directions[:dimensions].T * strengths[:dimensions]) @ rotation[:dimensions]
     unseen = counts.sum(0) == 0
     vectors[unseen] = rng.normal(size=(unseen.sum(), WIDTH))
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

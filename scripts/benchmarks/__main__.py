@@ -1,4 +1,4 @@
-"""`python -m scripts.benchmarks`."""
+"""`python -m scripts.benchmarks training|scoring|losses|letor`, from a checkout; `--help` lists the flags of each."""
 
 from scripts.benchmarks.commands import main
 

@@ -1,4 +1,4 @@
-"""What people use today: a plain CEDR-style loop, sentence-transformers' CrossEncoder, SmoothI with a graph."""
+"""Baselines: a plain CEDR-style loop, sentence-transformers' CrossEncoder, and SmoothI by autograd."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -12,15 +12,15 @@ from rerank.losses import rank_indicators
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import metric_from_indicators, parse
 
-NO_CROSS_ENCODER = "sentence_transformers.CrossEncoder is not installed: pip install 'rerank[peers]' measures it too"
+NO_CROSS_ENCODER = "sentence_transformers.CrossEncoder is not installed: pip install 'ir-rerank[peers]' measures it too"
 
 
 class Cedr(nn.Module):
-    """An encoder with a dense layer, run as MacAvaney et al. (2019, CEDR, section 2 and its code) run it.
+    """An encoder with a linear layer, batched as by MacAvaney et al. (2019, CEDR, section 2 and its code).
 
-    Queries and documents of a batch are padded to the longest of each; where that does not fit the encoder, all
-    documents are cut into the same number of equal parts, the padding with them, and all parts of all documents are
-    one forward pass. A document's [CLS] vectors are averaged, those of parts that are all padding too.
+    Queries and documents of a batch are padded to the longest of each. If that does not fit the encoder, all documents,
+    with their padding, are split into the same number of equal parts, and all parts of all documents are one forward
+    pass. A document's [CLS] vectors are averaged, including those of parts that are only padding.
     """
 
     def __init__(self, encoder: Any, template: PairTemplate, max_length: int, pad_id: int) -> None:
@@ -28,14 +28,14 @@ class Cedr(nn.Module):
         self.encoder: Any = encoder
         self.head = nn.Linear(encoder.config.hidden_size, 1)
         self.template = template
-        self.room = max_length - len(template.prefix) - len(template.middle) - len(template.suffix)
+        self.max_tokens = max_length - len(template.prefix) - len(template.middle) - len(template.suffix)
         self.pad_id = pad_id
 
     def forward(self, queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:
-        """(documents,) scores of token ids without special tokens, a query for each document."""
+        """(documents,) scores of token ids without special tokens; each document has its own query."""
         device = self.head.weight.device
         query, longest = max(map(len, queries)), max(1, *map(len, documents))
-        parts = -(-longest // (self.room - query))
+        parts = -(-longest // (self.max_tokens - query))
         size = -(-longest // parts)
         ids, mask = _padded(queries, query, self.pad_id, device)
         texts, text_mask = _padded(documents, parts * size, self.pad_id, device)
@@ -46,10 +46,10 @@ class Cedr(nn.Module):
             for part in (template.prefix, template.middle, template.suffix)
         ]
         pieces = [special[0], ids.repeat(parts, 1), special[1], cut[0], special[2]]
-        there = [torch.ones_like(part) for part in special]
+        ones = [torch.ones_like(part) for part in special]
         inputs = {
             "input_ids": torch.cat(pieces, dim=1),
-            "attention_mask": torch.cat([there[0], mask.repeat(parts, 1), there[1], cut[1], there[2]], dim=1),
+            "attention_mask": torch.cat([ones[0], mask.repeat(parts, 1), ones[1], cut[1], ones[2]], dim=1),
         }
         if template.token_types is not None:
             types = [torch.full_like(piece, kind) for piece, kind in zip(pieces, template.token_types, strict=True)]
@@ -74,7 +74,7 @@ def cedr_step(
     lists: Sequence[tuple[Sequence[int], Sequence[Sequence[int]], Sequence[int]]],
     loss: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> None:
-    """One step over lists of (query, documents, labels): a forward and a backward pass a list, then the optimizer."""
+    """One step over lists of (query, documents, labels): forward and backward pass per list, then the optimizer."""
     device = model.head.weight.device
     for query, documents, labels in lists:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
@@ -87,7 +87,7 @@ def cedr_step(
 
 
 def open_sentence_cross_encoder(folder: str, device: torch.device) -> Any | None:
-    """sentence_transformers.CrossEncoder of a folder; None where the package is not installed."""
+    """sentence_transformers.CrossEncoder of a folder; None if the package is not installed."""
     if importlib.util.find_spec("sentence_transformers") is None:
         return None
     from sentence_transformers import CrossEncoder
@@ -96,7 +96,7 @@ def open_sentence_cross_encoder(folder: str, device: torch.device) -> Any | None
 
 
 def smoothi_graph(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The loss `smoothi` (NDCG, its default settings) as a plain recursion that autograd differentiates: (lists,)."""
+    """The loss `smoothi` (NDCG, default settings) as a plain recursion that autograd differentiates: (lists,)."""
     metric = parse("ndcg")
     scores, labels, mask, idle = prepare_inputs(scores, labels, mask)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""How many floating-point operations the encoder has to do: the useful ones, none for padding."""
+"""The number of useful floating-point operations of an encoder: those on real tokens, not on padding."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from rerank.errors import UserError
 from rerank.models.packed_attention import weights_of_first_tokens
 
 FORWARDS_OF_A_STEP = 3
-"""A backward pass does each matrix product twice more: for the gradient of its input and of its weight."""
+"""The backward pass has two products for each of the forward pass: the gradients of the input and of the weight."""
 
 
 def token_layers(encoder: Any) -> list[nn.Linear]:
-    """The linear layers that every token goes through: those of the encoder's repeated layers.
+    """The linear layers that process every token: those of the encoder's repeated layers.
 
-    Raises UserError for an encoder whose layers are not found.
+    Raises UserError for an encoder without a list of layers.
     """
     count = encoder.config.num_hidden_layers
     for module in encoder.modules():
@@ -25,12 +25,12 @@ def token_layers(encoder: Any) -> list[nn.Linear]:
 
 
 def forward_flops(encoder: Any, passage_lengths: np.ndarray, packed: bool = False) -> float:
-    """Operations, a multiplication and an addition being two, of one forward pass over passages of these lengths.
+    """Operations of one forward pass over passages of these lengths; multiplications and additions count separately.
 
-    A token costs 2 for each weight of `token_layers`, a passage of L tokens 4 L² H a layer for the two products of its
-    attention. Embeddings, norms, softmax, pooler and the dense layer on top are not counted (under 1 % together), nor
-    what relative positions cost. A local attention is counted as if it were global. A `packed` encoder of BERT's kind
-    takes the first token of each passage through its last feed-forward layer: what it saves is not counted.
+    A token costs 2 for each weight of `token_layers`; a passage of L tokens costs 4 L² H per layer for the two products
+    of its attention. Not counted are embeddings, norms, softmax, pooler and the linear layer on top (under 1 %
+    together), and relative positions. Local attention counts as global. A `packed` encoder with BERT's layout runs its
+    last feed-forward layer on the first token of each passage only, and only that is counted.
     """
     config = encoder.config
     weights = sum(layer.weight.numel() for layer in token_layers(encoder))

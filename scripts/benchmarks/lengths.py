@@ -1,4 +1,4 @@
-"""Synthetic queries and documents as long as Robust04's: what they say does not matter to how fast they are scored."""
+"""Synthetic queries and documents with lengths like Robust04's; speed does not depend on their words."""
 
 import math
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ WORDS = 2000
 
 
 def document_lengths(count: int, rng: np.random.Generator, longest: int | None = None) -> np.ndarray:
-    """(count,) lengths in word pieces: lognormal, half of them over 500 and a fifth over 800, cut at 800.
+    """(count,) lengths in word pieces: lognormal, half over 500 and a fifth over 800, cut at 800.
 
-    With `longest`, those of the documents that are not longer (drawn again until they are not).
+    With `longest`, longer documents are drawn again instead.
     """
     lengths = np.zeros(0, dtype=np.int64)
     while len(lengths) < count:
@@ -30,22 +30,24 @@ def document_lengths(count: int, rng: np.random.Generator, longest: int | None =
 
 
 def one_piece_words(tokenizer: Any) -> list[str]:
-    """Some 2,000 lower-case words of a tokenizer's vocabulary, or all it has, each one token inside a text.
+    """About 2,000 lower-case words of a tokenizer's vocabulary, or all, each of which is one token inside a text.
 
-    Raises UserError where it has fewer than ten.
+    Raises UserError if there are fewer than ten.
     """
     pieces = (token.lstrip("Ġ▁") for token in sorted(tokenizer.get_vocab()))
     words = [word for word in dict.fromkeys(pieces) if len(word) > 2 and word.isascii() and word.isalpha()]
     words = [word for word in words if word == word.lower()]
     words = words[:: max(1, len(words) // WORDS)]
     once, twice = (tokenise([" ".join([word] * count) for word in ["the", *words]], tokenizer) for count in (2, 3))
-    found = [word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1]
-    if len(found) < 10:
+    one_token = [
+        word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1
+    ]
+    if len(one_token) < 10:
         raise UserError(
-            f"tokenizer {tokenizer.name_or_path}: {len(found)} English words that are one token, expected 10 or more "
+            f"tokenizer {tokenizer.name_or_path}: {len(one_token)} English words are one token, expected 10 or more "
             "to make documents of; use another encoder"
         )
-    return found
+    return one_token
 
 
 def make_texts(lengths: Sequence[int] | np.ndarray, words: list[str], rng: np.random.Generator) -> list[str]:

@@ -1,4 +1,4 @@
-"""Benchmark: the time and memory to read a feature file of the shape of MSLR-WEB30K, first and again."""
+"""Benchmark: time and memory to read a feature file of MSLR-WEB30K's shape, for the first time and from the store."""
 
 import os
 import tempfile
@@ -21,21 +21,21 @@ DOCUMENTS_OF_A_QUERY = 120
 LABELS = 5
 FOLDS = 5
 DISTINCT = 5_000
-"""Rows of features that differ; they come again and again, because writing numbers takes longer than reading them."""
-PEER = "scikit-learn's load_svmlight_file"
-PEER_ROWS = 200_000
+"""Distinct rows of features; the file repeats them, because formatting numbers takes longer than reading them."""
+BASELINE = "scikit-learn's load_svmlight_file"
+BASELINE_ROWS = 200_000
 COLUMNS = {"what": "", "rows": ",", "seconds": ",.2f", "MB/s": ",.1f", "peak MB": ",.0f"}
 NOTES = (
-    "seconds: in a fresh process, with its imports. peak MB: resident, summed over the process and its workers; what "
-    "they share counts more than once.",
-    f"{PEER}: at most the first {PEER_ROWS:,} rows, because it holds them all in memory.",
+    "seconds: in a fresh process, with its imports. peak MB: resident memory, summed over the process and its workers; "
+    "shared memory counts for each.",
+    f"{BASELINE}: at most the first {BASELINE_ROWS:,} rows, because it holds them all in memory.",
 )
 
 
 def bench_letor(rows: int, out: Path | None = None) -> str:
-    """Writes a file with `rows` documents, reads it into a store, opens that again; the table.
+    """Writes a file with `rows` documents, reads it into a store, opens the store again, and returns the table.
 
-    Raises UserError where there are too few rows, `out` cannot be written, or the disk is full.
+    Raises UserError for too few rows, for an `out` that cannot be written, and if the disk is full.
     """
     check(1, out)
     if rows < FOLDS * DOCUMENTS_OF_A_QUERY:
@@ -45,11 +45,11 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
         text, part = folder / "all.txt", folder / "part.txt"
         log.info(f"writing {rows:,} rows")
         write_rows(text, rows)
-        write_rows(part, min(rows, PEER_ROWS))
+        write_rows(part, min(rows, BASELINE_ROWS))
         table = [
             _measured("first reading", rows, text, open_source, text, folder / "cache"),
             _measured("opened again", rows, text, open_source, text, folder / "cache"),
-            _measured(PEER, min(rows, PEER_ROWS), part, load_peer, part),
+            _measured(BASELINE, min(rows, BASELINE_ROWS), part, load_with_scikit_learn, part),
         ]
         size = text.stat().st_size
     settings = {"rows": rows, "features": FEATURES, "bytes": size, "documents of a query": DOCUMENTS_OF_A_QUERY}
@@ -58,7 +58,7 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
 
 
 def write_rows(path: Path, rows: int) -> None:
-    """Writes SVMlight lines as MSLR has them: every feature, half of them whole numbers, the others six decimals."""
+    """Writes SVMlight lines like MSLR's: all features, half of them integers, the others with six decimals."""
     numbers = np.random.default_rng(0)
     values = numbers.random((min(rows, DISTINCT), FEATURES)) * 10
     form = " ".join(f"{i}:%.{6 * (i % 2)}f" for i in range(1, FEATURES + 1))
@@ -70,7 +70,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def open_source(path: Path, cache: Path) -> float:
-    """Opens the first of five folds of the file; the seconds that it took."""
+    """Opens the first of five folds of the file; returns the seconds."""
     start = time.perf_counter()
     from rerank.data.letor.layouts import open_fold
 
@@ -78,8 +78,8 @@ def open_source(path: Path, cache: Path) -> float:
     return time.perf_counter() - start
 
 
-def load_peer(path: Path) -> float:
-    """Reads the file with scikit-learn; the seconds that it took."""
+def load_with_scikit_learn(path: Path) -> float:
+    """Reads the file with scikit-learn; returns the seconds."""
     start = time.perf_counter()
     from sklearn.datasets import load_svmlight_file
 
@@ -88,7 +88,7 @@ def load_peer(path: Path) -> float:
 
 
 def _measured(what: str, rows: int, path: Path, work: Callable[..., float], *arguments: object) -> dict[str, Any]:
-    """Runs `work`, which gives its seconds, in a new process, and watches the memory of that and its workers."""
+    """Runs `work`, which returns its seconds, in a new process, and records the memory of it and its workers."""
     log.info(what)
     peak = 0
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -102,7 +102,7 @@ def _measured(what: str, rows: int, path: Path, work: Callable[..., float], *arg
 
 
 def _resident() -> int:
-    """Bytes of this process's descendants, 0 where the system does not say (it is not Linux)."""
+    """Resident bytes of this process's descendants; 0 on systems other than Linux."""
     parents, pages = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

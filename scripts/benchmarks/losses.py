@@ -15,22 +15,22 @@ from scripts.benchmarks.memory import in_fresh_process, peak_memory
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import Work, interleaved, ratio
 
-PEER = "smoothi with an autograd graph"
+BASELINE = "smoothi with an autograd graph"
 LABELS = (0.52, 0.32, 0.13, 0.02, 0.01)
-"""How often each label from 0 to 4 is given: about as in MSLR-WEB30K."""
+"""Shares of the labels 0 to 4: about those of MSLR-WEB30K."""
 LEAST_SECONDS = 0.2
-COLUMNS = {"loss": "", "lists × documents": "", "ms": ",.2f", "peak MB": ",.1f", f"{PEER} / it": ".2f"}
+COLUMNS = {"loss": "", "lists × documents": "", "ms": ",.2f", "peak MB": ",.1f", f"{BASELINE} / it": ".2f"}
 NOTES = (
-    "ms: forward and backward, median of the rounds. peak MB: memory beyond scores, labels and gradient, of a process "
-    "for each loss.",
-    "Every loss with its default settings; metric losses are NDCG over the whole list.",
+    "ms: forward and backward, median of the rounds. peak MB: memory in addition to scores, labels and gradient, in a "
+    "separate process for each loss.",
+    "All losses have default settings; metric losses optimise NDCG over the whole list.",
 )
 
 
 def bench_losses(rounds: int, lists: int, documents: tuple[int, ...], out: Path | None = None) -> str:
-    """Measures every loss, and SmoothI's recursion with a graph, on lists of each number of documents; the table.
+    """Measures all losses, and SmoothI by autograd, on lists of each number of documents; returns the table.
 
-    Raises UserError where a number is too small or `out` cannot be written.
+    Raises UserError for a number that is too small and an `out` that cannot be written.
     """
     check(rounds, out)
     if min(lists, *documents) < 1:
@@ -43,7 +43,7 @@ def bench_losses(rounds: int, lists: int, documents: tuple[int, ...], out: Path 
 
 def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:
     peaks: dict[str, int | None] = {}
-    for name in [PEER, *LOSSES]:
+    for name in [BASELINE, *LOSSES]:
         peak = peaks[name] = in_fresh_process(peak_bytes, name, lists, documents, device.type)
         log.info(f"{lists} × {documents}, {name}: {'out of memory' if peak is None else f'{peak / 1e6:,.1f} MB'}")
     scores, labels = inputs(lists, documents, device)
@@ -56,23 +56,23 @@ def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> 
             rows.append({**row, "ms": "out of memory"})
             continue
         row |= {"ms": 1000 * median(seconds[name]), "peak MB": peak / 1e6, "seconds": seconds[name]}
-        if PEER in seconds and name == "smoothi":
-            row[f"{PEER} / it"] = ratio(seconds[PEER], seconds[name])
+        if BASELINE in seconds and name == "smoothi":
+            row[f"{BASELINE} / it"] = ratio(seconds[BASELINE], seconds[name])
         rows.append(row)
     return rows
 
 
 def peak_bytes(name: str, lists: int, documents: int, device: str) -> int:
-    """Bytes that forward and backward take at most, beyond the scores, the labels and the gradient."""
+    """Peak bytes of forward and backward pass, in addition to the scores, the labels and the gradient."""
     scores, labels = inputs(lists, documents, torch.device(device))
-    _work(name, *inputs(2, 3, scores.device))()  # so that libraries and threads are there already
+    _work(name, *inputs(2, 3, scores.device))()  # loads libraries and starts threads
     peak = peak_memory(_work(name, scores, labels), scores.device)
     gradient = scores.numel() * scores.element_size()
     return max(0, peak.most - peak.before - gradient)
 
 
 def inputs(lists: int, documents: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Normal scores that want a gradient, and labels from 0 to 4: both (lists, documents) float32."""
+    """Normal scores that require a gradient, and labels from 0 to 4: both (lists, documents) float32."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(lists, documents, generator=generator)
     labels = torch.multinomial(torch.tensor(LABELS), lists * documents, replacement=True, generator=generator)
@@ -80,7 +80,7 @@ def inputs(lists: int, documents: int, device: torch.device) -> tuple[Tensor, Te
 
 
 def _work(name: str, scores: Tensor, labels: Tensor) -> Work:
-    loss = smoothi_graph if name == PEER else LOSSES[name]
+    loss = smoothi_graph if name == BASELINE else LOSSES[name]
 
     def work() -> None:
         scores.grad = None

@@ -1,4 +1,4 @@
-"""Peak memory, measured in a process of its own, so that one measurement does not hide another's peak."""
+"""Peak memory, measured in a separate process, so that one measurement does not hide another's peak."""
 
 import ctypes
 import multiprocessing
@@ -20,16 +20,16 @@ MMAP_THRESHOLD = -3
 
 
 class Peak(NamedTuple):
-    """Bytes that were in use before some work, and at most during it."""
+    """Bytes in use before some work, and their maximum during it."""
 
     before: int
     most: int
 
 
 def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
-    """The memory of `work`: on a GPU what its tensors took there, else that of the whole process (Linux only).
+    """The memory of `work`: on a GPU that of its tensors, on a CPU that of the whole process (Linux only).
 
-    Raises UserError on a CPU whose system does not say.
+    Raises UserError on a CPU if the system is not Linux.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -39,7 +39,7 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
         torch.cuda.synchronize(device)
         return Peak(before, torch.cuda.max_memory_allocated(device))
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before = _status("VmRSS")
         work()
         return Peak(before, _status("VmHWM"))
@@ -50,13 +50,13 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
 
 
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result | None:
-    """What `function` (of a module, not a local one) gives in a new process; None where memory did not suffice.
+    """Returns the result of a module's `function` in a new process; None if it ran out of memory.
 
-    Where the machine itself runs out, Linux ends that process before any other.
+    If the machine runs out of memory, Linux kills that process before any other.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(_first_to_go, function, torch.get_num_threads(), *arguments).result()
+            return pool.submit(_run_as_first_to_kill, function, torch.get_num_threads(), *arguments).result()
         except (MemoryError, torch.OutOfMemoryError, BrokenProcessPool):
             return None
         except RuntimeError as error:
@@ -65,10 +65,10 @@ def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Res
             raise
 
 
-def _first_to_go(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
+def _run_as_first_to_kill(function: Callable[..., Result], threads: int, *arguments: object) -> Result:
     torch.set_num_threads(threads)
     with suppress(OSError, AttributeError):  # not glibc
-        # What is freed goes back at once, so that the peak is of what is in use, not of what the allocator keeps.
+        # Freed memory is returned at once, so that the peak is of memory in use, not of the allocator's cache.
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 2**20)
     with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -77,6 +77,4 @@ def _first_to_go(function: Callable[..., Result], threads: int, *arguments: obje
 
 def _status(key: str) -> int:
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(
-        1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:")
-    )  # it says kB, and means KiB
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))  # its kB are KiB

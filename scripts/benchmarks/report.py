@@ -1,4 +1,4 @@
-"""The outcome of a benchmark: a table for people, and JSON with everything that was measured."""
+"""The report of a benchmark: a text table, and JSON with all measurements."""
 
 import json
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from rerank.utils.files import atomic_write
 
 
 def check(rounds: int, out: Path | None) -> None:
-    """Raises UserError, before anything is measured, for no rounds or a file that cannot be written."""
+    """Raises UserError, before anything is measured, for fewer than one round or a file that cannot be written."""
     if rounds < 1:
         raise UserError(f"--rounds: got {rounds}, expected 1 or more")
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UserError(f"--out {out}: expected the name of a file in a folder that is there")
+        raise UserError(f"--out {out}: expected the name of a file in an existing folder")
 
 
 def publish(
@@ -31,10 +31,10 @@ def publish(
     notes: Sequence[str] = (),
     out: Path | None = None,
 ) -> str:
-    """The table of `rows` as text; with `out`, everything is written there as JSON too.
+    """Returns the table of `rows` as text; also writes everything to `out` as JSON, if given.
 
-    `columns` are the keys of `rows` that are shown, with the format of each (such as ".2f"); one whose rows all lack it
-    is left out. A value that is a text is shown as it is, one that is None or lacking as nothing.
+    `columns` are the keys of `rows` to show, with their formats (such as ".2f"); columns without any value are left
+    out. Strings are shown unchanged; None and missing values are empty cells.
     """
     facts: dict[str, Any] = {
         "machine": device_name(device),
@@ -46,10 +46,10 @@ def publish(
         with atomic_write(out) as tmp:
             everything = {"benchmark": title, **facts, "settings": settings, "rows": list(rows), "notes": list(notes)}
             tmp.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    shown = {key: form for key, form in columns.items() if any(row.get(key) is not None for row in rows)}
-    body = [[_cell(row.get(key), form) for key, form in shown.items()] for row in rows]
+    visible = {key: form for key, form in columns.items() if any(row.get(key) is not None for row in rows)}
+    body = [[_cell(row.get(key), form) for key, form in visible.items()] for row in rows]
     head = f"{title}. {facts['machine']}, {facts['threads']} threads, torch {facts['torch']}, {facts['date'][:10]}"
-    return "\n\n".join([head, aligned([list(shown), *body]), "\n".join(notes)]).rstrip() + "\n"
+    return "\n\n".join([head, aligned([list(visible), *body]), "\n".join(notes)]).rstrip() + "\n"
 
 
 def _cell(value: Any, form: str) -> str:

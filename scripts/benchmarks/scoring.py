@@ -18,7 +18,7 @@ from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_e
 from scripts.benchmarks.flops import forward_flops
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import World, encoder, make_world
+from scripts.benchmarks.workload import Workload, encoder, make_workload
 
 DEFAULT_BATCH = 32
 BATCHES = (1, 2, 4, 8, 16, DEFAULT_BATCH)
@@ -35,17 +35,17 @@ COLUMNS = {
     OURS_FASTER: ".3f",
 }
 NOTES = (
-    "useful GFLOP/s: the operations that real tokens need, none for padding. of the product: over the rate of the "
-    "large square product in the same round. × faster: likewise. All medians over rounds.",
+    "useful GFLOP/s: operations on real tokens, not on padding. of the product: relative to the large square product "
+    "in the same round. × faster: likewise. All values are medians over rounds.",
     "CrossEncoder.predict sorts by length and tokenises in every call; rerank reads its store of tokenised documents.",
 )
 
 
 def bench_scoring(name: str, rounds: int, documents: int | None = None, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and gives the table.
+    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
 
-    `documents` are scored a round, by default 512 on a CPU and 8,192 on a GPU. Raises UserError where the encoder
-    cannot be had, a number is too small or `out` cannot be written.
+    A round scores `documents`, by default 512 on a CPU and 8,192 on a GPU. Raises UserError for an encoder that cannot
+    be loaded, a number that is too small, and an `out` that cannot be written.
     """
     check(rounds, out)
     accelerator = open_accelerator()
@@ -56,81 +56,81 @@ def bench_scoring(name: str, rounds: int, documents: int | None = None, out: Pat
     if documents < QUERIES:
         raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
     with encoder(name, own_head=True) as folder:
-        short, long = (make_world(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
+        short, long = (make_workload(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
         rows, notes = _measured(short, long, accelerator, rounds)
     settings = {"encoder": name, "rounds": rounds, "documents": documents, "precision": accelerator.mixed_precision}
     return publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [*notes, *NOTES], out)
 
 
 def _measured(
-    short: World, long: World, accelerator: Accelerator, rounds: int
+    short: Workload, long: Workload, accelerator: Accelerator, rounds: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
     device, dtype = accelerator.device, product_type(accelerator)
-    model = short.model.to(device)  # the long world's is the same
+    model = short.model.to(device)  # the long workload has the same model
     products = [square_product(device, dtype), layer_products(model.encoder, device, dtype)]
     works: dict[str, Work] = {product: work for product, work, _ in products}
     works |= {
         OURS: lambda: our_scores(model, short, accelerator),
         OURS_LONG: lambda: our_scores(model, long, accelerator),
     }
-    peer = open_sentence_cross_encoder(str(short.folder), device)
+    baseline = open_sentence_cross_encoder(str(short.folder), device)
     notes = [NO_CROSS_ENCODER]
-    peers: dict[str, Work] = {}
-    if peer is not None:
+    baselines: dict[str, Work] = {}
+    if baseline is not None:
         trials: dict[str, Work] = {
-            f"predict, batch {size}": _predict(peer, short, size, accelerator) for size in BATCHES
+            f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES
         }
-        _predict(peer, short, DEFAULT_BATCH, accelerator, WARM_UP)()
+        _predict(baseline, short, DEFAULT_BATCH, accelerator, WARM_UP)()
         tried = interleaved(trials, 1, device)
         best = min(tried, key=lambda batch: tried[batch][0])
         total = sum(len(c.doc_ids) for c in short.candidates)
         notes = [
-            "documents/s of CrossEncoder.predict when its best batch size was looked for: "
+            "documents/s of CrossEncoder.predict by batch size: "
             + ", ".join(f"{batch.split()[-1]}: {total / seconds[0]:.2f}" for batch, seconds in tried.items())
         ]
-        peers = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
+        baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
-    seconds = interleaved(works | peers, rounds, device)
+    seconds = interleaved(works | baselines, rounds, device)
     rows, rates = product_rows(products, seconds)
-    for what in [OURS, *peers, OURS_LONG]:
+    for what in [OURS, *baselines, OURS_LONG]:
         row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)
-        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in peers else {}))
+        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in baselines else {}))
     return rows, notes
 
 
-def our_scores(model: nn.Module, world: World, accelerator: Accelerator) -> Run:
+def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -> Run:
     """The scores of all candidates, as `rerank score` and validation compute them."""
     return score_candidates(
-        model, world.inputs_of, world.candidates, accelerator, open_budget("auto", accelerator.device)
+        model, workload.builder, workload.candidates, accelerator, open_budget("auto", accelerator.device)
     )
 
 
-def _predict(peer: Any, world: World, batch: int, accelerator: Accelerator, first: int | None = None) -> Work:
-    pairs = text_pairs(world)[:first]
-    return lambda: predictions(peer, pairs, batch, accelerator)
+def _predict(baseline: Any, workload: Workload, batch: int, accelerator: Accelerator, first: int | None = None) -> Work:
+    pairs = text_pairs(workload)[:first]
+    return lambda: predictions(baseline, pairs, batch, accelerator)
 
 
-def text_pairs(world: World) -> list[tuple[str, str]]:
+def text_pairs(workload: Workload) -> list[tuple[str, str]]:
     """(query, document) texts of all candidates, in their order."""
-    return [(world.queries[c.query_id], world.texts[doc_id]) for c in world.candidates for doc_id in c.doc_ids]
+    return [(workload.queries[c.query_id], workload.texts[doc_id]) for c in workload.candidates for doc_id in c.doc_ids]
 
 
-def predictions(peer: Any, pairs: Sequence[tuple[str, str]], batch: int, accelerator: Accelerator) -> Any:
+def predictions(baseline: Any, pairs: Sequence[tuple[str, str]], batch: int, accelerator: Accelerator) -> Any:
     """(pairs,) logits by CrossEncoder.predict."""
     with accelerator.autocast():
-        return peer.predict(pairs, batch_size=batch, show_progress_bar=False, activation_fn=nn.Identity())
+        return baseline.predict(pairs, batch_size=batch, show_progress_bar=False, activation_fn=nn.Identity())
 
 
 def product_type(accelerator: Accelerator) -> torch.dtype:
-    """The type that the encoder's matrix products are done in."""
+    """The data type of the encoder's matrix products."""
     return torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
 
 
 def product_rows(
     products: Sequence[tuple[str, Work, float]], seconds: dict[str, list[float]]
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """A row for each product, and the operations a second of the first in each round."""
+    """A row for each product, and the operations per second of the first product in each round."""
     rates = {name: [flops / took for took in seconds[name]] for name, _, flops in products}
     first = rates[products[0][0]]
     rows = [
@@ -146,18 +146,18 @@ def product_rows(
 
 
 def rate_row(
-    what: str, world: World, seconds: list[float], product_rates: list[float], forwards: int = 1
+    what: str, workload: Workload, seconds: list[float], product_rates: list[float], forwards: int = 1
 ) -> dict[str, Any]:
-    """What was reached on all candidates of a world: rates of the median round, and all seconds.
+    """The row of a contestant on all candidates of a workload: rates of the median round, and all seconds.
 
-    `forwards` is how many forward passes the work is worth; `product_rates` are operations a second, one a round.
+    `forwards` is the cost of the work in forward passes; `product_rates` are operations per second, one per round.
     """
-    lengths, middle = world.passage_lengths(), median(seconds)
-    packed = what.startswith(OURS) and not world.model.is_padded
-    flops = forwards * forward_flops(world.model.encoder, lengths, packed)
+    lengths, middle = workload.passage_lengths(), median(seconds)
+    packed = what.startswith(OURS) and not workload.model.is_padded
+    flops = forwards * forward_flops(workload.model.encoder, lengths, packed)
     return {
         "what": what,
-        "documents/s": sum(len(c.doc_ids) for c in world.candidates) / middle,
+        "documents/s": sum(len(c.doc_ids) for c in workload.candidates) / middle,
         "tokens/s": int(lengths.sum()) / middle,
         "useful GFLOP/s": flops / middle / 1e9,
         "of the product": ratio([flops / took for took in seconds], product_rates),

@@ -1,4 +1,4 @@
-"""Seconds, measured in turns so that a slower minute meets every contestant; and the rate of matrix products."""
+"""Interleaved timing, so that background load affects all contestants equally; and reference matrix products."""
 
 import time
 from collections.abc import Callable
@@ -15,49 +15,49 @@ TOKENS = 4096
 """Rows of the products in the shapes of an encoder's layers."""
 
 REPEATS = 16
-"""Square products that are measured at a time: a second's worth on two cores."""
+"""Square products per measurement: about a second on two cores."""
 
 
 def interleaved(
     contestants: dict[str, Work], rounds: int, device: torch.device, least: float = 0.0
 ) -> dict[str, list[float]]:
-    """Gives name -> seconds of one call, a value a round; in each round the contestants take turns.
+    """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call that takes less than `least` seconds is repeated until they are over, and counts with its mean.
+    A call is repeated until `least` seconds have passed, and its mean time counts.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name, work in contestants.items():
             seconds[name].append(_seconds(work, device, least))
-        told = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
-        log.info(f"round {number}/{rounds}: {told}")
+        so_far = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
+        log.info(f"round {number}/{rounds}: {so_far}")
     return seconds
 
 
 def _seconds(work: Work, device: torch.device, least: float) -> float:
     synchronise(device)
-    begun, calls = time.perf_counter(), 0
+    start, calls = time.perf_counter(), 0
     while True:
         work()
         synchronise(device)
-        calls, passed = calls + 1, time.perf_counter() - begun
+        calls, passed = calls + 1, time.perf_counter() - start
         if passed >= least:
             return passed / calls
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits until a GPU has done what it was given."""
+    """Waits until a GPU has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:
-    """How many times `fast` is faster: the median over rounds, each round compared with itself."""
+    """How many times faster `fast` is: the median over rounds of the ratio within a round."""
     return median(s / f for s, f in zip(slow, fast, strict=True))
 
 
 def square_product(device: torch.device, dtype: torch.dtype) -> tuple[str, Work, float]:
-    """A name, a large square matrix product, and its operations: what the machine can do at most."""
+    """A name, a large square matrix product and its number of operations: the machine's peak rate."""
     side = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
 
@@ -69,9 +69,9 @@ def square_product(device: torch.device, dtype: torch.dtype) -> tuple[str, Work,
 
 
 def layer_products(encoder: Any, device: torch.device, dtype: torch.dtype) -> tuple[str, Work, float]:
-    """A name, the products of 4,096 tokens with the weights of `token_layers`, and their operations.
+    """A name, the products of 4,096 tokens with the weights of `token_layers`, and their number of operations.
 
-    Without biases, attention and all else: what the encoder's linear layers could do at most.
+    There are no biases and no attention: the peak rate of the encoder's linear layers.
     """
     weights = [layer.weight.detach().to(device, dtype) for layer in token_layers(encoder)]
     tokens = {width: torch.randn(TOKENS, width, device=device, dtype=dtype) for width in {w.shape[1] for w in weights}}

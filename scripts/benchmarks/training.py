@@ -1,4 +1,4 @@
-"""Benchmark: documents trained per second, by rerank and by a plain CEDR-style loop; hours for the whole paper."""
+"""Benchmark: training documents per second, of rerank and of a plain CEDR-style loop; hours for the whole paper."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,25 +25,26 @@ from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.scoring import COLUMNS as RATES
 from scripts.benchmarks.scoring import OURS_FASTER, our_scores, product_rows, product_type, rate_row
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import World, encoder, make_world
+from scripts.benchmarks.workload import Workload, encoder, make_workload
 
 LIST = 4
 LISTS_PER_STEP = 8
-OURS, PEER, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
+OURS, BASELINE, SCORING = "rerank", "CEDR-style loop", "rerank, scoring"
 COLUMNS = {**RATES, "peak MB": ",.0f"}
 NOTES = (
-    "useful GFLOP/s: the operations that real tokens need, none for padding; training counts as three forward passes. "
-    "of the product: over the rate of the large square product in the same round. × faster: likewise. All medians.",
-    "peak MB: of a process that takes one step and nothing else, on a GPU of its tensors; weights, gradient and Adam's "
-    "state included.",
+    "useful GFLOP/s: operations on real tokens, not on padding; training counts as three forward passes. of the "
+    "product: relative to the large square product in the same round. × faster: likewise. All values are medians.",
+    "peak MB: of a process that only takes one step, with weights, gradient and Adam's state; on a GPU, of its "
+    "tensors.",
 )
 
 
 def bench_training(name: str, rounds: int, lists: int | None = None, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and gives the table.
+    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
 
-    `lists` of two relevant and two other documents are trained on a round, 8 a step; by default 16 on a CPU and 128 on
-    a GPU. Raises UserError where the encoder cannot be had, a number is too small or `out` cannot be written.
+    A round trains on `lists` of two relevant and two other documents, 8 per step; by default 16 on a CPU and 128 on a
+    GPU. Raises UserError for an encoder that cannot be loaded, a number that is too small, and an `out` that cannot be
+    written.
     """
     check(rounds, out)
     accelerator = open_accelerator()
@@ -54,23 +55,25 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
     if lists < 1:
         raise UserError(f"--lists: got {lists}, expected 1 or more")
     with encoder(name) as folder:
-        world = make_world(folder, lists, LIST)
-        rows = _measured(world, accelerator, rounds)
+        workload = make_workload(folder, lists, LIST)
+        rows = _measured(workload, accelerator, rounds)
         for row in rows:
-            if row["what"] in (OURS, PEER):
+            if row["what"] in (OURS, BASELINE):
                 peak = in_fresh_process(step_memory, row["what"], folder)
                 row["peak MB"] = "out of memory" if peak is None else peak.most / 1e6
                 log.info(f"{row['what']}: peak {row['peak MB']} MB")
-        beyond = {what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()}
-    told = "Gradients take, beyond the weights: " + ", ".join(
+        gradients = {
+            what: in_fresh_process(gradient_memory, documents, folder) for what, documents in GRADIENTS.items()
+        }
+    memory_note = "Gradients need, in addition to the weights: " + ", ".join(
         f"{what} {'out of memory' if peak is None else f'{(peak.most - peak.before) / 1e6:,.0f} MB'}"
-        for what, peak in beyond.items()
+        for what, peak in gradients.items()
     )
     rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
     hours = paper_hours(rates[OURS], rates[SCORING])
-    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", told, *NOTES]
+    notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", memory_note, *NOTES]
     settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": accelerator.mixed_precision}
-    settings |= {"paper_hours": hours, "gradients": beyond}
+    settings |= {"paper_hours": hours, "gradients": gradients}
     return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
 
 
@@ -78,7 +81,7 @@ PAPER = "2 losses × 5 folds × 100 epochs of 256 lists of 4 documents, 50 × 15
 
 
 def paper_hours(training: float, scoring: float) -> float:
-    """Hours for the experiment of PAPER, from documents a second.
+    """Hours for the experiment of PAPER, from documents per second in training and in scoring.
 
     >>> round(paper_hours(1000.0, 5000.0), 2)
     0.7
@@ -86,34 +89,34 @@ def paper_hours(training: float, scoring: float) -> float:
     return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
 
 
-def _measured(world: World, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
+def _measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
     device, dtype = accelerator.device, product_type(accelerator)
-    products = [square_product(device, dtype), layer_products(world.model.encoder, device, dtype)]
+    products = [square_product(device, dtype), layer_products(workload.model.encoder, device, dtype)]
     works: dict[str, Work] = {product: work for product, work, _ in products}
-    steps = {OURS: our_steps(world, accelerator), PEER: cedr_steps(world, device)}
+    steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device)}
     for step in steps.values():
-        step(world.candidates[:1])  # warm, and Adam's state is there
-    works |= {what: partial(step, world.candidates) for what, step in steps.items()}
-    works[SCORING] = lambda: our_scores(world.model, world, accelerator)
+        step(workload.candidates[:1])  # warm-up, which also creates Adam's state
+    works |= {what: partial(step, workload.candidates) for what, step in steps.items()}
+    works[SCORING] = lambda: our_scores(workload.model, workload, accelerator)
     seconds = interleaved(works, rounds, device)
     rows, product_rates = product_rows(products, seconds)
-    rows += [rate_row(what, world, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in steps]
-    rows[-1][OURS_FASTER] = ratio(seconds[PEER], seconds[OURS])
-    return [*rows, rate_row(SCORING, world, seconds[SCORING], product_rates)]
+    rows += [rate_row(what, workload, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in steps]
+    rows[-1][OURS_FASTER] = ratio(seconds[BASELINE], seconds[OURS])
+    return [*rows, rate_row(SCORING, workload, seconds[SCORING], product_rates)]
 
 
 Steps = Callable[[Sequence[Candidates]], None]
 
 
-def seeded_batch(world: World, lists: Sequence[Candidates]) -> Batch[Any]:
-    """The batch of these lists, with a seed for the dropout of each document."""
-    batch = make_batch(lists, world.inputs_of)
+def seeded_batch(workload: Workload, lists: Sequence[Candidates]) -> Batch[Any]:
+    """The batch of these lists, with a dropout seed for each document."""
+    batch = make_batch(lists, workload.builder)
     return batch._replace(inputs=batch.inputs.seeded(torch.arange(int(batch.mask.sum()))))
 
 
-def our_steps(world: World, accelerator: Accelerator) -> Steps:
-    """A function that trains the world's model on lists, 8 a step, with what `rerank.training.loop` does in a step."""
-    model: CrossEncoder = world.model.to(accelerator.device)
+def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
+    """A function that trains the workload's model on lists, 8 per step, as `rerank.training.loop` does."""
+    model: CrossEncoder = workload.model.to(accelerator.device)
     optimizer = torch.optim.Adam(model.parameter_groups(2e-5, 1e-3), fused=True)
 
     budget = open_budget("auto", accelerator.device)
@@ -121,27 +124,26 @@ def our_steps(world: World, accelerator: Accelerator) -> Steps:
     def steps(lists: Sequence[Candidates]) -> None:
         model.train()
         each = [lists[begin : begin + LISTS_PER_STEP] for begin in range(0, len(lists), LISTS_PER_STEP)]
-        for step, batch in prefetch(each, partial(seeded_batch, world)):
+        for step, batch in prefetch(each, partial(seeded_batch, workload)):
             accumulate_gradient(model, batch, hinge, 1 / len(step), accelerator, budget)
             optimizer.step()
 
     return steps
 
 
-def cedr_steps(world: World, device: torch.device) -> Steps:
-    """A function that trains the peer on lists, 8 a step: the same encoder, documents, loss and learning rates."""
+def cedr_steps(workload: Workload, device: torch.device) -> Steps:
+    """A function that trains the baseline on lists, 8 per step: same encoder, documents, loss and learning rates."""
     from transformers import AutoModel
 
-    encoder, inputs_of = AutoModel.from_pretrained(world.folder, dtype=torch.float32), world.inputs_of
-    model = Cedr(encoder, inputs_of.template, inputs_of.max_length, world.tokenizer.pad_token_id).to(device)
+    encoder, builder = AutoModel.from_pretrained(workload.folder, dtype=torch.float32), workload.builder
+    model = Cedr(encoder, builder.template, builder.max_length, workload.tokenizer.pad_token_id).to(device)
     groups = [{"params": model.encoder.parameters(), "lr": 2e-5}, {"params": model.head.parameters(), "lr": 1e-3}]
     optimizer = torch.optim.Adam(groups)
     model.train()
 
     def steps(lists: Sequence[Candidates]) -> None:
         tokens = [
-            (inputs_of.query(c.query_id), [inputs_of.documents.of(d).tolist() for d in c.doc_ids], c.labels)
-            for c in lists
+            (builder.query(c.query_id), [builder.documents[d].tolist() for d in c.doc_ids], c.labels) for c in lists
         ]
         for begin in range(0, len(tokens), LISTS_PER_STEP):
             cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge)
@@ -150,15 +152,15 @@ def cedr_steps(world: World, device: torch.device) -> Steps:
 
 
 GRADIENTS = {"one micro-batch": 0, "a list of 150 documents": 150}
-"""Documents of one list; 0 is the budget filled once."""
+"""Documents of one list; 0 is one full micro-batch."""
 
 
 def gradient_memory(documents: int, folder: Path) -> Peak:
-    """The memory of the gradient of one list of so many documents, or of one full micro-batch where there are none."""
+    """The memory of the gradient of one list of this many documents, or of one full micro-batch for 0."""
     accelerator = open_accelerator()
-    world = make_world(folder, 1, documents or LIST)
-    batch = seeded_batch(world, world.candidates)
-    model, budget = world.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
+    workload = make_workload(folder, 1, documents or LIST)
+    batch = seeded_batch(workload, workload.candidates)
+    model, budget = workload.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
     if documents:
         return peak_memory(
             lambda: accumulate_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device
@@ -167,8 +169,8 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
 
 
 def step_memory(what: str, folder: Path) -> Peak:
-    """The memory of one step over 8 lists, of OURS or PEER, in this process."""
+    """The memory of one step over 8 lists, of OURS or BASELINE, in this process."""
     accelerator = open_accelerator()
-    world = make_world(folder, LISTS_PER_STEP, LIST)
-    steps = our_steps(world, accelerator) if what == OURS else cedr_steps(world, accelerator.device)
-    return peak_memory(lambda: steps(world.candidates), accelerator.device)
+    workload = make_workload(folder, LISTS_PER_STEP, LIST)
+    steps = our_steps(workload, accelerator) if what == OURS else cedr_steps(workload, accelerator.device)
+    return peak_memory(lambda: steps(workload.candidates), accelerator.device)

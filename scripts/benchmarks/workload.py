@@ -1,22 +1,23 @@
-"""What the benchmarks of text work on: an encoder and synthetic candidates for it."""
+"""The workload of the text benchmarks: an encoder and synthetic candidates for it."""
 
 import itertools
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
-from rerank.data.tokens import open_store, tokenise
+from rerank.data.tokens import make_store, tokenise
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder
 from rerank.models.hub import encoder_folder
+from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
 from rerank.types import Candidates
 from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 
@@ -24,40 +25,42 @@ SHAPES = {
     "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
     "bert-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
 }
-"""BERTs that are made here, with random weights: of a speed, the weights say nothing."""
+"""Shapes of BERTs with random weights: speed does not depend on the weights."""
 
 VOCABULARY = 30_522
+SPECIAL_TOKENS = 5
 FIRST_WORD = 4
-"""Tokens that a text's first word may take beyond one: byte-level tokenizers know it with a space before it only."""
+"""Extra tokens that the first word of a text may need: byte-level tokenizers know words with a leading space only."""
 
 
 @dataclass(frozen=True)
-class World:
-    """An encoder, and candidates whose texts it can read.
+class Workload:
+    """An encoder, and candidates with texts that it can read.
 
-    `folder` is the encoder's Hugging Face folder, `model` is on the CPU. `inputs_of` holds the candidates' texts
-    tokenised, `texts` and `queries` the texts themselves.
+    `folder` is the encoder's Hugging Face folder; `model` is on the CPU. `builder` has the tokenised texts; `texts` and
+    `queries` are the texts themselves.
     """
 
     folder: Path
     model: CrossEncoder
     tokenizer: Any
-    inputs_of: PassageBuilder
+    builder: PassageBuilder
     queries: dict[str, str]
     texts: dict[str, str]
     candidates: list[Candidates]
 
     def passage_lengths(self) -> np.ndarray:
-        """Tokens of every passage of every candidate, query and special tokens included, without padding."""
+        """Tokens of every passage of every candidate, with query and special tokens, without padding."""
         pairs = [(c.query_id, doc_id) for c in self.candidates for doc_id in c.doc_ids]
-        return np.concatenate([self.inputs_of.lengths(*pair) for pair in pairs])
+        return np.concatenate([self.builder.lengths(*pair) for pair in pairs])
 
 
 @contextmanager
 def encoder(name: str, own_head: bool = False) -> Iterator[Path]:
     """The folder of an encoder: a name of SHAPES, a folder, or a name on the hub.
 
-    With `own_head`, one that is made here is a cross-encoder with one output. Raises UserError where it cannot be had.
+    With `own_head`, an encoder of SHAPES is a cross-encoder with one output. Raises UserError for an encoder that
+    cannot be loaded.
     """
     if name not in SHAPES:
         yield encoder_folder(name)
@@ -68,26 +71,19 @@ def encoder(name: str, own_head: bool = False) -> Iterator[Path]:
 
 def make_encoder(folder: Path, own_head: bool, vocabulary: int = VOCABULARY, seed: int = 0, **shape: Any) -> Path:
     """Writes a BERT with random weights and the `shape` of a BertConfig, and its tokenizer, into `folder`."""
-    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
-    from transformers.utils.logging import disable_progress_bar
+    from transformers import BertForSequenceClassification, BertModel
 
+    architecture = BertForSequenceClassification if own_head else partial(BertModel, add_pooling_layer=False)
     letters = itertools.product(string.ascii_lowercase, repeat=4)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("".join, itertools.islice(letters, vocabulary - 5))]
-    settings: dict[str, Any] = {"vocab_size": len(pieces), "max_position_embeddings": 512, "num_labels": 1}
-    config = BertConfig(**settings | shape)
-    disable_progress_bar()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = BertForSequenceClassification(config) if own_head else BertModel(config, add_pooling_layer=False)
-        model.save_pretrained(folder)
-    BertTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=512).save_pretrained(folder)
+    pieces = make_vocabulary(map("".join, itertools.islice(letters, vocabulary - SPECIAL_TOKENS)))
+    save_bert(random_bert(architecture, pieces, seed, num_labels=1, **shape), pieces, folder)
     return folder
 
 
-def make_world(folder: Path, lists: int, documents: int, one_passage: bool = False, seed: int = 0) -> World:
-    """A world of `lists` queries with `documents` candidates each, every document its own; half of them are relevant.
+def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = False, seed: int = 0) -> Workload:
+    """A workload of `lists` queries with `documents` distinct candidates each, half of them relevant.
 
-    `folder` is the encoder's. With `one_passage` every document fits the encoder in one piece.
+    `folder` is the encoder's. With `one_passage` every document fits into one passage.
     """
     rng = np.random.default_rng(seed)
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
@@ -98,14 +94,13 @@ def make_world(folder: Path, lists: int, documents: int, one_passage: bool = Fal
     longest = min(CUT, max_length - special - max(map(len, tokens.values())) - FIRST_WORD)
     lengths = document_lengths(lists * documents, rng, longest if one_passage else None)
     texts = {f"d{number}": text for number, text in enumerate(make_texts(lengths, words, rng))}
-    with TemporaryDirectory() as cache:  # the store stays readable without its file's name
-        store = open_store(Path(cache), list(texts), lambda ids: [texts[i] for i in ids], tokenizer, CUT, "bench")
-    names = list(texts)
-    labels = tuple(int(place < documents // 2) for place in range(documents))
+    doc_ids = list(texts)
+    store = make_store(doc_ids, texts.values(), tokenizer, CUT)
+    labels = tuple(int(rank < documents // 2) for rank in range(documents))
     candidates = [
-        Candidates(query_id, tuple(names[number * documents : (number + 1) * documents]), labels)
+        Candidates(query_id, tuple(doc_ids[number * documents : (number + 1) * documents]), labels)
         for number, query_id in enumerate(queries)
     ]
-    return World(
+    return Workload(
         folder, model, tokenizer, PassageBuilder(tokens, store, template, max_length), queries, texts, candidates
     )

@@ -57,7 +57,7 @@ def test_a_long_query_takes_half_of_the_room_and_is_counted(encoder, tmp_path):
 def test_documents_are_cut_at_their_tokens_and_the_cut_is_counted(encoder, tmp_path):
     inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS, max_doc_tokens=30)
     whole = len(encoder.tokenizer(TEXTS["many"], add_special_tokens=False)["input_ids"])
-    assert len(inputs_of.documents.of("many")) == 30
+    assert len(inputs_of.documents["many"]) == 30
     told = inputs_of.documents.statistics()
     assert told["documents_cut"] == 2
     assert told["documents_empty"] == 1
@@ -70,5 +70,5 @@ def test_800_tokens_are_two_passages_for_bert_and_one_for_modernbert(kind, passa
     inputs_of = make_inputs(
         tmp_path / "t", encoder.tokenizer, encoder.max_length, {"q": "amber birch"}, make_texts({"d": 900})
     )
-    assert len(inputs_of.documents.of("d")) == 800
+    assert len(inputs_of.documents["d"]) == 800
     assert len(inputs_of.lengths("q", "d")) == passages

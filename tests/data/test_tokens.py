@@ -27,7 +27,7 @@ def opened(folder, tokenizer, texts=TEXTS, max_doc_tokens=100, fingerprint="x", 
 def test_it_gives_every_document_its_tokens(tmp_path, tokenizer):
     store = opened(tmp_path, tokenizer)
     for doc_id, text in TEXTS.items():
-        assert store.of(doc_id).tolist() == tokenizer(text, add_special_tokens=False)["input_ids"][:100]
+        assert store[doc_id].tolist() == tokenizer(text, add_special_tokens=False)["input_ids"][:100]
     assert store.statistics() == {
         "documents": 3,
         "documents_cut": 1,
@@ -42,7 +42,7 @@ def test_documents_are_tokenised_once(tmp_path, tokenizer):
     first = opened(tmp_path, tokenizer, asked=asked)
     again = opened(tmp_path, tokenizer, asked=asked)
     assert len(asked) == 1
-    assert again.of("c").tolist() == first.of("c").tolist()
+    assert again["c"].tolist() == first["c"].tolist()
 
 
 @pytest.mark.parametrize("change", [{"max_doc_tokens": 50}, {"fingerprint": "y"}, {"texts": {"a": "amber"}}])

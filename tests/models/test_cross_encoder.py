@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
-from rerank.models.pooling import pool
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
 
@@ -63,15 +62,6 @@ def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
         torch.testing.assert_close(
             scores_of(model, packed)[0], model.head(torch.stack(vectors).mean(0))[0], atol=1e-6, rtol=0
         )
-
-
-@pytest.mark.parametrize(
-    ("pooling", "expected"),
-    [("mean", [2.0, 5.0, 1.0]), ("first", [1.0, 5.0, 2.0]), ("max", [3.0, 5.0, 2.0]), ("sum", [4.0, 5.0, 3.0])],
-)
-def test_pooling_works_within_documents(pooling, expected):
-    scores, documents = torch.tensor([1.0, 3.0, 5.0, 2.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 2, 2, 2])
-    assert pool(scores, documents, pooling).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

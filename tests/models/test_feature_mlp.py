@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from rerank.batches.features import Vectors
 from rerank.errors import UserError
-from rerank.models import batchnorm_head as hidden_scores
+from rerank.models import batchnorm_head
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 
 X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
@@ -38,7 +38,7 @@ def by_hand(weights, x):
 
 @pytest.mark.parametrize("documents", [16, 128])
 def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
-    monkeypatch.setattr(hidden_scores, "CPU_DOCUMENTS", documents)
+    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
     model = trained().double().train()
     x, wanted = X.features.double(), torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -60,7 +60,7 @@ def test_autocast_leaves_scores_in_float32():
 
 
 def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
-    monkeypatch.setattr(hidden_scores, "CPU_DOCUMENTS", 16)
+    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", 16)
     model = trained()
     with torch.no_grad():
         together = model(X)

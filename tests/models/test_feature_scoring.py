@@ -28,7 +28,7 @@ def features(tmp_path_factory):
 def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeypatch):
     model = FeatureMLP(4, 8, seed=0).eval()
     whole = run_of(features.qrels(), score_features(model, features, PLAIN))
-    monkeypatch.setattr(feature_scoring, "DOCUMENTS", 7)  # slices that cut queries
+    monkeypatch.setattr(feature_scoring, "DOCUMENTS_PER_FORWARD", 7)  # slices that cut queries
     sliced = run_of(features.qrels(), score_features(model.train(), features, PLAIN))
     for query, query_id in enumerate(features.query_ids):
         rows = torch.from_numpy(features.features[features.begins[query] : features.ends[query]].copy())

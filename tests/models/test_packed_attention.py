@@ -147,6 +147,6 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
         expected, _ = attend(None, *grids, None, passages=passages, scaling=0.3, sliding_window=window)
         query, key, value = (x[0].transpose(0, 1) for x in grids)
         for given in (value, value.bfloat16()):  # with rotary positions queries and keys stay float32
-            out = packing._varlen(query, key, given, passages, 0.3, -1 if window is None else window - 1)
+            out = packing._attend_any_lengths(query, key, given, passages, 0.3, -1 if window is None else window - 1)
             assert out.dtype == given.dtype
             torch.testing.assert_close(out[None].float(), expected, atol=1e-5 if given is value else 0.05, rtol=0)

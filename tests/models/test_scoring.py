@@ -7,7 +7,7 @@ from accelerate import Accelerator
 from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.models.scoring import by_length, score_candidates
+from rerank.models.scoring import chunk_by_length, score_candidates
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import make_encoder
 
@@ -38,7 +38,7 @@ def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
 def test_chunks_hold_every_pair_once_longest_first_and_within_the_budget(opened):
     _, inputs_of = opened
     pairs = [(found.query_id, doc_id) for found in LISTS for doc_id in found.doc_ids]
-    chunks = by_length(pairs, inputs_of, 300)
+    chunks = chunk_by_length(pairs, inputs_of, 300)
     assert sorted(pair for chunk in chunks for pair in chunk) == sorted(pairs)
     longest = [max(int(inputs_of.lengths(*pair).max()) for pair in chunk) for chunk in chunks]
     assert longest == sorted(longest, reverse=True)

@@ -24,7 +24,7 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
     for doc_id, text in texts.items():
         bounds = list(pairwise(inputs_of.bounds("q", doc_id).tolist()))
         for number, (begin, end) in enumerate(bounds):
-            read = tokenizer.decode(inputs_of.documents.of(doc_id)[begin:end]).strip()
+            read = tokenizer.decode(inputs_of.documents[doc_id][begin:end]).strip()
             shown = passage(text, number, len(bounds), folder, 100)
             assert shown.split() == read.split() if len(bounds) > 1 else shown == text
 

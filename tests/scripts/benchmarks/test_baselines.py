@@ -9,51 +9,51 @@ from rerank.losses import hinge, smoothi
 from scripts.benchmarks.baselines import Cedr, cedr_step, open_sentence_cross_encoder, smoothi_graph
 from scripts.benchmarks.losses import inputs
 from scripts.benchmarks.scoring import our_scores, predictions, text_pairs
-from scripts.benchmarks.workload import make_world
+from scripts.benchmarks.workload import make_workload
 from tests.support.small_world import scores_of
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def world(folder):
-    return make_world(folder, 2, 4)
+def workload(folder):
+    return make_workload(folder, 2, 4)
 
 
 @pytest.fixture
-def cedr(folder, world):
-    """The peer with the weights of the world's model."""
-    inputs_of = world.inputs_of
-    model = Cedr(AutoModel.from_pretrained(folder), inputs_of.template, inputs_of.max_length, 0)
-    model.head.load_state_dict(world.model.head.state_dict())
+def cedr(folder, workload):
+    """The peer with the weights of the workload's model."""
+    builder = workload.builder
+    model = Cedr(AutoModel.from_pretrained(folder), builder.template, builder.max_length, 0)
+    model.head.load_state_dict(workload.model.head.state_dict())
     return model
 
 
 @pytest.mark.parametrize("length", [1, 300, 508, 700])
-def test_cedr_scores_documents_of_equal_length_as_rerank_does(world, cedr, length):
+def test_cedr_scores_documents_of_equal_length_as_rerank_does(workload, cedr, length):
     from dataclasses import replace
 
     import numpy as np
 
     tokens = np.random.default_rng(0).integers(5, 900, size=(4, length)).astype(np.int32)
-    doc_ids = world.candidates[0].doc_ids
+    doc_ids = workload.candidates[0].doc_ids
     store = replace(
-        world.inputs_of.documents,
+        workload.builder.documents,
         tokens=tokens.ravel(),
         offsets=np.arange(5) * length,
         rows={doc_id: row for row, doc_id in enumerate(doc_ids)},
     )
-    inputs_of = replace(world.inputs_of, documents=store)
-    world.model.eval()
+    builder = replace(workload.builder, documents=store)
+    workload.model.eval()
     cedr.eval()
     with torch.no_grad():
-        ours = scores_of(world.model, inputs_of([("q0", doc_id) for doc_id in doc_ids]))
-        theirs = cedr([inputs_of.query("q0")] * 4, tokens.tolist())
+        ours = scores_of(workload.model, builder([("q0", doc_id) for doc_id in doc_ids]))
+        theirs = cedr([builder.query("q0")] * 4, tokens.tolist())
     assert ours.std() > 1e-3
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
 
 
-def test_cedr_cuts_all_documents_into_as_many_parts_as_the_longest_needs(world, cedr):
+def test_cedr_cuts_all_documents_into_as_many_parts_as_the_longest_needs(workload, cedr):
     seen = []
     cedr.encoder.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs), with_kwargs=True)
     cedr.eval()
@@ -66,14 +66,14 @@ def test_cedr_cuts_all_documents_into_as_many_parts_as_the_longest_needs(world, 
     assert given["input_ids"][4].tolist() == [2, 7, 8, 9, 3, *[0] * 350, 3]
 
 
-def test_cedr_learns_its_documents(world, cedr):
+def test_cedr_learns_its_documents(workload, cedr):
     lists = [
         (
-            world.inputs_of.query(c.query_id),
-            [world.inputs_of.documents.of(d).tolist()[:60] for d in c.doc_ids],
+            workload.builder.query(c.query_id),
+            [workload.builder.documents[d].tolist()[:60] for d in c.doc_ids],
             c.labels,
         )
-        for c in world.candidates
+        for c in workload.candidates
     ]
 
     def value():
@@ -105,9 +105,9 @@ def test_smoothi_with_a_graph_is_smoothi():
 
 def test_sentence_transformers_gives_the_same_scores(cross_encoder_folder):
     pytest.importorskip("sentence_transformers")
-    world = make_world(cross_encoder_folder, 2, 4, one_passage=True)
+    workload = make_workload(cross_encoder_folder, 2, 4, one_passage=True)
     accelerator = Accelerator(cpu=True)
-    run = our_scores(world.model, world, accelerator)
+    run = our_scores(workload.model, workload, accelerator)
     ours = [value for of_query in run.values() for value in of_query.values()]
     peer = open_sentence_cross_encoder(str(cross_encoder_folder), CPU)
-    assert predictions(peer, text_pairs(world), 3, accelerator).tolist() == pytest.approx(ours, abs=1e-5)
+    assert predictions(peer, text_pairs(workload), 3, accelerator).tolist() == pytest.approx(ours, abs=1e-5)

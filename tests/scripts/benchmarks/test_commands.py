@@ -10,7 +10,7 @@ from rerank.losses import LOSSES
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks import scoring, training
 from scripts.benchmarks.commands import main
-from scripts.benchmarks.losses import PEER, peak_bytes
+from scripts.benchmarks.losses import BASELINE, peak_bytes
 from scripts.benchmarks.memory import Peak
 from tests.support.small_collection import failed
 
@@ -35,7 +35,7 @@ def test_losses(in_this_process, tmp_path, capsys, monkeypatch):
     table = capsys.readouterr().out
     kept = json.loads(out.read_text())
     assert [(row["loss"], row["lists × documents"]) for row in kept["rows"]] == [
-        (name, f"2 × {count}") for count in (3, 5) for name in [PEER, *LOSSES]
+        (name, f"2 × {count}") for count in (3, 5) for name in [BASELINE, *LOSSES]
     ]
     for row in kept["rows"]:
         assert row["loss"] in table
@@ -45,7 +45,7 @@ def test_losses(in_this_process, tmp_path, capsys, monkeypatch):
             assert row["ms"] > 0
             assert len(row["seconds"]) == 2
             assert row["peak MB"] >= 0
-    assert [row["loss"] for row in kept["rows"] if f"{PEER} / it" in row] == ["smoothi"] * 2
+    assert [row["loss"] for row in kept["rows"] if f"{BASELINE} / it" in row] == ["smoothi"] * 2
     assert kept["settings"]["documents"] == [3, 5]
 
 
@@ -64,7 +64,7 @@ def test_scoring(cross_encoder_folder, tmp_path, capsys):
     assert [what for what in rows if what not in peers] == [*PRODUCTS, scoring.OURS, scoring.OURS_LONG]
     if importlib.util.find_spec("sentence_transformers") is None:
         assert not peers
-        assert "pip install 'rerank[peers]'" in printed
+        assert "pip install 'ir-rerank[peers]'" in printed
     else:
         assert "predict, batch 32" in peers
         assert 1 <= len(peers) <= 2
@@ -82,11 +82,11 @@ def test_training(folder, in_this_process, tmp_path, capsys):
     printed = capsys.readouterr().out
     kept = json.loads(out.read_text())
     rows = {row["what"]: row for row in kept["rows"]}
-    assert list(rows) == [*PRODUCTS, training.OURS, training.PEER, training.SCORING]
+    assert list(rows) == [*PRODUCTS, training.OURS, training.BASELINE, training.SCORING]
     assert all(rows[what]["documents/s"] == pytest.approx(8 / rows[what]["seconds"][0]) for what in list(rows)[2:])
-    assert all(rows[what]["peak MB"] > 0 for what in (training.OURS, training.PEER))
-    assert rows[training.PEER][training.OURS_FASTER] == pytest.approx(
-        rows[training.OURS]["documents/s"] / rows[training.PEER]["documents/s"]
+    assert all(rows[what]["peak MB"] > 0 for what in (training.OURS, training.BASELINE))
+    assert rows[training.BASELINE][training.OURS_FASTER] == pytest.approx(
+        rows[training.OURS]["documents/s"] / rows[training.BASELINE]["documents/s"]
     )
     hours = training.paper_hours(rows[training.OURS]["documents/s"], rows[training.SCORING]["documents/s"])
     assert kept["settings"]["paper_hours"] == pytest.approx(hours)
@@ -96,16 +96,16 @@ def test_training(folder, in_this_process, tmp_path, capsys):
 def test_both_train_on_the_same_documents_and_change_their_weights(folder, monkeypatch):
     from accelerate import Accelerator
 
-    world = training.make_world(folder, 9, 4)
-    begun = {name: value.clone() for name, value in world.model.state_dict().items()}
-    training.our_steps(world, Accelerator(cpu=True))(world.candidates)
-    assert not torch.equal(world.model.head.weight, begun["head.weight"])
+    workload = training.make_workload(folder, 9, 4)
+    begun = {name: value.clone() for name, value in workload.model.state_dict().items()}
+    training.our_steps(workload, Accelerator(cpu=True))(workload.candidates)
+    assert not torch.equal(workload.model.head.weight, begun["head.weight"])
     seen = []
     monkeypatch.setattr(training, "cedr_step", lambda model, optimizer, lists, loss: seen.append(lists))
-    training.cedr_steps(world, torch.device("cpu"))(world.candidates)
+    training.cedr_steps(workload, torch.device("cpu"))(workload.candidates)
     assert [len(lists) for lists in seen] == [8, 1]
     documents = [document for lists in seen for _, of_list, _ in lists for document in of_list]
-    assert documents == [world.inputs_of.documents.of(d).tolist() for c in world.candidates for d in c.doc_ids]
+    assert documents == [workload.builder.documents[d].tolist() for c in workload.candidates for d in c.doc_ids]
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_what_packed_passages_save_in_the_last_layer_is_not_counted(kind, tmp_pa
     folder = make_encoder(kind, tmp_path / kind, WORDS)
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
     texts = {"d": "amber birch", "e": " ".join(WORDS)}
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "cedar"}, texts)
-    inputs = inputs_of([("q", "d"), ("q", "e")])
+    builder = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "cedar"}, texts)
+    inputs = builder([("q", "d"), ("q", "e")])
     lengths = np.array(inputs.lengths())
     layers = {id(layer) for layer in token_layers(model.encoder)}
     names = {f"CrossEncoder.{name}" for name, module in model.named_modules() if id(module) in layers}

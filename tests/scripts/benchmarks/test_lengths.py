@@ -41,5 +41,5 @@ def test_a_word_is_a_token(kind):
 
 
 def test_a_tokenizer_without_words_is_a_clear_line():
-    with pytest.raises(UserError, match="0 English words that are one token, expected 10 or more"):
+    with pytest.raises(UserError, match="0 English words are one token, expected 10 or more"):
         one_piece_words(make_tokenizer("bert", []))

@@ -14,11 +14,11 @@ from tests.support.small_collection import failed
 
 def test_the_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(letor, "ProcessPoolExecutor", lambda workers, mp_context: ThreadPoolExecutor(workers))
-    monkeypatch.setattr(letor, "PEER_ROWS", 500)
+    monkeypatch.setattr(letor, "BASELINE_ROWS", 500)
     out = tmp_path / "letor.json"
     main(["letor", "--rows", "600", "--out", str(out)])
     table, kept = capsys.readouterr().out, json.loads(out.read_text())
-    names = ["first reading", "opened again", letor.PEER]
+    names = ["first reading", "opened again", letor.BASELINE]
     assert [(row["what"], row["rows"]) for row in kept["rows"]] == list(zip(names, [600, 600, 500], strict=True))
     for row in kept["rows"]:
         assert row["what"] in table

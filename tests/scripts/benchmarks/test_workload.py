@@ -6,37 +6,37 @@ from transformers import AutoConfig
 
 from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder
-from scripts.benchmarks.workload import SHAPES, encoder, make_encoder, make_world
+from scripts.benchmarks.workload import SHAPES, encoder, make_encoder, make_workload
 from tests.scripts.benchmarks.small_encoder import SHAPE, VOCABULARY
 
 
 def test_candidates_are_their_own_documents_and_half_of_them_are_relevant(folder):
-    world = make_world(folder, lists=3, documents=4)
-    assert [c.labels for c in world.candidates] == [(1, 1, 0, 0)] * 3
-    names = [doc_id for c in world.candidates for doc_id in c.doc_ids]
-    assert len(set(names)) == 12 == len(world.texts)
-    tokens = [len(world.inputs_of.documents.of(name)) for name in names]
-    assert tokens == [len(world.texts[name].split()) for name in names]
-    queries = [len(world.inputs_of.query(c.query_id)) for c in world.candidates]
+    workload = make_workload(folder, lists=3, documents=4)
+    assert [c.labels for c in workload.candidates] == [(1, 1, 0, 0)] * 3
+    names = [doc_id for c in workload.candidates for doc_id in c.doc_ids]
+    assert len(set(names)) == 12 == len(workload.texts)
+    tokens = [len(workload.builder.documents[name]) for name in names]
+    assert tokens == [len(workload.texts[name].split()) for name in names]
+    queries = [len(workload.builder.query(c.query_id)) for c in workload.candidates]
     assert set(queries) <= {2, 3, 4}
     passages = [1 + (length > 512 - 3 - queries[i // 4]) for i, length in enumerate(tokens)]
     assert max(passages) == 2
-    lengths = world.passage_lengths()
+    lengths = workload.passage_lengths()
     assert len(lengths) == sum(passages)
     overhead = [count * (3 + queries[i // 4]) for i, count in enumerate(passages)]
     assert lengths.sum() == sum(tokens) + sum(overhead)
 
 
 def test_documents_of_one_passage(folder):
-    world = make_world(folder, lists=4, documents=8, one_passage=True)
-    lengths = world.passage_lengths()
+    workload = make_workload(folder, lists=4, documents=8, one_passage=True)
+    lengths = workload.passage_lengths()
     assert len(lengths) == 32
     assert lengths.max() <= 512
 
 
 def test_a_seed_makes_the_same_world(folder, tmp_path):
     again = make_encoder(tmp_path, own_head=False, vocabulary=VOCABULARY, **SHAPE)
-    one, other = make_world(folder, 2, 4), make_world(again, 2, 4)
+    one, other = make_workload(folder, 2, 4), make_workload(again, 2, 4)
     assert one.texts == other.texts
     assert one.queries == other.queries
     for name, value in one.model.state_dict().items():

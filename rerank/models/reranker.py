@@ -1,0 +1,157 @@
+"""Reranker: scores texts for a query and re-ranks runs, with a trained model and nothing on disk."""
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from rerank.batches.pair_template import pair_template
+from rerank.batches.passages import PassageBuilder
+from rerank.config import EncoderSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.collections import Collection
+from rerank.data.tokens import TokenStore, make_store, tokenise
+from rerank.errors import UserError
+from rerank.models.cross_encoder import TrainedCrossEncoder, open_trained_cross_encoder
+from rerank.models.memory import open_budget
+from rerank.models.scoring import Autocast, chunk_by_length, make_run, pairs_of, score_chunks
+from rerank.types import Candidates, Run
+from rerank.utils.progress import log
+
+Precision = Literal["auto", "float32", "bf16"]
+
+
+class Ranked(NamedTuple):
+    """A document of a ranking: its index in the list that was ranked, its score and its text."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    score: float
+    text: str
+
+
+class Reranker:
+    """A trained cross-encoder that scores documents for a query; `Reranker.load` opens one.
+
+    Documents may be of any length: they are split into passages as in training, cut at the checkpoint's
+    `max_doc_tokens`, and the scores of the passages are pooled as the checkpoint was trained. Memory is bounded by the
+    tokens of one forward pass, which are halved when a device runs out of it.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedCrossEncoder,
+        device: torch.device,
+        precision: Precision = "auto",
+        max_tokens_per_forward: int | Literal["auto"] = "auto",
+    ) -> None:
+        self.model = trained.model.to(device)
+        self.tokenizer = trained.tokenizer
+        self.max_doc_tokens = trained.max_doc_tokens
+        self.device = device
+        self._max_length = trained.max_length
+        self._template = pair_template(trained.tokenizer)
+        self._autocast = _autocast(precision, device)
+        self._budget = open_budget(max_tokens_per_forward, device)
+
+    @classmethod
+    def load(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+        max_tokens_per_forward: int | Literal["auto"] = "auto",
+        pooling: str = EncoderSettings.pooling,
+        max_doc_tokens: int = EncoderSettings.max_doc_tokens,
+    ) -> "Reranker":
+        """Opens runs/…/checkpoint, or a cross-encoder by its folder or by its name on the Hugging Face hub.
+
+        Args:
+            name_or_folder: what `rerank score` takes.
+            device: such as "cpu" or "cuda:1"; by default a GPU if there is one.
+            precision: auto is bf16 on GPUs that have it, and otherwise float32.
+            max_tokens_per_forward: bounds the memory; auto starts high and halves when memory runs out.
+            pooling: how passage scores become document scores; a checkpoint of ours has its own.
+            max_doc_tokens: tokens kept of a document; a checkpoint of ours has its own.
+
+        Raises UserError for a model that cannot be loaded or was never trained to rank.
+        """
+        trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens)
+        default = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(trained, torch.device(device or default), precision, max_tokens_per_forward)
+
+    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[Ranked]:
+        """The documents, best first; those of equal score stay in their order.
+
+        Args:
+            query: a text; it is cut at half of the encoder's input length.
+            documents: texts; they may be empty and may repeat.
+            top_k: how many documents to return; by default all.
+        """
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k: got {top_k}, expected 1 or more")
+        scores = self.score(query, documents)
+        best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
+        return [Ranked(index, float(scores[index]), documents[index]) for index in best_first]
+
+    def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
+        """(documents,) float32 scores, in the order of the documents; see `rank` for the arguments.
+
+        Raises UserError for a score that is not finite.
+        """
+        _check_texts(query, documents)
+        doc_ids = tuple(map(str, range(len(documents))))
+        store = make_store(doc_ids, documents, self.tokenizer, self.max_doc_tokens)
+        candidates = [Candidates(query, doc_ids, (0,) * len(doc_ids))]
+        run = self._score({query: query}, store, candidates, show=False)
+        return np.fromiter(run[query].values(), dtype=np.float32, count=len(doc_ids))
+
+    def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
+        """Scores the best `depth` documents of each query of a run; the collection gives the texts.
+
+        Queries that are not in the collection are left out and logged. Raises UserError if none is, if a document is
+        missing from the collection, and for a score that is not finite.
+        """
+        known = [query_id for query_id in run if query_id in collection.queries]
+        if unknown := [query_id for query_id in run if query_id not in collection.queries]:
+            if not known:
+                raise UserError(
+                    f"{collection.source}: has none of the {len(run)} queries of the run, such as {unknown[0]}; "
+                    "expected a run for this collection"
+                )
+            log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
+        candidates = [found for found in select_candidates(run, {}, depth, known).values() if found.doc_ids]
+        doc_ids = sorted({doc_id for found in candidates for doc_id in found.doc_ids})
+        store = make_store(doc_ids, collection.texts(doc_ids), self.tokenizer, self.max_doc_tokens)
+        return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
+
+    def _score(
+        self, queries: dict[str, str], store: TokenStore, candidates: list[Candidates], show: bool = True
+    ) -> Run:
+        tokens = dict(zip(queries, tokenise(list(queries.values()), self.tokenizer), strict=True)) if queries else {}
+        builder = PassageBuilder(tokens, store, self._template, self._max_length)
+        chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
+        scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
+        return make_run(candidates, scored)
+
+
+def _autocast(precision: Precision, device: torch.device) -> Autocast:
+    if precision not in ("auto", "float32", "bf16"):
+        raise ValueError(f"precision: got {precision}, expected auto, float32 or bf16")
+    if precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()):
+        return partial(torch.autocast, device.type, torch.bfloat16)
+    return contextlib.nullcontext
+
+
+def _check_texts(query: Any, documents: Any) -> None:
+    if not isinstance(query, str):
+        raise TypeError(f"query: expected a text, got {type(query).__name__}")
+    if isinstance(documents, str):
+        raise TypeError("documents: expected a sequence of texts, got one text")
+    for index, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")

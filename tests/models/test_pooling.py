@@ -1,0 +1,59 @@
+"""Poolings and their registry."""
+
+import pytest
+import torch
+
+from rerank.errors import UserError
+from rerank.models.cross_encoder import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.pooling import POOLINGS, pooling
+from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
+from tests.support.tiny_encoders import make_encoder
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("mean", [2.0, 5.0, 1.0]), ("first", [1.0, 5.0, 2.0]), ("max", [3.0, 5.0, 2.0]), ("sum", [4.0, 5.0, 3.0])],
+)
+def test_pooling_works_within_documents(name, expected):
+    scores, documents = torch.tensor([1.0, 3.0, 5.0, 2.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 2, 2, 2])
+    assert POOLINGS[name](scores, documents).tolist() == expected
+
+
+@pytest.fixture
+def last():
+    """A pooling that a test registers: the score of the last passage."""
+    before = dict(POOLINGS)
+
+    @pooling("last")
+    def last(passage_scores, documents):
+        is_last = torch.ones_like(documents, dtype=torch.bool)
+        is_last[:-1] = documents[1:] != documents[:-1]
+        return passage_scores[is_last]
+
+    yield
+    POOLINGS.clear()
+    POOLINGS.update(before)
+
+
+def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
+    folder = str(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=24))
+    model, tokenizer, max_length = open_cross_encoder(folder, "last", 0)
+    builder = make_inputs(tmp_path / "t", tokenizer, max_length, {"q": "cedar"}, make_texts({"a": 60, "b": 3}))
+    inputs = builder([("q", "a"), ("q", "b")])
+    model.eval()
+    with torch.no_grad():
+        passages = model(inputs)
+        assert len(passages) > 3
+        assert scores_of(model, inputs).tolist() == passages[[-2, -1]].tolist()
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 50)
+    trained = open_trained_cross_encoder(str(tmp_path / "saved"), "mean", 800)
+    assert (trained.model.pooling, trained.max_doc_tokens) == ("last", 50)
+    del POOLINGS["last"]
+    with pytest.raises(UserError, match="was trained with the pooling last, which is not registered; expected one of"):
+        open_trained_cross_encoder(str(tmp_path / "saved"), "mean", 800)
+
+
+def test_an_unknown_pooling_is_one_line(tmp_path):
+    folder = str(make_encoder("bert", tmp_path, WORDS))
+    with pytest.raises(UserError, match=r"--encoder.pooling maen: no such pooling; did you mean mean\?"):
+        open_cross_encoder(folder, "maen", 0)

@@ -1,0 +1,143 @@
+"""The public class: texts in, scores out, the same scores as those of the command line."""
+
+import numpy as np
+import pytest
+import torch
+
+from rerank import Reranker
+from rerank.cli.main import main
+from rerank.data.collections import open_collection
+from rerank.data.tokens import make_store, open_store
+from rerank.data.trec import read_run
+from rerank.errors import UserError
+from rerank.models import memory
+from rerank.models.reranker import Ranked
+from tests.support.small_collection import command
+from tests.support.small_world import WORDS, make_texts
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder, make_tokenizer
+
+DOCUMENTS = ["amber birch", "", "cedar delta ember", "amber birch", " ".join(WORDS * 20)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A cross-encoder that takes 24 tokens, so that the last of DOCUMENTS has many passages."""
+    return make_cross_encoder("bert", tmp_path_factory.mktemp("reranker") / "bert", WORDS, max_positions=24)
+
+
+@pytest.fixture
+def reranker(folder):
+    return Reranker.load(folder, device="cpu")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_scores_are_those_of_rerank_score(here, pooling):
+    main(command("--fold", "1", "--encoder.pooling", pooling, "--encoder.max-doc-tokens", "30"))
+    checkpoint = "runs/towns/smoothi/fold1/checkpoint"
+    main(["score", checkpoint, "runs/towns/bm25.run", "--out", "again.run", "--config", "towns.toml"])
+    expected = read_run("again.run")
+    reranker, collection = Reranker.load(checkpoint), open_collection("towns")
+    assert (reranker.model.pooling, reranker.max_doc_tokens) == (pooling, 30)
+
+    run = reranker.rerank(read_run("runs/towns/bm25.run"), collection)
+    assert run.keys() == expected.keys()
+    for query_id, scores in expected.items():
+        assert run[query_id] == pytest.approx(scores, abs=1e-5)
+        alone = reranker.score(collection.queries[query_id], list(collection.texts(list(scores))))
+        assert alone.tolist() == pytest.approx(list(scores.values()), abs=1e-5)
+    assert len({score for scores in expected.values() for score in scores.values()}) > 20
+
+
+def test_documents_are_ranked_best_first(reranker):
+    scores = reranker.score("fjord", DOCUMENTS)
+    assert (scores.dtype, scores.shape) == (np.float32, (5,))
+    ranking = reranker.rank("fjord", DOCUMENTS)
+    assert sorted(r.index for r in ranking) == [0, 1, 2, 3, 4]
+    assert [r.score for r in ranking] == sorted(scores.tolist(), reverse=True)
+    assert all(r == Ranked(r.index, scores[r.index], DOCUMENTS[r.index]) for r in ranking)
+    assert reranker.rank("fjord", DOCUMENTS, top_k=2) == ranking[:2]
+    assert reranker.rank("fjord", DOCUMENTS, top_k=9) == ranking
+
+
+def test_equal_texts_have_equal_scores_and_stay_in_their_order(reranker):
+    scores = reranker.score("fjord", DOCUMENTS)
+    assert scores[0] == pytest.approx(scores[3], abs=1e-6)
+    same = ["amber"] * 5
+    assert [ranked.index for ranked in reranker.rank("fjord", same)] == [0, 1, 2, 3, 4]
+
+
+def test_no_documents_have_no_scores(reranker):
+    assert reranker.score("fjord", []).shape == (0,)
+    assert reranker.rank("fjord", []) == []
+    assert np.isfinite(reranker.score("", ["", "amber"])).all()
+
+
+@pytest.mark.parametrize("tokens", [1, 100, 10_000])
+def test_scores_do_not_depend_on_the_budget(folder, reranker, tokens):
+    small = Reranker.load(str(folder), device="cpu", max_tokens_per_forward=tokens)
+    np.testing.assert_allclose(small.score("fjord", DOCUMENTS), reranker.score("fjord", DOCUMENTS), atol=1e-5)
+
+
+def test_out_of_memory_halves_the_budget(reranker, monkeypatch):
+    expected, forward = reranker.score("fjord", DOCUMENTS), reranker.model.forward
+
+    def limited(inputs):
+        if len(inputs.input_ids) > 60:
+            raise RuntimeError("CUDA out of memory.")
+        return forward(inputs)
+
+    monkeypatch.setattr(reranker.model, "forward", limited)
+    monkeypatch.setattr(memory, "should_reduce_batch_size", lambda error: "out of memory" in str(error))
+    np.testing.assert_allclose(reranker.score("fjord", DOCUMENTS), expected, atol=1e-5)
+    assert reranker._budget.tokens <= 60
+
+
+def test_bf16_is_used_where_it_is_asked_for(folder, reranker):
+    half = Reranker.load(folder, device="cpu", precision="bf16").score("fjord", DOCUMENTS)
+    difference = np.abs(half - reranker.score("fjord", DOCUMENTS))
+    assert 0 < difference.max() < 0.1
+
+
+def test_the_store_in_memory_equals_the_one_on_disk(tmp_path):
+    texts, tokenizer = make_texts({"a": 5, "b": 0, "c": 300}), make_tokenizer("bert", WORDS)
+    on_disk = open_store(tmp_path, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, 100, "x")
+    in_memory = make_store(list(texts), texts.values(), tokenizer, 100)
+    assert in_memory.sha256() == on_disk.sha256()
+    assert in_memory.statistics() == on_disk.statistics()
+    assert in_memory.rows == on_disk.rows
+    assert in_memory["c"].tolist() == on_disk["c"].tolist()
+    assert in_memory.tokens.dtype == on_disk.tokens.dtype
+
+
+def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch, caplog):
+    monkeypatch.chdir(home)
+    reranker = Reranker.load(make_cross_encoder("bert", home / "whole", WORDS, max_positions=24), device="cpu")
+    collection = open_collection("towns")
+    monkeypatch.setattr("rerank.utils.progress.log.propagate", True)
+    run = reranker.rerank({"q0": {"d0-0": 1.0, "d0-1": 2.0}, "x": {"d0-0": 1.0}}, collection, depth=1)
+    assert {query_id: list(scores) for query_id, scores in run.items()} == {"q0": ["d0-1"]}
+    assert "1 queries of the run are not in towns, such as x: skipped" in caplog.text
+    with pytest.raises(UserError, match="towns: has none of the 1 queries of the run, such as x"):
+        reranker.rerank({"x": {"d0-0": 1.0}}, collection)
+    assert reranker.rerank({}, collection) == {}
+
+
+def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
+    with pytest.raises(TypeError, match="documents: expected a sequence of texts, got one text"):
+        reranker.score("fjord", "amber")
+    with pytest.raises(TypeError, match=r"documents\[1\]: expected a text, got NoneType"):
+        reranker.score("fjord", ["amber", None])
+    with pytest.raises(TypeError, match="query: expected a text, got list"):
+        reranker.score(["fjord"], ["amber"])
+    with pytest.raises(ValueError, match="top_k: got 0, expected 1 or more"):
+        reranker.rank("fjord", ["amber"], top_k=0)
+    with pytest.raises(ValueError, match="precision: got half, expected auto, float32 or bf16"):
+        Reranker.load(folder, precision="half")
+    with pytest.raises(UserError, match="an encoder without a layer that scores; train it first"):
+        Reranker.load(make_encoder("bert", tmp_path, WORDS))
+
+
+def test_a_score_that_is_not_finite_is_an_error(reranker):
+    torch.nn.init.constant_(reranker.model.encoder.classifier.bias, float("nan"))
+    with pytest.raises(UserError, match="query fjord, document 0: the model's score is nan; is it broken"):
+        reranker.score("fjord", ["amber"])

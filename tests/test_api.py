@@ -1,0 +1,143 @@
+"""The Python API: the public names of `rerank`, each used as the documentation shows it."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rerank
+from rerank.config import CollectionSettings, EncoderSettings, TrainingSettings
+from rerank.types import Fold
+from tests.support.paths import ROOT
+from tests.support.small_collection import SETTINGS
+
+QRELS = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": 0, "d3": 2}, "q3": {"d2": 1}}
+FIRST = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 2.0, "d3": 1.0}, "q3": {"d1": 2.0, "d2": 1.0}}
+SECOND = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d1": 1.0, "d3": 2.0}, "q3": {"d1": 1.0, "d2": 2.0}}
+
+
+def loaded_modules(code):
+    """The names of the modules that a new process has loaded after it ran the code."""
+    code += "\nimport sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_importing_rerank_loads_no_library():
+    loaded = loaded_modules("import rerank")
+    assert "rerank" in loaded
+    assert not loaded & {"torch", "numpy", "transformers", "accelerate", "scipy", "ir_measures", "rerank.config"}
+
+
+def test_evaluating_and_comparing_load_no_torch():
+    loaded = loaded_modules(
+        f"import rerank; rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
+        f"rerank.compare({{'a': {FIRST}, 'b': {SECOND}}}, {QRELS}, ['nDCG@20']); rerank.read_run"
+    )
+    assert "rerank.evaluation.compare" in loaded
+    assert not loaded & {"torch", "transformers", "accelerate"}
+
+
+def test_every_public_name_is_there():
+    for name in rerank.__all__:
+        assert getattr(rerank, name) is not None
+        assert name in dir(rerank)
+    assert rerank.losses.smoothi is rerank.losses.LOSSES["smoothi"]
+    with pytest.raises(AttributeError, match="module 'rerank' has no attribute 'rank'"):
+        rerank.rank  # noqa: B018
+
+
+def test_type_checkers_and_python_import_the_same_objects():
+    tree = ast.parse(Path(rerank.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    typed["losses"] = "rerank.losses:"
+    assert typed == rerank._PLACES
+    assert set(rerank.__all__) == set(rerank._PLACES)
+
+
+def test_the_version_is_that_of_the_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project.get("version", rerank.__version__) == rerank.__version__
+
+
+def test_a_string_stands_for_a_section_of_the_configuration():
+    config = rerank.Config(collection="my-collection", loss="approx", encoder="my-encoder")
+    assert config.collection == CollectionSettings(source="my-collection")
+    assert config.encoder == EncoderSettings(name="my-encoder")
+    assert config.loss.name == "approx"
+    assert config == rerank.Config(
+        collection=CollectionSettings(source="my-collection"), loss=config.loss, encoder=config.encoder
+    )
+
+
+def test_runs_and_qrels_are_read_and_written(tmp_path):
+    rerank.write_run(tmp_path / "a.run", SECOND, "tag")
+    assert rerank.read_run(tmp_path / "a.run") == SECOND
+    rerank.write_qrels(tmp_path / "qrels.txt", QRELS)
+    assert rerank.read_qrels(tmp_path / "qrels.txt") == QRELS
+
+
+def test_evaluate():
+    values = rerank.evaluate(QRELS, FIRST, ["nDCG@20", "AP"])
+    assert values["AP"] == {"q1": 1.0, "q2": 0.5, "q3": 0.5}
+    assert values["nDCG@20"]["q1"] == 1.0
+
+
+def test_compare():
+    comparison = rerank.compare({"bm25": FIRST, "ours": SECOND}, QRELS, ["nDCG@20", "AP"])
+    assert isinstance(comparison, rerank.Comparison)
+    assert "ours" in str(comparison)
+    assert r"\begin{tabular}" in comparison.to_latex()
+    folds = [Fold("1", (), (), ("q1", "q2")), Fold("2", (), (), ("q3",))]
+    assert "folds" in str(rerank.compare({"bm25": FIRST, "ours": SECOND}, QRELS, ["AP"], folds=folds))
+
+
+def test_fuse():
+    assert list(rerank.fuse(SECOND, FIRST, weight=1.0)["q2"]) == ["d3", "d1"]
+    assert list(rerank.fuse(SECOND, FIRST, weight=0.0)["q2"]) == ["d1", "d3"]
+
+
+def test_losses_by_function_and_by_name():
+    scores, labels = torch.randn(2, 5, requires_grad=True), torch.tensor([[1.0, 0, 0, 2, 0], [0, 1, 0, 0, 0]])
+    rerank.losses.smoothi(scores, labels, metric="ndcg@3").mean().backward()
+    assert scores.grad is not None
+    approx = rerank.losses.create("approx", metric="ap", alpha=10)
+    assert torch.equal(approx(scores, labels), rerank.losses.approx(scores, labels, metric="ap", alpha=10))
+    with pytest.raises(ValueError, match="approx"):
+        rerank.losses.create("aprox")
+    with pytest.raises(ValueError, match="bins"):
+        rerank.losses.create("approx", bins=3)
+
+
+def test_retrieve_train_and_rerank(here):
+    collection = rerank.open_collection("towns")
+    run = rerank.retrieve(collection, depth=150)
+    written = rerank.read_run("runs/towns/bm25.run")
+    assert {query_id: list(scores) for query_id, scores in written.items()} == {q: list(run[q]) for q in written}
+    assert written["q0"] == pytest.approx(run["q0"], abs=1e-5)
+
+    settings = TrainingSettings(**tomllib.loads(SETTINGS)["training"])
+    config = rerank.Config(collection="towns", encoder="encoder", loss="smoothi", training=settings)
+    experiment = rerank.train(config, "1")
+    reranker = rerank.Reranker.load(experiment.fold("1").checkpoint)
+
+    tested = rerank.read_run(experiment.fold("1").test_run)
+    for query_id, scores in reranker.rerank(run, collection, depth=100).items():
+        if query_id in tested:
+            assert scores == pytest.approx(tested[query_id], abs=1e-5)
+
+    documents = ["good town", "", "bad town"]
+    scores = reranker.score("town", documents)
+    assert (scores.dtype, scores.shape) == (np.float32, (3,))
+    (best,) = reranker.rank("town", documents, top_k=1)
+    assert (best.score, best.text) == (scores.max(), documents[best.index])
