@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 from rerank.config import Config, FirstStageSettings, validate
-from rerank.data.collections import Collection, open_documents
+from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import write_run
 from rerank.errors import UserError
-from rerank.retrieval.bm25 import choose_index, retrieve, with_texts_from_index
+from rerank.retrieval.bm25 import choose_index, search
+from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.layout import bm25_name
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
@@ -30,7 +31,7 @@ def first_stage_run(config: Config, collection: Collection, folder: Path) -> Pat
             )
     else:
         index = _index(table, collection, folder)
-        run = retrieve(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
+        run = search(index, collection.queries, table.depth, table.k1, table.b, table.threads or None)
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
@@ -58,9 +59,9 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     """
     validate(config)
     expect_text(config.collection.source)
-    collection = open_documents(config.collection.source)
+    collection = open_collection(config.collection.source)
     index = _index(config.first_stage, collection, Path(config.output.folder) / collection.name)
-    return (collection if collection.has_documents else with_texts_from_index(collection, index)), index
+    return (collection if collection.has_documents else IndexedTexts(collection, index)), index
 
 
 def expect_text(source: str) -> None:

@@ -24,7 +24,7 @@ from rerank.experiments.first_stage import _index, expect_text, first_stage_run
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import open_budget
 from rerank.models.scoring import Passages, score_candidates
-from rerank.retrieval.bm25 import with_texts_from_index
+from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.retrieval.java import java_facts
 from rerank.training.gradients import Loss
 from rerank.training.task import FoldWork
@@ -62,7 +62,7 @@ def prepare(config: Config) -> Prepared:
     run_file = first_stage_run(config, collection, folder)
     found = select_candidates(read_run(run_file), collection.qrels, config.first_stage.depth, collection.queries)
     if not collection.has_documents:
-        collection = with_texts_from_index(collection, _index(config.first_stage, collection, folder))
+        collection = IndexedTexts(collection, _index(config.first_stage, collection, folder))
     return Prepared(folder, collection, run_file, found, _folds(config, collection))
 
 
@@ -107,7 +107,7 @@ def text_inputs(config: Config, prepared: Prepared, tokenizer: Any, max_length: 
     store = open_store(
         prepared.folder / "tokens",
         doc_ids,
-        prepared.collection.texts,
+        lambda doc_ids: (document.text for document in prepared.collection.get(doc_ids)),
         tokenizer,
         config.encoder.max_doc_tokens,
         prepared.collection.fingerprint,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rerank.experiments.pretraining.negatives import negatives_of
 from rerank.experiments.pretraining.pseudo_queries import (
-    Document,
     Frequencies,
     PseudoQuery,
     Sources,
@@ -19,14 +18,14 @@ from rerank.experiments.pretraining.pseudo_queries import (
     text_of,
     unshown,
 )
-from rerank.types import Candidates, Run
+from rerank.types import Candidates, Document, Run
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import progress
 
 AT_ONCE = 256
 SPARE = 3  # random documents drawn beyond those wanted, as some are too short
 
-Titled = Callable[[Sequence[str]], Iterator[tuple[str, str]]]
+GetDocuments = Callable[[Sequence[str]], Iterator[Document]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class PseudoLists:
 
 def usable_documents(
     doc_ids: Sequence[str],
-    titled: Titled,
+    get: GetDocuments,
     frequencies: Frequencies,
     weights: Mapping[str, float],
     wanted: int,
@@ -61,8 +60,7 @@ def usable_documents(
     looked_at = 0
     while len(found) < wanted and looked_at < len(order):
         some = order[looked_at : looked_at + AT_ONCE]
-        for doc_id, (title, body) in zip(some, titled(some), strict=True):
-            document = Document(doc_id, title, body)
+        for document in get(some):
             sources = sources_of(document, frequencies)
             if any(getattr(sources, kind) for kind, weight in weights.items() if weight > 0):
                 found.append((document, sources))
@@ -93,7 +91,7 @@ def make_lists(
     queries: Mapping[str, PseudoQuery],
     found: Run,
     allowed: Sequence[str],
-    titled: Titled,
+    get: GetDocuments,
     neighbours: int,
     random_count: int,
     seed: int,
@@ -112,7 +110,7 @@ def make_lists(
         some = min(len(allowed), neighbours + random_count + SPARE)
         others = {query_id: rngs[query_id].sample(allowed, some) for query_id in chunk}
         needed = sorted({i for q in chunk for i in (queries[q].doc_id, *near[q], *others[q])})
-        documents = {i: Document(i, *parts) for i, parts in zip(needed, titled(needed), strict=True)}
+        documents = {document.doc_id: document for document in get(needed)}
         for query_id in chunk:
             query, rng = queries[query_id], rngs[query_id]
             doc_ids = negatives_of(query, near[query_id], others[query_id], documents, neighbours, random_count, rng)
@@ -123,12 +121,12 @@ def make_lists(
     return lists
 
 
-def texts_of(variants: Sequence[str], titled: Titled) -> Iterator[str]:
+def texts_of(variants: Sequence[str], get: GetDocuments) -> Iterator[str]:
     """The texts of documents shown without a part, in the order asked."""
     for first in range(0, len(variants), AT_ONCE):
         wanted = [unshown(variant) for variant in variants[first : first + AT_ONCE]]
         doc_ids = list(dict.fromkeys(doc_id for doc_id, _ in wanted))
-        documents = {i: Document(i, *parts) for i, parts in zip(doc_ids, titled(doc_ids), strict=True)}
+        documents = {document.doc_id: document for document in get(doc_ids)}
         yield from (text_of(documents[doc_id], without) for doc_id, without in wanted)
 
 

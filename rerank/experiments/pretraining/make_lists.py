@@ -8,7 +8,7 @@ from rerank.data.collections import Collection
 from rerank.errors import UserError
 from rerank.experiments.pretraining.lists import PseudoLists, make_lists, pseudo_queries, usable_documents
 from rerank.experiments.pretraining.pseudo_queries import KINDS, LEAST_WORDS, frequencies_of
-from rerank.retrieval.bm25 import retrieve
+from rerank.retrieval.bm25 import search
 from rerank.utils.progress import log, progress
 
 LEAST_DOCUMENTS = 10
@@ -25,13 +25,13 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     doc_ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for doc_id, text in progress(collection.documents(), collection.count(), "counting words"):
-            doc_ids.append(doc_id)
-            yield text
+        for document in progress(collection.documents(), collection.count(), "counting words"):
+            doc_ids.append(document.doc_id)
+            yield document.text
 
     frequencies = frequencies_of(texts())
     wanted = total + table.held_out
-    usable, looked_at = usable_documents(doc_ids, collection.titled, frequencies, weights, wanted, seed)
+    usable, looked_at = usable_documents(doc_ids, collection.get, frequencies, weights, wanted, seed)
     enough = f"{len(usable)} of {looked_at} documents can make pseudo-queries"
     asked = ", ".join(kind for kind in KINDS if weights[kind] > 0)
     if len(usable) < LEAST_DOCUMENTS:
@@ -49,14 +49,13 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     everything = queries["train"] | queries["held out"]
     asked_of_index = {query_id: query.text for query_id, query in everything.items()}
     first = config.first_stage
-    found = retrieve(index, asked_of_index, table.depth, first.k1, first.b, first.threads or None)
+    found = search(index, asked_of_index, table.depth, first.k1, first.b, first.threads or None)
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in apart)
-    titled = collection.titled
     lists = PseudoLists(
         asked_of_index,
         {query_id: query.kind for query_id, query in everything.items()},
-        make_lists(queries["train"], found, allowed, titled, table.neighbours, table.random, seed),
-        make_lists(queries["held out"], found, sorted(doc_ids), titled, HELD_OUT_NEIGHBOURS, 0, seed),
+        make_lists(queries["train"], found, allowed, collection.get, table.neighbours, table.random, seed),
+        make_lists(queries["held out"], found, sorted(doc_ids), collection.get, HELD_OUT_NEIGHBOURS, 0, seed),
     )
     kinds = [lists.kinds[candidates.query_id] for candidates in lists.train]
     mixture = ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)

@@ -3,7 +3,8 @@
 import random
 from collections.abc import Mapping, Sequence
 
-from rerank.experiments.pretraining.pseudo_queries import LEAST_WORDS, Document, PseudoQuery, shown, text_of, words
+from rerank.experiments.pretraining.pseudo_queries import LEAST_WORDS, PseudoQuery, shown, text_of, words
+from rerank.types import Document
 
 SHINGLE = 3
 ALIKE = 0.5

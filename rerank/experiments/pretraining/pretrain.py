@@ -168,7 +168,7 @@ def _inputs(
     store = open_store(
         folder / "tokens",
         lists.variants(),
-        lambda variants: texts_of(variants, collection.titled),
+        lambda variants: texts_of(variants, collection.get),
         tokenizer,
         config.encoder.max_doc_tokens,
         collection.fingerprint,

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from rerank.types import Document
+
 KINDS = ("title", "sentence", "keywords")
 
 LEAST_WORDS = 10  # of the text that is to be found, without what the pseudo-query took away
@@ -23,14 +25,6 @@ WITHOUT = " without "  # no doc_id holds white space
 # Not behind a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
 END = r"\s?[.!?]+[\"')\]]*\s+"
 END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
-
-
-class Document(NamedTuple):
-    """A document as its collection has it; the title is "" where there is none."""
-
-    doc_id: str
-    title: str
-    body: str
 
 
 class PseudoQuery(NamedTuple):

@@ -1,6 +1,5 @@
 """`rerank sweep`: a grid of settings × folds, trained in parallel, each cell an ordinary experiment."""
 
-import os
 import random
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
 from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import make_loss
+from rerank.utils.cores import count_cores
 from rerank.utils.processes import work
 from rerank.utils.progress import log, progress
 
@@ -86,7 +86,7 @@ def _train_all(jobs: list[Job], workers: int | None, of: int) -> list[tuple[Job,
     log.info(f"{of} folds of cells, {of - len(jobs)} of them finished already")
     if not jobs:
         return []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = count_cores()
     workers = min(workers or (1 if torch.cuda.is_available() else cores), len(jobs))
     random.Random(0).shuffle(jobs)  # quick and slow cells mixed, so that the time left is right from the beginning
     failed: list[tuple[Job, str]] = []
