@@ -53,7 +53,7 @@ def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
     """The batch of these lists, which are of one set."""
     found = lists[0].of
     queries = np.array([drawn.query for drawn in lists])
-    lengths = found.ends[queries] - found.begins[queries]
+    lengths = found.stops[queries] - found.starts[queries]
     rows = rows_of(found, queries)
     of_list = np.repeat(np.arange(len(lists)), lengths)
     seeds = np.array([hash(drawn.seed) % 2**64 for drawn in lists], dtype=np.uint64)
@@ -80,8 +80,8 @@ def make_grid(features: FeatureSet, rows: np.ndarray, lengths: np.ndarray) -> tu
 
 def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where the documents of these queries stand in the set, query after query: (documents,)."""
-    begins = features.begins[np.asarray(queries)]
-    lengths = features.ends[np.asarray(queries)] - begins
+    begins = features.starts[np.asarray(queries)]
+    lengths = features.stops[np.asarray(queries)] - begins
     ends = lengths.cumsum()
     rows: np.ndarray = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
     return rows

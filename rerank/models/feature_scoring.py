@@ -30,8 +30,8 @@ def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -
         )
     if not scores.isfinite().all():
         place = int(scores.isfinite().int().argmin())
-        query = int(np.searchsorted((features.ends - features.begins).cumsum(), place, side="right"))
-        document = features.doc_ids(query)[int(rows[place] - features.begins[query])]
+        query = int(np.searchsorted((features.stops - features.starts).cumsum(), place, side="right"))
+        document = features.doc_ids(query)[int(rows[place] - features.starts[query])]
         raise UserError(
             f"query {features.query_ids[query]}, document {document}: the model's score is {float(scores[place])}; "
             "is it broken?"

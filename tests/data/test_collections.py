@@ -1,12 +1,17 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
+from rerank.data import collections
 from rerank.data.collections import open_collection
+from rerank.data.formats.beir import BeirFolder
 from rerank.errors import UserError
 from tests.support import robust04_standin as standin
+from tests.support.paths import ROOT
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
 needs_shared = pytest.mark.skipif(
@@ -165,6 +170,56 @@ def test_an_id_that_cannot_be_used_names_those_that_can(monkeypatch, tmp_path, s
     standin.use_home(monkeypatch, tmp_path)
     with pytest.raises(UserError, match=message):
         open_collection(source).queries  # noqa: B018
+
+
+@pytest.mark.parametrize("source", ["/nowhere/docs", "./docs", "../docs", "~/docs", "small/docs"])
+def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(UserError, match="no such folder; expected a folder with corpus") as caught:
+        open_collection(source)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_file_that_is_no_collection_says_what_is_expected(folder):
+    expected = r"corpus\.jsonl: is a file without feature vectors; expected a folder with corpus\.jsonl, queries\.jsonl"
+    with pytest.raises(UserError, match=expected):
+        open_collection(str(folder / "corpus.jsonl"))
+
+
+def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
+    monkeypatch.setattr(collections, "_readers", [])
+
+    @collections.register
+    class Papers(BeirFolder):
+        def __init__(self, source):
+            super().__init__(source, id_key="pmid", title_key="headline", text_key="abstract")
+
+        @classmethod
+        def matches(cls, source):
+            return source.endswith("papers")
+
+    collections.register(BeirFolder, fallback=True)
+    papers = folder.rename(folder.parent / "papers")
+    write_lines(papers / "corpus.jsonl", [{"pmid": "d1", "headline": "Wings", "abstract": "drag"}])
+    write_lines(papers / "queries.jsonl", [{"pmid": "q1", "abstract": "orbit"}, {"pmid": "q2", "abstract": "drag"}])
+    collection = open_collection(str(papers))
+    assert list(collection.documents()) == list(collection.get(["d1"])) == [("d1", "Wings", "drag")]
+    assert collection.queries == {"q1": "orbit", "q2": "drag"}
+    assert collection.fingerprint != BeirFolder(str(papers)).fingerprint
+    with (papers / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"pmid": "d2"}')
+    with pytest.raises(UserError, match=r"corpus.jsonl:2: expected a text under 'abstract', got none"):
+        list(collection.documents())
+
+
+@pytest.mark.parametrize("module", ["rerank.data", "rerank.data.letor", "rerank.data.collections", "rerank.retrieval"])
+def test_importing_loads_no_heavy_package(module):
+    code = (
+        f"import sys, {module}; "
+        "loaded = {'torch', 'pyarrow', 'ir_datasets', 'pyserini', 'jnius'} & set(sys.modules); "
+        "assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")

@@ -287,4 +287,5 @@ def test_robust04_from_the_disks(monkeypatch, tmp_path):
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index.parent == tmp_path / "cache"
     doc_ids = [document.doc_id for document in collection.documents()]
-    assert list(IndexedTexts(collection, index).get(doc_ids)) == list(collection.get(doc_ids))
+    texts = [document.text for document in collection.get(doc_ids)]
+    assert [document.text for document in IndexedTexts(collection, index).get(doc_ids)] == texts
