@@ -128,7 +128,7 @@ def truncation_summary(inputs_of: PassageBuilder, max_doc_tokens: int) -> str:
     return (
         f"{told['documents']} candidate documents, {told['documents_cut']} cut at {max_doc_tokens} tokens "
         f"({told['tokens_cut'] / max(1, told['tokens']):.1%} of all tokens), {told['documents_empty']} empty; "
-        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.room // 2} tokens"
+        f"{queries} of {len(inputs_of.queries)} queries cut at {inputs_of.max_tokens // 2} tokens"
     )
 
 
