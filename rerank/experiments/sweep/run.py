@@ -19,8 +19,8 @@ from rerank.experiments.train import train_folds
 from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import make_loss
 from rerank.utils.cores import count_cores
-from rerank.utils.processes import work
 from rerank.utils.progress import log, progress
+from rerank.utils.workers import work
 
 
 class Job(NamedTuple):
