@@ -23,7 +23,7 @@ def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold
 
 
 def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
-    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, all others train.
+    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, the rest train.
 
     Raises UserError for fewer than 3 parts and for a query that is in two of them.
     """

