@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Literal, TypedDict, Union, get_args
 
 from cyclopts import Group, Parameter, Token, default_name_transform
 
 from rerank.errors import UserError
+from rerank.utils.registry import describe_hyperparameters, describe_losses
 
 
 def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
@@ -105,42 +106,34 @@ class ListsSettings:
 class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
-    name: Annotated[str, Parameter(alias="--loss")] = "smoothi"
-    """smoothi, hinge, or another name of rerank.losses.LOSSES."""
-    metric: str | None = None
-    """p@K, ndcg@K, ndcg or ap (metric losses)."""
-    alpha: float | None = None
-    """Inverse temperature of SmoothI and Approx."""
-    delta: float | None = None
-    """SmoothI's mass for documents that are already ranked, in (0, 0.5)."""
-    stop_gradient: bool | None = None
-    """Whether SmoothI's recursion is constant in the backward pass."""
-    beta: float | None = None
-    """Inverse temperature of Approx's truncation."""
-    cutoff_offset: float | None = None
-    """Where Approx's truncation stands behind the cut-off."""
-    temperature: float | None = None
-    """Temperature of NeuralSort and SoftSort."""
-    power: float | None = None
-    """Power of SoftSort's distance."""
-    regularization: str | None = None
-    """l2 or kl (FastSort)."""
-    strength: float | None = None
-    """Regularisation strength of FastSort."""
-    epsilon: float | None = None
-    """Entropic regularisation of OT."""
-    margin: float | None = None
-    """Margin of the hinge."""
-    bins: Whole | None = None
-    """Bins of ListAP."""
-    low: float | None = None
-    """Lowest score that ListAP's bins cover."""
-    high: float | None = None
-    """Highest score that ListAP's bins cover."""
+    name: str = "smoothi"
+    """A name of rerank.losses.LOSSES."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Those that differ from the loss's defaults: {"alpha": 10.0}."""
 
-    def hyperparameters(self) -> dict[str, Any]:
-        """Those that were given."""
-        return {key: value for key, value in asdict(self).items() if key != "name" and value is not None}
+
+def _loss_flag() -> Any:
+    return Annotated[str, Parameter(alias="--loss", help=f"One of {', '.join(describe_losses())}.")]
+
+
+def _hyperparameter_flags() -> Any:
+    """The flags --loss.KEY and the keys of [loss]: one for each hyperparameter of any loss, with its type and help."""
+    flags = {}
+    for key, losses in describe_hyperparameters().items():
+        types = [Whole if of_loss.type is int else of_loss.type for of_loss in losses.values()]
+        description = next((of_loss.description for of_loss in losses.values() if of_loss.description), "")
+        names_by_default: dict[str, list[str]] = {}
+        for name, of_loss in losses.items():
+            names_by_default.setdefault(str(of_loss.default), []).append(name)
+        defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in names_by_default.items())
+        text = f"{description[:1].upper()}{description[1:]} [default of {defaults}]"
+        flags[key] = Annotated[Union[*types], Parameter(help=text)]
+    return Annotated[TypedDict("Hyperparameters", flags, total=False), Parameter(name="*")]  # type: ignore[operator]
+
+
+# cyclopts evaluates the annotations of a section each time it parses flags, so that a loss that was registered after
+# this module was imported has its flags too.
+LossSettings.__annotations__ |= {"name": "_loss_flag()", "hyperparameters": "_hyperparameter_flags()"}
 
 
 @_table("training", 7)
@@ -242,6 +235,26 @@ class Config:
     output: OutputSettings = field(default_factory=OutputSettings)
 
 
+def sections(config: Config) -> dict[str, dict[str, Any]]:
+    """The settings by section and key, as in config.toml: the loss's hyperparameters are keys of its section."""
+    by_section = asdict(config)
+    given = by_section["loss"].pop("hyperparameters")
+    known = describe_losses().get(config.loss.name)
+    # In the order of the loss's signature, so that files and names do not depend on the order of the flags.
+    ordered = [key for key in (known.hyperparameters if known else ()) if key in given]
+    by_section["loss"] |= {key: given[key] for key in (*ordered, *given)}
+    return by_section
+
+
+def replace_setting(config: Config, key: str, value: Any) -> Config:
+    """The configuration with another value of a setting, such as training.lr or loss.alpha."""
+    name, _, key = key.partition(".")
+    section = getattr(config, name)
+    if name == "loss" and key != "name":
+        key, value = "hyperparameters", section.hyperparameters | {key: value}
+    return replace(config, **{name: replace(section, **{key: value})})
+
+
 RESERVED = ("index", "tokens", "features")
 
 
@@ -251,7 +264,7 @@ PRETRAINED = "pretrained-"
 
 def validate(config: Config) -> None:
     """Raises UserError for a value that no setting may have."""
-    for section, values in asdict(config).items():
+    for section, values in sections(config).items():
         for key, value in values.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise UserError(f"--{section}.{key}: got {value}, expected a finite number".replace("_", "-"))

@@ -1,9 +1,9 @@
 """`rerank score`: any run re-ranked by a trained or a hub model."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.data.trec import read_run, write_run
 from rerank.errors import UserError
 from rerank.experiments.first_stage import expect_text
@@ -55,7 +55,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path) -> Path:
         facts = {
             "model": checkpoint,
             "pretraining": pretraining_of(model),
-            "config": asdict(config),
+            "config": sections(config),
             "documents": {"fingerprint": prepared.collection.fingerprint, "tokens": inputs_of.documents.sha256()},
             "first_stage": {"run": str(run), "sha256": file_hash(run)},
             "device": str(accelerator.device),

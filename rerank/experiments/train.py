@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.data.folds import select_folds
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.trec import read_run, write_run
@@ -23,7 +23,7 @@ from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.training.task import FoldWork
 from rerank.types import Fold, Run
 from rerank.utils.files import atomic_write
@@ -63,7 +63,7 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
     A collection of texts and a set of feature vectors differ here and in what this chooses for them, and nowhere else.
     Raises UserError for what the user can mend.
     """
-    loss = make_loss(config)
+    loss = open_loss(config.loss)
     if config.training.measure != "loss":
         measure_names([config.training.measure])
     accelerator = open_accelerator(config.training.precision)
@@ -146,7 +146,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     if accelerator.is_main_process:
         judged, best = work.judgments(), max(history, key=lambda record: record["valid"])
         facts = {
-            "config": asdict(config),
+            "config": sections(config),
             "fold": asdict(fold),
             "epochs": len(history),
             "best_epoch": best["epoch"],

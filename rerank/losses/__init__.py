@@ -1,78 +1,39 @@
-"""Differentiable ranking losses: loss(scores, labels, mask=None, **hyperparameters) -> one value a list.
+"""Differentiable ranking losses, and the operators they are made of. Knows nothing of data, models or training.
 
-Scores and labels are (lists, documents), mask is True on real documents. The value is to be minimised; nothing is
-reduced over lists. It has the scores' type, but never below float32. Masked entries may hold anything, NaN included. A
-list with no relevant document (label 1 or more), with one document or with none has the value 0 and a zero gradient.
+A loss takes scores and labels, each (lists, documents), and a mask that is True on real documents; it returns one value
+per list, to be minimised. A *metric* (`ndcg@10`) is what a loss optimises, a *measure* (`nDCG@20`) what is evaluated.
 
     >>> import torch
-    >>> from rerank.losses import smoothi
-    >>> scores = torch.tensor([[0.2, 1.5, -0.3], [1.0, 0.5, 0.0]], requires_grad=True)
-    >>> smoothi(scores, torch.tensor([[0, 1, 0], [0, 0, 0]]), metric="ndcg@2", alpha=100.0)
-    tensor([0., 0.], grad_fn=<MaskedFillBackward0>)
-
-The losses are exported here and listed in LOSSES under the names that the command line takes. The operators behind them
-live in `rerank.losses.indicators` and `rerank.losses.soft_ranks`. Two of them share their name with their loss: as
-`rerank.losses.neuralsort` and `rerank.losses.softsort` are the losses, the operators `indicators.neuralsort` and
-`indicators.softsort` are exported here as `neuralsort_indicators` and `softsort_indicators`.
+    >>> from rerank.losses import create, smoothi
+    >>> scores = torch.tensor([[0.2, 1.5, -0.3], [1.0, 0.5, torch.nan]], requires_grad=True)
+    >>> labels = torch.tensor([[0, 1, 0], [1, 2, 0]])
+    >>> smoothi(scores[:1], labels[:1], metric="ndcg@2", alpha=100.0).item()
+    0.0
+    >>> mask = torch.tensor([[True, True, True], [True, True, False]])
+    >>> create("hinge", margin=0.5)(scores, labels, mask).sum().backward()  # no gradient for masked documents
+    >>> scores.grad
+    tensor([[ 0.,  0.,  0.],
+            [ 1., -1.,  0.]])
 """
 
-from collections.abc import Callable
+import importlib
+import pkgutil
 
-from torch import Tensor
+from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation, softsort_indicators
+from rerank.losses.metrics import exact_metric
+from rerank.losses.registry import LOSSES, LossFunction, create, loss
+from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 
-from rerank.losses.extras import knn, soft_positions, soft_ranking, soft_sort
-from rerank.losses.indicators import neuralsort as neuralsort_indicators
-from rerank.losses.indicators import rank_indicators, soft_permutation
-from rerank.losses.indicators import softsort as softsort_indicators
-from rerank.losses.lambda_loss import lambda_loss
-from rerank.losses.listwise import listap, listmle, listnet, softmax
-from rerank.losses.metrics import exact
-from rerank.losses.pairwise import hinge, pairwise_softmax, ranknet
-from rerank.losses.smooth import approx, fastsort, neuralsort, ot, smoothi, softsort
-from rerank.losses.soft_ranks import approx_positions, fast_positions
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+globals().update(LOSSES)  # each loss is an attribute, as in rerank.losses.smoothi; `lambda_loss` hides its module
 
-LOSSES: dict[str, Callable[..., Tensor]] = {
-    "smoothi": smoothi,
-    "approx": approx,
-    "neuralsort": neuralsort,
-    "softsort": softsort,
-    "fastsort": fastsort,
-    "ot": ot,
-    "listnet": listnet,
-    "listmle": listmle,
-    "listap": listap,
-    "lambda_loss": lambda_loss,
-    "hinge": hinge,
-    "ranknet": ranknet,
-    "softmax": softmax,
-    "pairwise_softmax": pairwise_softmax,
-}
 
-__all__ = [
-    "LOSSES",
-    "approx",
-    "approx_positions",
-    "exact",
-    "fast_positions",
-    "fastsort",
-    "hinge",
-    "knn",
-    "lambda_loss",
-    "listap",
-    "listmle",
-    "listnet",
-    "neuralsort",
-    "neuralsort_indicators",
-    "ot",
-    "pairwise_softmax",
-    "rank_indicators",
-    "ranknet",
-    "smoothi",
-    "soft_permutation",
-    "soft_positions",
-    "soft_ranking",
-    "soft_sort",
-    "softmax",
-    "softsort",
-    "softsort_indicators",
-]
+def __getattr__(name: str) -> LossFunction:
+    if name in LOSSES:  # registered after the import
+        return LOSSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss", "neuralsort_indicators"]
+__all__ += ["rank_indicators", "soft_permutation", "softsort_indicators", *LOSSES]

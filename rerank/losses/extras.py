@@ -1,6 +1,7 @@
-"""What rank indicators are good for beside metrics (Thonet et al. 2021, conclusion): sorting, positions, ranking, k-NN.
+"""Other applications of rank indicators (Thonet et al. 2021, conclusion): soft sorting, soft ranks and a k-NN loss.
 
-The first three take indicators (lists, ranks, documents) of any operator in `rerank.losses.indicators`.
+They are not used for training here. The first three take the indicators (lists, ranks, documents) of any operator in
+`rerank.losses.indicators`.
 """
 
 from torch import Tensor
@@ -27,8 +28,8 @@ def soft_sort(indicators: Tensor, scores: Tensor) -> Tensor:
     return soft_ranking(indicators, scores[:, :, None]).squeeze(2)
 
 
-def soft_positions(indicators: Tensor) -> Tensor:
-    """The soft position of each document: sum_r r I_j^r, (lists, documents); all ranks are needed."""
+def soft_ranks(indicators: Tensor) -> Tensor:
+    """The soft rank of each document: sum_r r I_j^r, (lists, documents); needs the indicators of all ranks."""
     return (indicators * ranks_like(indicators, indicators.shape[1])[:, None]).sum(dim=1)
 
 
@@ -53,15 +54,15 @@ def knn(
         query_classes: (lists,).
         classes: (lists, neighbours).
         mask: (lists, neighbours), True on real neighbours; masked entries may hold anything.
-        k: how many neighbours vote.
+        k: number of neighbours.
         alpha: as in `smoothi`.
         delta: as in `smoothi`.
 
     Returns:
-        (lists,); 0 where no neighbour has the query's class.
+        (lists,); 0 if no neighbour has the class of the query.
     """
     if mask is not None:
-        # Here and not only in the loss, as a NaN of the padding would reach the queries' gradient through the distance.
+        # The loss masks the distances only: a NaN of the padding would reach the gradient of the queries through them.
         neighbours = neighbours.masked_fill(~mask.bool()[:, :, None], 0)
     distances = (queries[:, None, :] - neighbours).square().sum(dim=2)
     return smoothi(-distances, classes == query_classes[:, None], mask, f"p@{k}", alpha, delta)

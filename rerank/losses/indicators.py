@@ -1,7 +1,7 @@
 """Rank indicators: operators from scores to a relaxed permutation I (lists, ranks, documents).
 
-I_j^r is about 1 where document j stands at rank r. Masked documents have 0, and so have the ranks beyond a list's
-documents, so that padding never changes a sum over ranks or documents.
+I_j^r is about 1 if document j has rank r. Masked documents, and ranks beyond the number of documents, have 0,
+so that padding never changes a sum over ranks or documents.
 """
 
 import math
@@ -9,12 +9,12 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, masked_softmax, operand
+from rerank.losses.inputs import by_score, check_positive, mask_scores, masked_softmax
 from rerank.losses.kernels.sinkhorn import COOLING, transport_plan
 from rerank.losses.metrics import ranks_like
 
 LEAST_EPSILON = 1e-9
-"""Below it cost / epsilon is rounded so much, in float64 too, that the transport plan's marginals cannot be checked."""
+"""Below it, cost / epsilon is rounded so much, even in float64, that the marginals of the plan cannot be checked."""
 
 
 def rank_indicators(
@@ -27,15 +27,15 @@ def rank_indicators(
 ) -> Tensor:
     """SmoothI (Thonet et al. 2021, eq:defI): I^r = softmax(alpha S p^r), p^(r+1) = p^r (1 - I^r - delta), p^1 = 1.
 
-    The scores are taken as they are; the theory asks that they be positive (the loss subtracts their minimum).
+    The scores are not shifted, although the theory needs positive ones; the loss subtracts their minimum.
 
     Args:
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
-        k: how many ranks; all of them where it is None or more than there are documents.
-        alpha: the inverse temperature, above 0.
-        delta: how far an already ranked document is pushed down, between 0 and 0.5, both excluded.
-        stop_gradient: take p as a constant in the backward pass (eq:defI-modif).
+        k: number of ranks; all if it is None or exceeds the number of documents.
+        alpha: inverse temperature, above 0.
+        delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5, both excluded.
+        stop_gradient: whether p is constant in the backward pass (eq:defI-modif).
 
     Returns:
         (lists, ranks, documents).
@@ -44,7 +44,7 @@ def rank_indicators(
         ValueError: alpha, delta or k is out of range.
     """
     check_recursion(alpha, delta)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     scaled = alpha * scores
     remaining = torch.ones_like(scores)
     rows = []
@@ -55,13 +55,15 @@ def rank_indicators(
     return _within_list(torch.stack(rows, dim=1) if rows else scores[:, None, :], mask)
 
 
-def neuralsort(scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None) -> Tensor:
+def neuralsort_indicators(
+    scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, k: int | None = None
+) -> Tensor:
     """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
 
-    Args and result as `rank_indicators`; `temperature` is above 0. N counts the list's real documents.
+    Args and result as `rank_indicators`; `temperature` is above 0. N is the number of real documents.
     """
     check_positive("temperature", temperature)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     gaps = (scores[:, :, None] - scores[:, None, :]).abs()
     spread = gaps.masked_fill(~mask[:, None, :], 0).sum(dim=2)
     ranks = ranks_like(scores, _rank_count(scores, k))
@@ -70,7 +72,7 @@ def neuralsort(scores: Tensor, mask: Tensor | None = None, temperature: float = 
     return _within_list(masked_softmax(logits, mask[:, None, :]), mask)
 
 
-def softsort(
+def softsort_indicators(
     scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, power: float = 1.0, k: int | None = None
 ) -> Tensor:
     """SoftSort (Prillo and Eisenschlos 2020): row r is softmax_j(-|sort(S)_r - S_j|^power / temperature).
@@ -79,11 +81,11 @@ def softsort(
     """
     check_positive("temperature", temperature)
     check_positive("power", power)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     ranked = scores.gather(1, by_score(scores, mask))[:, : _rank_count(scores, k)]
     gaps = (ranked[:, :, None] - scores[:, None, :]).abs()
     if power != 1:
-        # The derivative of a power below 1 is infinite at 0, where the distance of a document to itself always lies.
+        # The derivative of a power below 1 is infinite at 0, the distance of a document to itself.
         same = gaps == 0
         gaps = gaps.masked_fill(same, 1).pow(power).masked_fill(same, 0)
     return _within_list(masked_softmax(-gaps / temperature, mask[:, None, :]), mask)
@@ -94,12 +96,12 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
 
     x = sigma((S - mean) / std pi / sqrt(3)), with the population's standard deviation, at least 1e-6; the target of
     rank m is y_m = (N - m) / (N - 1), the cost (x_i - y_m)^2, both marginals uniform. The plan is solved in float64
-    until the marginals hold to `sinkhorn.TOLERANCE`; rows and columns of the result sum to 1.
+    until the marginals hold to `kernels.sinkhorn.TOLERANCE`; rows and columns of the result sum to 1.
 
     Args:
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
-        epsilon: the weight of the entropy, 1e-9 or more; the smaller, the closer to a permutation.
+        epsilon: weight of the entropic regularisation, 1e-9 or more; the smaller, the closer to a permutation.
 
     Returns:
         (lists, ranks, documents).
@@ -109,7 +111,7 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
     check_epsilon(epsilon)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     count = mask.sum(dim=1, keepdim=True)
     centred = (scores - scores.sum(dim=1, keepdim=True) / count.clamp_min(1)).masked_fill(~mask, 0)
     variance = centred.square().sum(dim=1, keepdim=True) / count.clamp_min(1)
@@ -122,14 +124,14 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
 
 
 def check_recursion(alpha: float, delta: float) -> None:
-    """Raises ValueError where a hyperparameter of `rank_indicators` is out of range."""
+    """Raises ValueError if a hyperparameter of `rank_indicators` is out of range."""
     check_positive("alpha", alpha)
     if not 0 < delta < 0.5:
-        raise ValueError(f"delta must lie between 0 and 0.5, both excluded, got {delta}")
+        raise ValueError(f"delta must be between 0 and 0.5, both excluded, got {delta}")
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Raises ValueError where the weight of the entropy is not one that a plan can be found for."""
+    """Raises ValueError if epsilon is too small for a plan to be computed."""
     check_positive("epsilon", epsilon)
     if epsilon < LEAST_EPSILON:
         raise ValueError(f"epsilon must be {LEAST_EPSILON:g} or more, got {epsilon}")
@@ -142,6 +144,6 @@ def _rank_count(scores: Tensor, k: int | None) -> int:
 
 
 def _within_list(rows: Tensor, mask: Tensor) -> Tensor:
-    """The rows with those beyond each list's documents set to 0."""
+    """Sets the rows beyond the number of documents of each list to 0."""
     beyond = torch.arange(rows.shape[1], device=rows.device) >= mask.sum(dim=1)[:, None]
     return rows.masked_fill(beyond[:, :, None], 0)

@@ -1,24 +1,28 @@
-"""LambdaLoss: the logistic pairwise loss, each pair weighted by what swapping it would do to a metric."""
+"""LambdaLoss: the pairwise logistic loss, with each pair weighted by the change of a metric when it is swapped."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, prepared
+from rerank.losses.inputs import by_score, prepare_inputs
 from rerank.losses.kernels.autograd import with_gradient
 from rerank.losses.kernels.pairs import pair_sums
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
+from rerank.losses.registry import loss
 
 
+@loss("lambda_loss")
 def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
-    """The sum over pairs y_i > y_j of w_ij ln(1 + exp(S_j - S_i)), w constant (Wang et al. 2018, as TF-Ranking).
+    """LambdaLoss: the weighted logistic loss of pairs, the sum over y_i > y_j of w_ij ln(1 + exp(S_j − S_i)).
 
-    With r the position by score (ties in order of appearance), D(r) = 1 / log2(1 + r), N the list's documents:
-    - ndcg[@K]: w = N |G_i - G_j| |D(|r_i - r_j|) - D(|r_i - r_j| + 1)| if r_i <= K or r_j <= K, with
-      G = (2^y - 1) / Z and Z the ideal DCG[@K]
-    - p@K: w = 1 where exactly one of the two is relevant and exactly one stands within K
-    - ap: w = the change of AP when the two swap positions (LambdaMART)
+    The weights are constant in the backward pass. With r the rank by score (ties in order of appearance),
+    D(r) = 1 / log2(1 + r) and N the number of documents of the list:
+
+    - ndcg[@K]: w = N |G_i − G_j| |D(|r_i − r_j|) − D(|r_i − r_j| + 1)| if r_i ≤ K or r_j ≤ K, else 0, with
+      G = (2^y − 1) / Z and Z the ideal DCG[@K]
+    - p@K: w = 1 if exactly one of the two is relevant and exactly one has a rank up to K, else 0
+    - ap: w = the change of AP if the two documents swap ranks (as in LambdaMART)
 
     Args:
         scores: (lists, documents).
@@ -27,20 +31,24 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
         metric: p@K, ndcg@K, ndcg or ap.
 
     Returns:
-        (lists,); 0 where a list has no relevant document or no pair.
+        (lists,); 0 for a list without a relevant document or with fewer than two documents.
 
     Raises:
-        ValueError: the metric is none of these.
+        ValueError: the metric is none of these, or the shapes differ.
+
+    Reference:
+        Wang, Li, Golbandi, Bendersky and Najork: The LambdaLoss Framework for Ranking Metric Optimization, CIKM 2018
+        (NDCG-Loss2, as in TF-Ranking).
     """
-    wanted = parse(metric)
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    parsed = parse(metric)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         order = by_score(scores, mask)
         real = mask.gather(1, order)
         # No gap to a document of the padding is above 0, so that no exponential overflows before the weight is 0.
         ranked = scores.gather(1, order)
         ranked = torch.where(real, ranked, ranked.masked_fill(~real, torch.inf).amin(dim=1, keepdim=True))
-        weights, present = _weights(labels.gather(1, order), real, wanted), real.to(scores.dtype)
+        weights, present = _weights(labels.gather(1, order), real, parsed), real.to(scores.dtype)
 
         def block(lists: slice, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
             gaps = ranked[lists, None, columns] - ranked[lists, rows, None]
@@ -54,11 +62,12 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
             costs = gaps.exp().log1p_().mul_(weight).addcmul_(negative, gaps)
             return costs, gaps.sigmoid_().mul_(weight).add_(negative)
 
-        places = torch.arange(scores.shape[1], device=scores.device)
-        firsts = (places + 1 if wanted.name != "p" else torch.full_like(places, wanted.cutoff or 0))[: wanted.cutoff]
+        positions = torch.arange(scores.shape[1], device=scores.device)
+        firsts = positions + 1 if parsed.name != "p" else torch.full_like(positions, parsed.cutoff or 0)
+        firsts = firsts[: parsed.cutoff]
         values, slopes = pair_sums(ranked, firsts.expand(len(scores), -1), block)
         gradient = torch.zeros_like(scores).scatter_(1, order, slopes)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
 def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, slice, slice], Tensor]:
@@ -82,18 +91,18 @@ def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, s
         apart = torch.cat([torch.zeros_like(drops), drops[:-1]]).unfold(0, len(ranks), 1)
         row_of = len(ranks) - ranks.long()
 
-        def of_gains(lists: slice, upper: slice, lower: slice) -> Tensor:
+        def gain_changes(lists: slice, upper: slice, lower: slice) -> Tensor:
             return (gains[lists, upper, None] - gains[lists, None, lower]).mul_(apart[row_of[upper], lower])
 
-        return of_gains
+        return gain_changes
 
     at_upper, at_lower = _ap_changes(relevant, ranks)
 
-    def of_precisions(lists: slice, upper: slice, lower: slice) -> Tensor:
+    def precision_changes(lists: slice, upper: slice, lower: slice) -> Tensor:
         change = at_upper[lists, upper, None] + at_lower[lists, None, lower]
         return change.mul_(relevant[lists, upper, None] - relevant[lists, None, lower])
 
-    return of_precisions
+    return precision_changes
 
 
 def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,8 +112,8 @@ def _ap_changes(relevant: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
     b_k / k, the document that moves to or from a changes the precision there, the one at b likewise, and every relevant
     document between them loses or gains 1 / k: (c_a - b_a + 1) / a - c_b / b + h_(b-1) - h_a.
     """
-    found = relevant.cumsum(dim=1)
+    relevant_so_far = relevant.cumsum(dim=1)
     inverse = (relevant / ranks).cumsum(dim=1)
-    at_upper = (found - relevant + 1) / ranks - inverse
-    at_lower = -found / ranks + inverse - relevant / ranks
-    return at_upper / found[:, -1:], at_lower / found[:, -1:]
+    at_upper = (relevant_so_far - relevant + 1) / ranks - inverse
+    at_lower = -relevant_so_far / ranks + inverse - relevant / ranks
+    return at_upper / relevant_so_far[:, -1:], at_lower / relevant_so_far[:, -1:]

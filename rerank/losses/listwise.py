@@ -1,13 +1,17 @@
-"""Listwise losses that are not built on an operator: ListNet, softmax, ListMLE and ListAP."""
+"""Listwise losses without rank indicators or soft ranks: ListNet, softmax cross-entropy, ListMLE and ListAP."""
 
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import masked_log_softmax, masked_softmax, prepared
+from rerank.losses.inputs import masked_log_softmax, masked_softmax, prepare_inputs
+from rerank.losses.registry import loss
 
 
+@loss("listnet")
 def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The cross-entropy -sum_j softmax(y)_j log softmax(S)_j (Cao et al. 2007, top one).
+    """ListNet: the cross-entropy of two softmaxes, −Σ_j softmax(y)_j log softmax(S)_j (top-one probabilities).
+
+    Its smallest value is the entropy of softmax(y), not 0.
 
     Args:
         scores: (lists, documents).
@@ -15,40 +19,69 @@ def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
         mask: (lists, documents), True on real documents; masked entries may hold anything.
 
     Returns:
-        (lists,); at least the entropy of softmax(y); 0 where a list has no relevant document or just one document.
+        (lists,); 0 for a list without a relevant document or with fewer than two documents.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        Cao, Qin, Liu, Tsai and Li: Learning to Rank: From Pairwise Approach to Listwise Approach, ICML 2007.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -masked_softmax(labels, mask) * masked_log_softmax(scores, mask)
-    return cost.sum(dim=1).masked_fill(idle, 0)
+    return cost.sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("softmax")
 def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The cross-entropy of the labels over their sum and the scores' softmax (Bruch et al. 2019).
+    """Softmax cross-entropy of the scores and the labels divided by their sum.
 
-    It is -sum_j (y_j / sum_k y_k) log softmax(S)_j. Arguments and result as `listnet`.
+    It is −Σ_j (y_j / Σ_k y_k) log softmax(S)_j.
+
+    Args:
+        scores: (lists, documents).
+        labels: (lists, documents), graded.
+        mask: (lists, documents), True on real documents; masked entries may hold anything.
+
+    Returns:
+        (lists,); 0 for a list without a relevant document or with fewer than two documents.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        Bruch, Wang, Bendersky and Najork: An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with
+        Binary Relevance, ICTIR 2019.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     cost = -labels / labels.sum(dim=1, keepdim=True) * masked_log_softmax(scores, mask)
-    return cost.sum(dim=1).masked_fill(idle, 0)
+    return cost.sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("listmle")
 def listmle(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
-    """The negative log-likelihood of the order by descending label (Xia et al. 2008).
+    """ListMLE: the negative log-likelihood of the order by label, Σ_i [logsumexp(S_(i), ..., S_(N)) − S_(i)].
 
-    It is sum_i [logsumexp(S_(i), ..., S_(N)) - S_(i)], where (i) is the document at rank i of that order.
+    (i) is the document at rank i when the documents are sorted by descending label.
 
     Args:
         scores: (lists, documents).
         labels: (lists, documents), graded.
         mask: (lists, documents), True on real documents; masked entries may hold anything.
-        generator: shuffles the documents of equal label; without it they stay in order of appearance.
+        generator: shuffles documents with equal labels; without it they stay in order of appearance.
 
     Returns:
-        (lists,); 0 where a list has no relevant document or just one document.
+        (lists,); 0 for a list without a relevant document or with fewer than two documents.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        Xia, Liu, Wang, Zhang and Li: Listwise Approach to Learning to Rank: Theory and Algorithm, ICML 2008.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     order = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
     if generator is not None:
         keys = torch.rand(scores.shape, generator=generator, device=generator.device)
@@ -58,9 +91,10 @@ def listmle(
     order = order.flip(1).gather(1, keys.flip(1).argsort(dim=1, stable=True))
     ranked, real = scores.gather(1, order), mask.gather(1, order)
     remaining = ranked.masked_fill(~real, torch.finfo(scores.dtype).min).logcumsumexp(dim=1)
-    return (remaining - ranked).masked_fill(~real, 0).sum(dim=1).masked_fill(idle, 0)
+    return (remaining - ranked).masked_fill(~real, 0).sum(dim=1).masked_fill(degenerate, 0)
 
 
+@loss("listap")
 def listap(
     scores: Tensor,
     labels: Tensor,
@@ -69,42 +103,46 @@ def listap(
     low: float = -1.0,
     high: float = 1.0,
 ) -> Tensor:
-    """1 - the AP of scores counted in triangular bins (Revaud et al. 2019).
+    """ListAP: 1 − AP of the scores, counted in triangular bins.
 
-    A score outside [low, high] is clamped and has no gradient: scale scores into the range in the caller, with
-    torch.tanh(scores) say, or choose `low` and `high` for the scores that the model gives.
+    Scores outside [low, high] are clamped and have no gradient: scale them into the range first, with
+    torch.tanh(scores) for example, or choose `low` and `high` by the scores of the model.
 
     Args:
         scores: (lists, documents).
-        labels: (lists, documents); 1 and above is relevant.
+        labels: (lists, documents), graded; 1 and above is relevant.
         mask: (lists, documents), True on real documents; masked entries may hold anything.
-        bins: how many bin centres, evenly spaced from `high` down to `low`; 2 or more.
-        low: the lowest bin centre.
-        high: the highest bin centre.
+        bins: number of bins, whose centres are evenly spaced from `high` down to `low`; 2 or more.
+        low: lowest bin centre.
+        high: highest bin centre.
 
     Returns:
-        (lists,); 0 where a list has no relevant document or just one document.
+        (lists,); 0 for a list without a relevant document or with fewer than two documents.
 
     Raises:
-        ValueError: `bins` is below 2 or the range is empty.
+        ValueError: `bins` is below 2, `low` is not below `high`, or the shapes differ.
+
+    Reference:
+        Revaud, Almazán, Rezende and de Souza: Learning with Average Precision: Training Image Retrieval with a Listwise
+        Loss, ICCV 2019.
     """
     if bins < 2 or not low < high:
         raise ValueError(f"bins must be 2 or more and low below high, got {bins}, {low} and {high}")
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     step = (high - low) / (bins - 1)
     centres = high - step * torch.arange(bins, dtype=scores.dtype, device=scores.device)
     scores = scores.clamp(low, high)
-    # A score has a share in the bin whose centre is nearest and in one of its neighbours, and nowhere else.
+    # A score only counts in the bin with the nearest centre and in one of its neighbours.
     nearest = ((high - scores.detach()) / step).round().long()[:, :, None]
-    around = nearest + torch.arange(-1, 2, device=scores.device)
-    exists = (around >= 0) & (around < bins) & mask[:, :, None]
-    around = around.clamp(0, bins - 1)
-    inside = torch.relu(1 - (scores[:, :, None] - centres[around]).abs() / step).masked_fill(~exists, 0)
+    neighbours = nearest + torch.arange(-1, 2, device=scores.device)
+    exists = (neighbours >= 0) & (neighbours < bins) & mask[:, :, None]
+    neighbours = neighbours.clamp(0, bins - 1)
+    shares = torch.relu(1 - (scores[:, :, None] - centres[neighbours]).abs() / step).masked_fill(~exists, 0)
     relevant = labels >= 1
     empty = scores.new_zeros(len(scores), bins)
-    around = around.flatten(1)
-    found = empty.scatter_add(1, around, (inside * relevant[:, :, None]).flatten(1))
-    seen = empty.scatter_add(1, around, inside.flatten(1)).cumsum(dim=1)
-    # Bins before the first document have no precision; they find nothing either.
-    precision = found.cumsum(dim=1) / seen.masked_fill(seen == 0, 1)
-    return (1 - (found * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(idle, 0)
+    neighbours = neighbours.flatten(1)
+    relevant_in_bin = empty.scatter_add(1, neighbours, (shares * relevant[:, :, None]).flatten(1))
+    documents_so_far = empty.scatter_add(1, neighbours, shares.flatten(1)).cumsum(dim=1)
+    # The bins before the first document have no precision; they do not add to AP either.
+    precision = relevant_in_bin.cumsum(dim=1) / documents_so_far.masked_fill(documents_so_far == 0, 1)
+    return (1 - (relevant_in_bin * precision).sum(dim=1) / (relevant & mask).sum(dim=1)).masked_fill(degenerate, 0)

@@ -1,4 +1,4 @@
-"""Losses over the pairs of documents (i, j) of a list with label_i > label_j: the mean of a function of S_i - S_j."""
+"""Pairwise losses: the mean of a function of S_i − S_j over the pairs of documents of a list with y_i > y_j."""
 
 from collections.abc import Callable
 
@@ -6,40 +6,80 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rerank.losses.inputs import prepared
+from rerank.losses.inputs import prepare_inputs
 from rerank.losses.kernels.autograd import with_gradient
 from rerank.losses.kernels.hinge import hinge_sums
 from rerank.losses.kernels.pairs import pair_sums
+from rerank.losses.registry import loss
 
 
+@loss("hinge")
 def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:
-    """The mean over pairs of max(0, margin - (S_i - S_j)).
+    """Pairwise hinge loss: the mean over pairs of max(0, margin − (S_i − S_j)).
+
+    Takes O(N log N) per list, as pairs are counted instead of enumerated (`kernels.hinge`).
 
     Args:
         scores: (lists, documents).
         labels: (lists, documents), graded.
         mask: (lists, documents), True on real documents; masked entries may hold anything.
-        margin: how far apart a pair must be to cost nothing.
+        margin: difference of scores from which a pair costs nothing.
 
     Returns:
-        (lists,); 0 where a list has no relevant document or no pair.
+        (lists,); 0 for a list without a relevant document or without a pair.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        Herbrich, Graepel and Obermayer: Large Margin Rank Boundaries for Ordinal Regression, 2000.
     """
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         sums, slopes, pairs = hinge_sums(scores, labels, mask, margin)
         values, gradient = _means(sums, slopes, pairs, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
+@loss("ranknet")
 def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The mean over pairs of ln(1 + exp(S_j - S_i)) (Burges et al. 2005). Arguments and result as `hinge`."""
+    """RankNet: the mean over pairs of ln(1 + exp(S_j − S_i)).
+
+    Args:
+        scores: (lists, documents).
+        labels: (lists, documents), graded.
+        mask: (lists, documents), True on real documents; masked entries may hold anything.
+
+    Returns:
+        (lists,); 0 for a list without a relevant document or without a pair.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        Burges, Shaked, Renshaw, Lazier, Deeds, Hamilton and Hullender: Learning to Rank using Gradient Descent, ICML
+        2005.
+    """
     return _mean_over_pairs(lambda gaps: (-F.logsigmoid(-gaps), torch.sigmoid(gaps)), scores, labels, mask)
 
 
+@loss("pairwise_softmax")
 def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The mean over pairs of 1 - softmax([S_i, S_j])_i, what CEDR's public code trains with.
+    """Pairwise softmax loss, as in CEDR's public code: the mean over pairs of 1 − softmax([S_i, S_j])_i.
 
-    Arguments and result as `hinge`.
+    Args:
+        scores: (lists, documents).
+        labels: (lists, documents), graded.
+        mask: (lists, documents), True on real documents; masked entries may hold anything.
+
+    Returns:
+        (lists,); 0 for a list without a relevant document or without a pair.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Reference:
+        MacAvaney, Yates, Cohan and Goharian: CEDR: Contextualized Embeddings for Document Ranking, SIGIR 2019.
     """
 
     def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,8 +92,8 @@ def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None)
 def _mean_over_pairs(
     cost: Callable[[Tensor], tuple[Tensor, Tensor]], scores: Tensor, labels: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """The mean of a function of S_j - S_i that is given with its derivative, both 0 at -inf."""
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    """The mean of `cost` over pairs: a function from S_j − S_i to the cost and its derivative, both 0 at −inf."""
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     with torch.no_grad():
         # By descending label, padding last, the j of an i are the documents that follow those with its label.
         better, order = labels.masked_fill(~mask, -torch.inf).contiguous().sort(dim=1, descending=True)
@@ -68,7 +108,7 @@ def _mean_over_pairs(
 
         sums, slopes = pair_sums(ranked, firsts, block)
         values, gradient = _means(sums, torch.zeros_like(slopes).scatter_(1, order, slopes), pairs, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(idle, 0)
+    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
 def _means(sums: Tensor, slopes: Tensor, pairs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

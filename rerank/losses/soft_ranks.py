@@ -1,22 +1,22 @@
-"""Soft positions: operators from scores to a position for each document (lists, documents), about 1 for the best.
+"""Soft ranks: operators from scores to a real-valued rank for each document, (lists, documents).
 
-Masked documents have 0.
+The best document has a rank of about 1; masked documents have 0.
 """
 
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, operand
+from rerank.losses.inputs import by_score, check_positive, mask_scores
 from rerank.losses.kernels.isotonic import decreasing_blocks, log_sum_by_block, sum_by_block
 
 
-def approx_positions(scores: Tensor, mask: Tensor | None = None, alpha: float = 1.0) -> Tensor:
+def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float = 1.0) -> Tensor:
     """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
 
     Args:
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
-        alpha: the steepness, above 0; the gradient of a pair vanishes where alpha |S_j - S_i| is large.
+        alpha: inverse temperature, above 0; the gradient of a pair vanishes if alpha |S_j − S_i| is large.
 
     Returns:
         (lists, documents).
@@ -25,13 +25,13 @@ def approx_positions(scores: Tensor, mask: Tensor | None = None, alpha: float = 
         ValueError: alpha is out of range.
     """
     check_positive("alpha", alpha)
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     before = torch.sigmoid(alpha * (scores[:, None, :] - scores[:, :, None])).masked_fill(~mask[:, None, :], 0)
     # The document itself adds sigma(0) = 1/2 to the sum over the others.
     return (0.5 + before.sum(dim=2)).masked_fill(~mask, 0)
 
 
-def fast_positions(
+def fast_soft_ranks(
     scores: Tensor, mask: Tensor | None = None, regularization: str = "l2", strength: float = 1.0
 ) -> Tensor:
     """The projection of -S / strength on the permutahedron of (N, ..., 1) (Blondel et al. 2020, soft rank).
@@ -44,7 +44,7 @@ def fast_positions(
         scores: (lists, documents).
         mask: (lists, documents), True on real documents.
         regularization: l2 or kl.
-        strength: above 0; the smaller, the closer to the true positions, and the fewer documents have a gradient.
+        strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
 
     Returns:
         (lists, documents).
@@ -55,7 +55,7 @@ def fast_positions(
     check_positive("strength", strength)
     if regularization not in ("l2", "kl"):
         raise ValueError(f"regularization {regularization!r}: expected l2 or kl")
-    scores, mask = operand(scores, mask)
+    scores, mask = mask_scores(scores, mask)
     order = by_score(-scores, mask)
     real = mask.gather(1, order)
     z = (-scores / strength).gather(1, order)

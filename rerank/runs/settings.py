@@ -2,11 +2,10 @@
 
 import json
 import tomllib
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.errors import UserError
 from rerank.utils.files import atomic_write
 
@@ -33,9 +32,8 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; what is None is left out."""
     lines = []
-    for table in fields(config):
-        lines.append(f"[{table.name}]")
-        values = asdict(getattr(config, table.name))
+    for section, values in sections(config).items():
+        lines.append(f"[{section}]")
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None
         ]
@@ -51,7 +49,7 @@ def save_settings(config: Config, path: Path) -> None:
     """
     begun = [*path.parent.glob("fold*/state"), *path.parent.glob("fold*/test.run")]
     if path.exists() and begun:
-        changed = differences(tomllib.loads(path.read_text(encoding="utf-8")), asdict(config))
+        changed = differences(tomllib.loads(path.read_text(encoding="utf-8")), sections(config))
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[of]}" for key, values in changed.items()) for of in (0, 1))
@@ -65,7 +63,7 @@ def save_settings(config: Config, path: Path) -> None:
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """table.key -> the values there and here, of the keys that differ and have an effect; what one lacks is default."""
-    defaults = _flat(asdict(Config()))
+    defaults = _flat(sections(Config()))
     old, new = (defaults | _flat(tables) for tables in (there, here))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.errors import UserError
-from rerank.losses import smoothi
-from rerank.losses.metrics import exact
+from rerank.losses import exact_metric, smoothi
 from rerank.models.memory import TokenBudget
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -142,7 +141,7 @@ def _backward(batch: Batch[Any], flat: Tensor, loss: Loss, weight: float, smooth
     values = _loss(loss, grid, labels, mask, batch)
     (values.sum() * weight).backward()
     free = grid.detach()
-    measured = [values.detach(), exact(free, labels, mask)]
+    measured = [values.detach(), exact_metric(free, labels, mask)]
     if smooth:
         measured.append(1 - smoothi(free, labels, mask))
     return torch.stack(measured, dim=1).double().cpu()

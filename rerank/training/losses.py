@@ -1,36 +1,31 @@
-"""The loss of a configuration, its name and hyperparameters checked."""
+"""The loss of an experiment, made from its settings."""
 
-import inspect
-from functools import partial
-
-import torch
-
-from rerank.config import Config
+from rerank.config import LossSettings
 from rerank.errors import UserError, nearest
-from rerank.losses import LOSSES
+from rerank.losses import LOSSES, create
+from rerank.losses.registry import refusal
 from rerank.training.gradients import Loss
+from rerank.utils.registry import describe
 
 
-def make_loss(config: Config) -> Loss:
-    """The loss of a configuration; raises UserError for an unknown name or a hyperparameter that it does not have."""
-    table = config.loss
-    if table.name not in LOSSES:
-        raise UserError(f"--loss {table.name}: no such loss; {nearest(table.name, LOSSES)}")
-    function = LOSSES[table.name]
-    taken = [name for name in list(inspect.signature(function).parameters)[3:] if name != "generator"]
-    for key in table.hyperparameters():
+def open_loss(settings: LossSettings, flag: str = "--loss") -> Loss:
+    """Returns the loss of these settings.
+
+    Args:
+        settings: its name and hyperparameters.
+        flag: the flag that names the loss, for messages.
+
+    Raises:
+        UserError: there is no such loss or hyperparameter, or a value is out of range.
+    """
+    name = settings.name
+    if name not in LOSSES:
+        raise UserError(f"{flag} {name}: no such loss; {nearest(name, LOSSES)}")
+    taken = describe(name, LOSSES[name]).hyperparameters
+    for key in settings.hyperparameters:
         if key not in taken:
-            raise UserError(
-                f"--loss.{key.replace('_', '-')}: {table.name} has no such hyperparameter; "
-                f"it takes {', '.join(taken) or 'none'}"
-            )
-    loss: Loss = partial(function, **table.hyperparameters())
-    _try(loss, table.name)
-    return loss
-
-
-def _try(loss: Loss, name: str) -> None:
+            raise UserError(f"{flag}.{key.replace('_', '-')}: {refusal(name, key)}")
     try:
-        loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]]))
+        return create(name, **settings.hyperparameters)
     except ValueError as error:
-        raise UserError(f"--loss {name}: {error}") from error
+        raise UserError(f"{flag} {name}: {error}") from error

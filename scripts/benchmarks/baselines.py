@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rerank.batches.pair_template import PairTemplate
 from rerank.losses import rank_indicators
-from rerank.losses.inputs import prepared
-from rerank.losses.metrics import of_indicators, parse
+from rerank.losses.inputs import prepare_inputs
+from rerank.losses.metrics import metric_from_indicators, parse
 
 NO_CROSS_ENCODER = "sentence_transformers.CrossEncoder is not installed: pip install 'rerank[peers]' measures it too"
 
@@ -98,7 +98,7 @@ def open_sentence_cross_encoder(folder: str, device: torch.device) -> Any | None
 def smoothi_graph(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """The loss `smoothi` (NDCG, its default settings) as a plain recursion that autograd differentiates: (lists,)."""
     metric = parse("ndcg")
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, idle = prepare_inputs(scores, labels, mask)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     rows = rank_indicators(scores - lowest, mask, metric.cutoff)
-    return (1 - of_indicators(rows, labels, metric)).masked_fill(idle, 0)
+    return (1 - metric_from_indicators(rows, labels, metric)).masked_fill(idle, 0)

@@ -20,15 +20,15 @@ from typing import Any
 import cyclopts
 import torch
 
-from rerank.config import Config
+from rerank.config import Config, replace_setting
 from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
-from rerank.experiments.sweep.grid import cells, read_grid, with_setting
+from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.results import loss_label
 from rerank.experiments.train import Experiment, open_experiment
 from rerank.runs.settings import read_toml
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.training.task import FoldWork
 
 GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"
@@ -50,7 +50,7 @@ def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]
     given = read_grid(grid)
     base = read_toml(given.config) if given.config else {}
     configs = cells(given, base, str(given.config), ["--collection", collection, *flags])
-    experiment = open_experiment(with_setting(configs[0], "output.name", "runtime"), given.fold)
+    experiment = open_experiment(replace_setting(configs[0], "output.name", "runtime"), given.fold)
     work = experiment.work_of(experiment.folds[0])
     first = {name: tensor.clone() for name, tensor in work.model.state_dict().items()}
     seconds: dict[str, list[float]] = {label(config): [] for config in configs}
@@ -84,7 +84,7 @@ def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, 
         work.parameter_groups,
         lists,
         work.batch_of,
-        make_loss(config),
+        open_loss(config.loss),
         clock,
         lambda: None,
         experiment.accelerator,
@@ -103,7 +103,8 @@ def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, 
 def label(config: Config) -> str:
     """The loss and its metric, as SmoothI-NDCG@10."""
     name = loss_label(config.loss.name)
-    return f"{name}-{config.loss.metric.upper()}" if config.loss.metric else name
+    metric = config.loss.hyperparameters.get("metric")
+    return f"{name}-{metric.upper()}" if metric else name
 
 
 if __name__ == "__main__":

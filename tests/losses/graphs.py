@@ -5,28 +5,28 @@ from torch import Tensor
 
 from rerank.losses import indicators, metrics
 from rerank.losses import soft_ranks as positions
-from rerank.losses.inputs import prepared
+from rerank.losses.inputs import prepare_inputs
 
 
 def metric_of(
     name: str, scores: Tensor, labels: Tensor, mask: Tensor, wanted: metrics.Metric, settings: dict
 ) -> Tensor:
     if name in ("neuralsort", "softsort"):
-        rows = getattr(indicators, name)(scores, mask, k=wanted.cutoff, **settings)
-        return metrics.of_indicators(rows, labels, wanted)
+        rows = getattr(indicators, f"{name}_indicators")(scores, mask, k=wanted.cutoff, **settings)
+        return metrics.metric_from_indicators(rows, labels, wanted)
     beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
     if name == "ot":
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
         places = (plan * torch.arange(1, plan.shape[1] + 1)[:, None]).sum(dim=1)
     else:
-        operator = {"approx": positions.approx_positions, "fastsort": positions.fast_positions}[name]
+        operator = {"approx": positions.approx_soft_ranks, "fastsort": positions.fast_soft_ranks}[name]
         places = operator(scores, mask, **settings)
-    return metrics.of_positions(places, labels, mask, wanted, beta, cutoff_offset)
+    return metrics.metric_from_soft_ranks(places, labels, mask, wanted, beta, cutoff_offset)
 
 
 def loss_of(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str = "ndcg", **settings) -> Tensor:
-    scores, labels, mask, idle = prepared(scores, labels, mask)
-    return (1 - metric_of(name, scores, labels, mask, metrics.parse(metric), settings)).masked_fill(idle, 0)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
+    return (1 - metric_of(name, scores, labels, mask, metrics.parse(metric), settings)).masked_fill(degenerate, 0)
 
 
 def ragged_lists(documents: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:

@@ -99,7 +99,7 @@ def approx(s: List, y, metric="ndcg", alpha=1.0, beta=10.0, cutoff_offset=0.5) -
     return 1 - position_metric(places, y, metric, beta, cutoff_offset)
 
 
-def fast_positions(s: List, regularization: str, strength: float) -> List:
+def fast_soft_ranks(s: List, regularization: str, strength: float) -> List:
     """The isotonic solution in its min-max form: v_i = min over a <= i of max over b >= i of the level of a..b."""
     n = len(s)
     order = sorted(range(n), key=lambda i: s[i].item())
@@ -120,7 +120,7 @@ def fast_positions(s: List, regularization: str, strength: float) -> List:
 
 
 def fastsort(s: List, y, metric="ndcg", regularization="l2", strength=1.0, beta=10.0, cutoff_offset=0.5) -> Tensor:
-    return 1 - position_metric(fast_positions(s, regularization, strength), y, metric, beta, cutoff_offset)
+    return 1 - position_metric(fast_soft_ranks(s, regularization, strength), y, metric, beta, cutoff_offset)
 
 
 def ot(s: List, y, metric="ndcg", epsilon=0.1, beta=10.0, cutoff_offset=0.5) -> Tensor:

@@ -7,7 +7,7 @@ import pytrec_eval
 import torch
 from torch import Tensor
 
-from rerank.losses import LOSSES, exact, fast_positions, rank_indicators
+from rerank.losses import LOSSES, exact_metric, fast_soft_ranks, rank_indicators
 
 SHARP = {
     "smoothi": {"alpha": 1e10},
@@ -44,14 +44,15 @@ def dcg(labels: list[int], k: int) -> float:
 def test_exact_is_trec_eval(documents: int, metric: str, measure: str) -> None:
     scores, labels = separated_lists(documents)
     expected = torch.tensor(trec_eval(scores, labels, measure), dtype=torch.float64)
-    torch.testing.assert_close(exact(scores, labels, metric=metric), expected)
+    torch.testing.assert_close(exact_metric(scores, labels, metric=metric), expected)
 
 
 @pytest.mark.parametrize("metric", ["ndcg", "ndcg@5", "ndcg@1000"])
 def test_exact_ndcg_has_gain_two_to_the_label_minus_one(metric: str) -> None:
     scores, labels = separated_lists(30)
     k = int(metric.partition("@")[2] or 30)
-    for value, row, s in zip(exact(scores, labels, metric=metric), labels.tolist(), scores.tolist(), strict=True):
+    values = exact_metric(scores, labels, metric=metric)
+    for value, row, s in zip(values, labels.tolist(), scores.tolist(), strict=True):
         ranked = [label for _, label in sorted(zip(s, row, strict=True), reverse=True)]
         assert value.item() == pytest.approx(dcg(ranked, k) / dcg(sorted(row, reverse=True), k), rel=1e-12)
 
@@ -60,8 +61,8 @@ def test_exact_takes_padding_empty_and_single_lists() -> None:
     scores = torch.tensor([[1.0, torch.nan, 3.0], [1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
     labels = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0]])
     mask = torch.tensor([[1, 0, 1], [1, 1, 1], [1, 0, 0]]).bool()
-    assert exact(scores, labels, mask, metric="ap").tolist() == [0.5, 0.0, 1.0]
-    assert exact(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
+    assert exact_metric(scores, labels, mask, metric="ap").tolist() == [0.5, 0.0, 1.0]
+    assert exact_metric(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("name", SHARP)
@@ -72,13 +73,14 @@ def test_sharp_losses_are_one_minus_the_true_metric(name: str, documents: int, m
     values = LOSSES[name](scores, labels, metric=metric, **SHARP[name])
     # Transport never quite separates neighbours: 150 targets are 1 / 149 apart.
     tolerance = 1e-5 if name == "ot" else 1e-9
-    torch.testing.assert_close(values, 1 - exact(scores, labels, metric=metric), rtol=0, atol=tolerance)
+    torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
 def test_the_alpha_that_is_large_enough_grows_with_the_rank(documents: int, alpha: float, enough: bool) -> None:
     scores, labels = separated_lists(documents)
-    error = (LOSSES["smoothi"](scores, labels, metric="ap", alpha=alpha) - 1 + exact(scores, labels, metric="ap")).abs()
+    smooth = 1 - LOSSES["smoothi"](scores, labels, metric="ap", alpha=alpha)
+    error = (exact_metric(scores, labels, metric="ap") - smooth).abs()
     assert (error.max().item() < 1e-9) == enough
 
 
@@ -118,7 +120,7 @@ def test_fast_positions_are_the_true_positions_where_scores_are_apart() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, torch.nan], [5.0, 5.0, 9.0, 1.0]])
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
     for regularization in ("l2", "kl"):
-        places = fast_positions(scores, mask, regularization, strength=0.1)
+        places = fast_soft_ranks(scores, mask, regularization, strength=0.1)
         torch.testing.assert_close(places, torch.tensor([[1.0, 3, 2, 0], [2.5, 2.5, 1, 4]]))
 
 
@@ -149,10 +151,10 @@ def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
     labels = torch.randint(0, 2 if name == "listap" else 4, (16, 10), generator=generator)
     labels[:, 0] = 1
     scores = torch.randn(16, 10, generator=generator).requires_grad_()
-    assert (exact(scores, labels) > 0.95).sum() <= 4
+    assert (exact_metric(scores, labels) > 0.95).sum() <= 4
     optimizer = torch.optim.SGD([scores], lr=rate)
     for _ in range(200):
         optimizer.zero_grad()
         LOSSES[name](scores, labels, **settings).sum().backward()
         optimizer.step()
-    assert (exact(scores, labels) > 0.95).sum() >= sorted_lists
+    assert (exact_metric(scores, labels) > 0.95).sum() >= sorted_lists

@@ -8,12 +8,12 @@ from accelerate import Accelerator
 from torch import nn
 
 from rerank.batches.batch import make_batch
-from rerank.config import Config, LossSettings
-from rerank.losses import LOSSES, exact
+from rerank.config import LossSettings
+from rerank.losses import LOSSES, exact_metric
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
 
@@ -38,15 +38,15 @@ def test_a_feature_network_learns_to_rank(name: str) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
-    loss = make_loss(Config(loss=LossSettings(name=name, **SETTINGS.get(name, {}))))
-    before = exact(network(features).squeeze(2), labels, mask).mean()
+    loss = open_loss(LossSettings(name, SETTINGS.get(name, {})))
+    before = exact_metric(network(features).squeeze(2), labels, mask).mean()
     assert before < 0.75
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for _ in range(60):
         optimizer.zero_grad()
         loss(network(features).squeeze(2), labels, mask).mean().backward()
         optimizer.step()
-    assert exact(network(features).squeeze(2), labels, mask).mean() > 0.9
+    assert exact_metric(network(features).squeeze(2), labels, mask).mean() > 0.9
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_two_steps_move_all_of_a_cross_encoder(name: str, encoder, tmp_path) -> 
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
     history = train(
         model, model.parameter_groups(1e-3, 1e-2), lambda epoch: lists, partial(make_batch, inputs_of=inputs_of),
-        make_loss(Config(loss=LossSettings(name=name))), lambda: 0.0, lambda: None, Accelerator(cpu=True),
+        open_loss(LossSettings(name)), lambda: 0.0, lambda: None, Accelerator(cpu=True),
         TokenBudget(4096),
         tmp_path / "run", epochs=1, lists_per_step=2, clip=0.0, patience=9, seed=0,
     )  # fmt: skip

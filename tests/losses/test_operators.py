@@ -1,20 +1,17 @@
-"""The operators themselves, and what is made of rank indicators: sorting, positions, ranking, k-NN."""
+"""The operators, and the applications of rank indicators in `extras`: sorting, ranks, k-NN."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from rerank.losses import (
-    approx_positions,
-    knn,
+    approx_soft_ranks,
     neuralsort_indicators,
     rank_indicators,
     soft_permutation,
-    soft_positions,
-    soft_ranking,
-    soft_sort,
     softsort_indicators,
 )
+from rerank.losses.extras import knn, soft_ranking, soft_ranks, soft_sort
 
 OPERATORS = [rank_indicators, neuralsort_indicators, softsort_indicators, soft_permutation]
 SCORES = torch.tensor([[0.3, 1.5, 0.9, torch.nan], [2.0, 0.1, 0.6, 1.1]], dtype=torch.float64)
@@ -57,15 +54,15 @@ def sharp(scores: Tensor, mask: Tensor) -> Tensor:
     return rank_indicators(scores, mask, alpha=1e4)
 
 
-def test_soft_sort_positions_and_ranking_of_sharp_indicators() -> None:
+def test_soft_sort_ranks_and_ranking_of_sharp_indicators() -> None:
     rows = sharp(SCORES, MASK)
     scores = SCORES.masked_fill(~MASK, 0)
     torch.testing.assert_close(soft_sort(rows, scores)[0, :3], torch.tensor([1.5, 0.9, 0.3], dtype=torch.float64))
     expected = torch.tensor([[3.0, 1, 2, 0], [1, 4, 3, 2]], dtype=torch.float64)
-    torch.testing.assert_close(soft_positions(rows), expected)
+    torch.testing.assert_close(soft_ranks(rows), expected)
     documents = torch.stack([scores, 10 * scores], dim=2)
     torch.testing.assert_close(soft_ranking(rows, documents)[1, 0], torch.tensor([2.0, 20.0], dtype=torch.float64))
-    torch.testing.assert_close(approx_positions(SCORES, MASK, alpha=1e3), expected)
+    torch.testing.assert_close(approx_soft_ranks(SCORES, MASK, alpha=1e3), expected)
 
 
 def test_knn_counts_the_neighbours_of_the_same_class() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import isotonic_regression
 
-from rerank.losses import LOSSES, exact, fast_positions, soft_permutation
+from rerank.losses import LOSSES, exact_metric, fast_soft_ranks, soft_permutation
 
 
 def pair_mean(rax, jnp, loss, scores, labels):
@@ -50,7 +50,7 @@ def test_values_are_those_of_rax(name: str) -> None:
 
     scores = random_scores(6, torch.float32)
     labels = torch.tensor([[2, 0, 1, 0, 0, 0], [0, 1, 0, 3, 0, 1], [1, 0, 0, 2, 0, 0]]).float()
-    ours = exact(scores, labels) if name == "ndcg" else LOSSES[name](scores, labels)
+    ours = exact_metric(scores, labels) if name == "ndcg" else LOSSES[name](scores, labels)
     for value, s, y in zip(ours.tolist(), scores.numpy(), labels.numpy(), strict=True):
         assert value == pytest.approx(float(THEIRS[name](rax, jnp, jnp.array(s), jnp.array(y))), rel=1e-5)
 
@@ -71,7 +71,7 @@ def test_the_transport_plan_is_that_of_pot(epsilon: float) -> None:
 @pytest.mark.parametrize("strength", [0.01, 0.1, 1.0, 10.0])
 def test_the_l2_projection_is_that_of_scipys_isotonic_regression(strength: float) -> None:
     scores = random_scores(50)
-    for places, row in zip(fast_positions(scores, None, "l2", strength).numpy(), scores.numpy(), strict=True):
+    for places, row in zip(fast_soft_ranks(scores, None, "l2", strength).numpy(), scores.numpy(), strict=True):
         order = np.argsort(row)
         z = -row[order] / strength
         np.testing.assert_allclose(

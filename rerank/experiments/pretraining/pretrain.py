@@ -12,16 +12,15 @@ from accelerate import Accelerator
 from rerank.batches.batch import make_batch
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
-from rerank.config import PRETRAINED, Config, LossSettings
+from rerank.config import PRETRAINED, Config, LossSettings, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store, tokenise
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.first_stage import documents_and_index
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
-from rerank.losses import LOSSES
 from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import open_budget
@@ -30,7 +29,7 @@ from rerank.runs.manifest import write_manifest
 from rerank.training.device import exclusive, open_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.training.validation import mean_loss
 from rerank.types import Run
 from rerank.utils.files import atomic_write, file_hash, short_hash
@@ -64,11 +63,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     pre-training goes on. Queries, judgments and folds are not opened. Raises UserError where the
     documents are too few or too short.
     """
-    if config.pretraining.loss not in LOSSES:
-        raise UserError(
-            f"--pretraining.loss {config.pretraining.loss}: no such loss; {nearest(config.pretraining.loss, LOSSES)}"
-        )
-    loss = make_loss(replace(config, loss=LossSettings(name=config.pretraining.loss)))
+    loss = open_loss(LossSettings(config.pretraining.loss), "--pretraining.loss")
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = Path(config.output.folder) / collection.name / f"{PRETRAINED}{_identity(config, collection)}"
@@ -212,6 +207,6 @@ def _finish(
     with atomic_write(path) as tmp:
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
-    write_manifest(folder / "manifest.json", {"config": asdict(config), "pretraining": facts, "history": means})
+    write_manifest(folder / "manifest.json", {"config": sections(config), "pretraining": facts, "history": means})
     for needless in ("state", "tokens"):  # only an unfinished pre-training needs them
         shutil.rmtree(folder / needless)

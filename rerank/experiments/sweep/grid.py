@@ -3,15 +3,15 @@
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cyclopts
 
-from rerank.config import Config
+from rerank.config import Config, replace_setting, sections
 from rerank.errors import UserError, nearest
 from rerank.runs.settings import read_toml
+from rerank.utils.registry import describe_hyperparameters
 
 KEYS = ("config", "fold", "grid")
 SHORT = ("loss", "training")
@@ -59,8 +59,8 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
-                config = with_setting(config, key, typed[key, str(value)])
-            config = with_setting(config, "output.name", cell_name(config, {*table, *seed}))
+                config = replace_setting(config, key, typed[key, str(value)])
+            config = replace_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
     return list(found.values())
@@ -72,7 +72,7 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
     What no file name should hold, as the @ of ndcg@10, becomes _.
     """
     parts = [config.loss.name]
-    for table, values in asdict(config).items():
+    for table, values in sections(config).items():
         for key, value in values.items():
             if f"{table}.{key}" in settings and (table, key) != ("loss", "name"):
                 text = f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -82,7 +82,8 @@ def cell_name(config: Config, settings: Iterable[str]) -> str:
 
 def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any]]:
     where = f"{path}: [[grid]] table {number}"
-    valid = [f"{name}.{key}" for name, values in asdict(Config()).items() for key in values if name != "output"]
+    valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
+    valid += [f"loss.{key}" for key in describe_hyperparameters()]
     found: dict[str, list[Any]] = {}
     for key, values in _flat(table).items():
         if key not in valid:
@@ -116,7 +117,7 @@ def _typed(
     for row in itertools.zip_longest(*columns.values()):
         pairs = [(key, value) for key, value in zip(columns, row, strict=True) if value is not None]
         words = [f"--{key.replace('_', '-')}={value}" for key, value in pairs]
-        config = asdict(_parse(base, source, [*flags, *words]))
+        config = sections(_parse(base, source, [*flags, *words]))
         for key, value in pairs:
             table, name = key.split(".")
             typed[key, value] = config[table][name]
@@ -133,9 +134,3 @@ def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
 
 def _given(*, config: Config = Config()) -> Config:
     return config
-
-
-def with_setting(config: Config, key: str, value: Any) -> Config:
-    """The configuration with another value of a setting such as loss.alpha."""
-    table, name = key.split(".")
-    return replace(config, **{table: replace(getattr(config, table), **{name: value})})

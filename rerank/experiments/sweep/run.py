@@ -17,7 +17,7 @@ from rerank.experiments.sweep.results import best_cells
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
 from rerank.runs.settings import read_toml, save_settings
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import work
@@ -67,7 +67,7 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
 def _check(cell: Config) -> None:
     try:
         validate(cell)
-        make_loss(cell)
+        open_loss(cell.loss)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""A loss whose gradient is computed with its value: how that gradient takes part in autograd."""
+"""Plugs an analytic gradient into autograd."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ from torch.autograd.function import once_differentiable
 
 
 def wants_gradient(scores: Tensor) -> bool:
-    """Whether autograd will ask for the gradient of what is computed from these scores."""
+    """Whether autograd needs the gradient with respect to these scores."""
     return torch.is_grad_enabled() and scores.requires_grad
 
 
 def with_gradient(scores: Tensor, values: Tensor, gradient: Tensor | None) -> Tensor:
-    """The values as a function of the scores that has the given gradient, once.
+    """Makes the values a function of the scores with the given gradient, which can be taken once.
 
     Args:
         scores: (lists, documents); autograd continues from here.
-        values: (lists,), one a list.
-        gradient: (lists, documents), of each list's value in its scores; None where nobody wants it.
+        values: (lists,).
+        gradient: (lists, documents), the derivative of each list's value; None if it is not needed.
 
     Returns:
         (lists,), the values.
     """
     if gradient is None:
         return values
-    known: Tensor = _Known.apply(scores, values, gradient)
-    return known
+    differentiable: Tensor = _WithGradient.apply(scores, values, gradient)
+    return differentiable
 
 
-class _Known(torch.autograd.Function):
+class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, values: Tensor, gradient: Tensor) -> Tensor:
         ctx.save_for_backward(gradient)

@@ -1,7 +1,7 @@
-"""The hinge's pairs counted, not visited: O(N log N) a list, times the number of bits of its distinct labels' count.
+"""The pairwise hinge loss by counting pairs: O(N log N) per list, times log2 of the number of distinct labels.
 
 A pair (i, j) with y_i > y_j costs something where S_j > S_i - margin. In ascending order of the scores these j are a
-suffix, so that what is asked is how many labels of a suffix are below y_i; for j, how many of a prefix are above y_j. A
+suffix, so that the question is how many labels of a suffix are below y_i; for j, how many of a prefix are above y_j. A
 wavelet matrix answers both: it takes the labels' ranks bit by bit from the highest, and at each bit maps a range of the
 sequence to those of its documents that agree with y_i so far; where y_i goes on with 1, those that go on with 0 count.
 The counts are the gradient, and the cost, which is linear where it is not 0, follows from them.
@@ -12,16 +12,16 @@ from torch import Tensor
 
 
 def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The sum of max(0, margin - (S_i - S_j)) over the pairs y_i > y_j, in float64, also where scores are compared.
+    """The sum of max(0, margin - (S_i - S_j)) over the pairs y_i > y_j; sums and comparisons are in float64.
 
     Args:
         scores: (lists, documents), 0 on padding.
         labels: (lists, documents), 0 on padding.
         mask: (lists, documents), True on real documents.
-        margin: how far apart a pair must be to cost nothing.
+        margin: difference of scores from which a pair costs nothing.
 
     Returns:
-        The sum (lists,), its derivative in the scores (lists, documents), and how many pairs there are (lists,).
+        The sum (lists,), its derivative (lists, documents), and the number of pairs (lists,).
     """
     classes, pairs = _classes(labels, mask)
     ranked, order = scores.masked_fill(~mask, torch.inf).contiguous().sort(dim=1)
@@ -32,7 +32,7 @@ def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> t
     lower, higher = _counts(classes.gather(1, order), suffixes, prefixes)
     slopes = (higher - lower).masked_fill_(~real, 0)
 
-    # The slopes of a list sum to 0, so that any offset may be taken from the scores: it only spares digits.
+    # The slopes of a list sum to 0, so that any offset may be subtracted from the scores: it reduces rounding.
     offset = ranked.gather(1, mask.sum(dim=1, keepdim=True) // 2).nan_to_num(0, 0, 0)
     # An infinite score that costs nothing adds 0, not NaN; a NaN still adds NaN.
     costs = torch.where((slopes == 0) & ~ranked.isnan(), 0, (ranked - offset) * slopes)
@@ -52,9 +52,9 @@ def _classes(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _counts(classes: Tensor, suffixes: Tensor, prefixes: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each place: how many lower classes from `suffixes` on, and how many higher ones before `prefixes`.
+    """For each document: the number of lower classes from `suffixes` on, and of higher ones before `prefixes`.
 
-    All are (lists, documents) and refer to the same order.
+    All are (lists, documents) in the same order.
     """
     lists, documents = classes.shape
     places = torch.arange(documents, device=classes.device)

@@ -1,7 +1,7 @@
-"""Isotonic optimisation in batch: pools adjacent violators of many lists at once, in rounds, without a loop over lists.
+"""Isotonic regression of many lists at once: pools adjacent violators in rounds, without a loop over lists.
 
-A partition of a row into runs of neighbours is written as block numbers (lists, documents), 0 at the start of a row and
-growing by one from run to run.
+A partition of a row into runs of neighbours is stored as block numbers (lists, documents): 0 for the first run, 1 for
+the second, and so on.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from torch import Tensor
 
 @torch.no_grad()
 def decreasing_blocks(level: Callable[[Tensor], Tensor], mask: Tensor) -> Tensor:
-    """The runs of equal value of the non-increasing isotonic solution.
+    """The runs of equal values in the non-increasing isotonic solution.
 
-    Any order of pooling gives the solution, so that each round pools every run of blocks whose levels do not decrease.
-    Random lists take a few rounds; the most is the number of documents.
+    Pooling in any order gives the solution, so each round pools every run of blocks whose levels do not decrease.
+    Random lists take a few rounds; at most, it takes as many as there are documents.
 
     Args:
-        level: from block numbers to the best common value of each entry's block, (lists, documents).
+        level: from block numbers to the optimal value of each entry's block, (lists, documents).
         mask: (lists, documents), True on real entries, which come first; the others never join them.
 
     Returns:

@@ -1,8 +1,8 @@
-"""What NeuralSort puts at each rank, in tiles of the band in which the permutation is not 0, with analytic gradients.
+"""NeuralSort: the expected label at each rank, from the band of the permutation that is not 0, with its gradient.
 
-By descending score the logits of a rank rise to the document at that rank and fall behind it, by the gap between two
-neighbours times 1, 3, 5, ... as they are further away. So the largest logit is known, and so is the band where its
-distance to the others is not so large that exp is nothing.
+When documents are sorted by descending score, the logits of a rank rise up to the document at that rank and fall after
+it, by the gap between two neighbours times 1, 3, 5, ... So the largest logit is known, and so is the band of documents
+whose logits are near enough to it for exp not to vanish. The band is computed in tiles.
 """
 
 from typing import Any
@@ -11,47 +11,47 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.losses.inputs import by_score, ends_of_ties
+from rerank.losses.inputs import by_score, tie_bounds
 
 ROWS = 128
-"""Ranks in a tile: fewer make the band narrower, more make the calls fewer."""
+"""Ranks in a tile: with fewer, the band is narrower; with more, there are fewer calls."""
 
-NOTHING = 60.0
-"""How far below the largest logit of a rank the others count: exp(-60) is under 1e-26."""
+NEGLIGIBLE = 60.0
+"""Logits that are lower than the largest one of their rank by more than this are ignored: exp(-60) is below 1e-26."""
 
 
 def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort`.
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
 
     Args:
         scores: (lists, documents), 0 on padding.
         labels: (lists, documents), 0 on padding, without a gradient.
         mask: (lists, documents), True on real documents; no list is empty.
         temperature: above 0.
-        count: how many ranks.
+        count: number of ranks.
 
     Returns:
-        (lists, ranks), 0 beyond a list's documents. The gradient, in the scores, exists once.
+        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
-    wanted = torch.is_grad_enabled() and scores.requires_grad
-    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wanted)
+    needs_gradient = torch.is_grad_enabled() and scores.requires_grad
+    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, needs_gradient)
     return ranked
 
 
 def band_entries(documents: int) -> int:
-    """How many numbers one list stands for in `blocks.in_blocks`: two tiles, as all tiles are kept for the gradient."""
+    """The size of one list in `blocks.in_blocks`: two tiles, as all tiles are kept for the gradient."""
     return documents * min(documents, 2 * ROWS)
 
 
 class _Ranked(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int, wanted: bool
+        ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int, needs_gradient: bool
     ) -> Tensor:
         dtype = scores.dtype
         order = by_score(scores, mask)
         real, documents = mask.gather(1, order), mask.sum(dim=1, keepdim=True)
-        # The logits' differences are far smaller than the logits, and only they are rounded to the scores' type.
+        # Only the differences of logits, which are much smaller than the logits, are rounded to the type of the scores.
         ranked = scores.gather(1, order).double()
         ranked = torch.where(real, ranked - ranked[:, :1], 0)
         index = torch.arange(scores.shape[1], device=scores.device)
@@ -62,7 +62,7 @@ class _Ranked(torch.autograd.Function):
 
         expected, tiles = [], []
         starts = range(0, weights.shape[1], ROWS)
-        bands = _bands(ranked, spread, real, weights, peaks, NOTHING * temperature)
+        bands = _bands(ranked, spread, real, weights, peaks, NEGLIGIBLE * temperature)
         for start, (low, high) in zip(starts, bands, strict=True):
             weight, peak = weights[:, start : start + ROWS], peaks[:, start : start + ROWS]
             middle = weight.shape[1] // 2
@@ -75,11 +75,11 @@ class _Ranked(torch.autograd.Function):
             base = base.to(dtype).masked_fill(~real, torch.finfo(dtype).min / 4)[:, low:high]
             left = torch.stack([weight, -top, torch.ones_like(top)], dim=2).to(dtype)
             tile = left @ torch.stack([place[:, low:high].to(dtype), torch.ones_like(base), base], dim=1)
-            # Clamped, as numbers below 1e-38, which float32 stores in fewer bits, make everything ten times slower.
-            tile = tile.clamp_min_(-NOTHING).exp_()
+            # Clamped, as subnormal numbers (below 1e-38 in float32) make everything ten times slower.
+            tile = tile.clamp_min_(-NEGLIGIBLE).exp_()
             total, mass = (columns[:, :, low:high] @ tile.mT).unbind(dim=1)
             expected.append(total / mass)
-            if wanted:
+            if needs_gradient:
                 tiles.append((low, high, weight, centre, mass, tile))
         ranked_labels = torch.cat(expected, dim=1).masked_fill_(index[:count] >= documents, 0)
         ctx.saved = order, real, ranked, columns[:, 0], ranked_labels, tiles, temperature
@@ -91,7 +91,7 @@ class _Ranked(torch.autograd.Function):
         order, real, ranked, y, expected, tiles, temperature = ctx.saved
         index = torch.arange(y.shape[1], device=y.device)
         documents = real.sum(dim=1, keepdim=True)
-        first, last = ends_of_ties(ranked)
+        first, last = tie_bounds(ranked)
         last = torch.minimum(last, documents - 1)
         # The derivative of the logit of rank r and document j is u_r exp_rj (y_j - e_r), with u the gradient over the
         # row's mass. A logit moves with S_j by w_r less the derivative of spread_j, which is about w_r: their

@@ -1,4 +1,4 @@
-"""Sums over pairs of documents, with their gradient, in blocks: memory for one block, however long the lists are."""
+"""Sums over pairs of documents and their gradient, in blocks, whose memory does not grow with the lists."""
 
 from collections.abc import Callable
 
@@ -6,23 +6,23 @@ import torch
 from torch import Tensor
 
 ROWS = 64
-"""How many documents of a list make the rows of a block."""
+"""Documents of a list in the rows of a block."""
 
 BLOCK = 2**18
-"""How many pairs a block has: as many lists at once as fit, but at least one."""
+"""Pairs in a block: as many lists as fit, but at least one."""
 
 
 def pair_sums(
     scores: Tensor, firsts: Tensor, block: Callable[[slice, slice, slice], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the costs of pairs (row, column), with the columns right of the rows in some order of each list.
+    """The sum of the costs of pairs (row, column); documents are in some order, and columns come after their rows.
 
     Args:
         scores: (lists, documents) in that order; only the shape and the type are used.
         firsts: (lists, rows), not decreasing along the rows: the first column with which a row is a pair. Documents
             beyond the rows are columns only.
-        block: takes the slices of lists, rows and columns and gives the cost of each pair and its derivative in the
-            score of the column less that of the row, both (lists, rows, columns) and 0 where there is no pair.
+        block: takes the slices of lists, rows and columns; returns the cost of each pair and its derivative with
+            respect to S_column - S_row, both (lists, rows, columns) and 0 if there is no pair.
 
     Returns:
         The sums (lists,) and their gradient (lists, documents).
@@ -35,11 +35,11 @@ def pair_sums(
         widest = documents - min(start_of_list, default=documents)
         size = max(1, BLOCK // max(1, ROWS * widest))
         for start in range(0, lists, size):
-            some = slice(start, start + size)
-            columns = slice(min(start_of_list[some]), documents)
+            part = slice(start, start + size)
+            columns = slice(min(start_of_list[part]), documents)
             if columns.start < documents:
-                costs, slopes = block(some, rows, columns)
-                values[some] += costs.sum(dim=(1, 2))
-                gradient[some, rows] -= slopes.sum(dim=2)
-                gradient[some, columns] += slopes.sum(dim=1)
+                costs, slopes = block(part, rows, columns)
+                values[part] += costs.sum(dim=(1, 2))
+                gradient[part, rows] -= slopes.sum(dim=2)
+                gradient[part, columns] += slopes.sum(dim=1)
     return values, gradient

@@ -21,13 +21,13 @@ COOLING = 4.0
 """The factor from one warm start's entropy to the next."""
 
 STEPS = 40
-"""Conjugate gradients before elimination takes over: 13 are enough at an epsilon of 0.01, 31 at 0.001."""
+"""Steps of conjugate gradients before elimination is used: 13 suffice for an epsilon of 0.01, 31 for 0.001."""
 
 ACCURACY = 1e-14
-"""The residual of conjugate gradients over that of the start."""
+"""The residual at which conjugate gradients stop, relative to the first one."""
 
 RIDGE = 1e-13
-"""Added to the diagonal of the Newton matrix, singular where the plan is a permutation up to rounding."""
+"""Added to the diagonal of the Newton matrix, which is singular if the plan is a permutation up to rounding."""
 
 
 def transport_plan(logits: Tensor, mask: Tensor, warm_starts: int) -> Tensor:
@@ -38,13 +38,13 @@ def transport_plan(logits: Tensor, mask: Tensor, warm_starts: int) -> Tensor:
     Args:
         logits: (lists, rows, columns), -cost / epsilon.
         mask: (lists, columns), True on real columns; a list has as many real rows, which come first.
-        warm_starts: how many times larger entropies, each COOLING times the next one, come first.
+        warm_starts: number of solves with larger entropies before, each COOLING times the next one.
 
     Returns:
-        (lists, rows, columns) float64; 0 on masked rows and columns. The gradient exists once.
+        (lists, rows, columns) float64; 0 on masked rows and columns. The gradient can be taken once.
 
     Raises:
-        RuntimeError: it did not converge.
+        RuntimeError: the plan did not converge.
     """
     plan: Tensor = _Plan.apply(logits.double(), mask, warm_starts)
     return plan
@@ -76,12 +76,12 @@ class _Plan(torch.autograd.Function):
 
 
 def _solve(logits: Tensor, mask: Tensor, columns: Tensor, tolerance: Tensor) -> tuple[Tensor, Tensor]:
-    """The plan and its column potentials, from a first guess of these."""
+    """The plan and its column potentials, starting from the given potentials."""
     for step in range(ROUNDS):
         plan = torch.softmax(logits + columns[:, None, :], dim=2).masked_fill_(~_real_rows(mask)[:, :, None], 0)
         sums = plan.sum(dim=1)
         missing = (1 - sums).masked_fill(~mask, 0)
-        # Written so that NaN scores end the search and show in the result.
+        # With NaN the comparison is False, so that the search ends and the NaN is in the result.
         if not (missing.abs().amax(dim=1) > tolerance).any():
             return plan, columns
         if step % 2 == 0:
@@ -101,12 +101,12 @@ def _newton(plan: Tensor, mask: Tensor, right: Tensor) -> Tensor:
 
 
 def _conjugate_gradients(plan: Tensor, mask: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """As `_newton`, without the matrix, and which lists it solved: (lists, columns) and (lists,).
+    """As `_newton`, without the matrix; returns the solution and which lists are solved: (lists, columns) and (lists,).
 
     Q smooths, so that all but a few eigenvalues of Q'Q are about 0, unless the plan is nearly a permutation.
     """
     diagonal = torch.where(mask, plan.sum(dim=1) + RIDGE, 1.0)
-    # What rounding leaves of the mean has no solution, and would never go away.
+    # A mean that differs from 0 by rounding has no solution, and the residual would never vanish.
     mean = right.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     solution, residual = torch.zeros_like(right), (right - mean).masked_fill(~mask, 0)
     scaled = residual / diagonal
@@ -114,7 +114,7 @@ def _conjugate_gradients(plan: Tensor, mask: Tensor, right: Tensor) -> tuple[Ten
     enough = ACCURACY**2 * size
     for _ in range(STEPS):
         image = diagonal * direction - (direction[:, None, :] @ plan.mT @ plan).squeeze(1)
-        # A list that is solved stays as it is.
+        # Solved lists do not change.
         going = size > enough
         rate = torch.where(going, size / (direction * image).sum(dim=1, keepdim=True), 0)
         solution, residual = solution + rate * direction, residual - rate * image

@@ -1,12 +1,12 @@
-"""SmoothI's metrics and their gradient in one pass over the ranks, in the memory of a few (lists, documents) grids.
+"""SmoothI's metrics and their gradient in one pass over the ranks, in the memory of a few (lists, documents) tensors.
 
 With the stop-gradient the recursion p is a constant, so that rank r adds c_r alpha p^r I^r (y - e_r) to the gradient of
 the metric, where e_r = sum_j I_j^r y_j and c_r is the metric's derivative in e_r. For P@K and NDCG c_r is known at rank
-r. For AP it also has the sum of e_m / m over the ranks from r on, which is known at the end: the total less what comes
-before r, so that two sums are kept and the total multiplies the second one.
+r. For AP it also has the sum of e_m / m over the ranks from r on, which is only known at the end: it is the total minus
+the sum before r, so two sums are kept, and the total multiplies the second one.
 
 |p^r| is at most (1 - delta)^(r - 1). Once alpha S p is small, I = (1 + alpha (S p - mean S p)) / n up to its square,
-and p shrinks by 1 - delta - 1 / n at every rank: what the remaining ranks add is closed.
+and p shrinks by 1 - delta - 1 / n at every rank: the sum over the remaining ranks has a closed form.
 """
 
 import math
@@ -15,29 +15,29 @@ import torch
 from torch import Tensor
 
 from rerank.losses.kernels.autograd import wants_gradient, with_gradient
-from rerank.losses.metrics import Metric, best_sum, discount, ranks_like, sum_of_ranks
+from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, unnormalised_metric
 
 BLOCK = 2**18
-"""How many scores are worked on at once, in whole lists, so that the grids of a rank stay in the cache."""
+"""Scores that are processed at once, in whole lists, so that the tensors of a rank stay in the cache."""
 
 
-def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
-    """The metric of `rank_indicators` of the scores less their minimum; value and gradient differ by rounding only.
+def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
+    """The metric of `rank_indicators` of the scores minus their minimum; value and gradient differ by rounding only.
 
     Args:
-        scores: (lists, documents), as `lists.prepared` gives them, like labels and mask.
+        scores: (lists, documents), as returned by `prepare_inputs`, like labels and mask.
         labels: (lists, documents).
         mask: (lists, documents).
-        metric: what to compute.
-        alpha: the inverse temperature.
-        delta: how far an already ranked document is pushed down.
+        metric: the metric.
+        alpha: inverse temperature.
+        delta: how far a ranked document is pushed down for the following ranks.
 
     Returns:
         (lists,).
     """
-    wanted = wants_gradient(scores)
+    needs_gradient = wants_gradient(scores)
     scores = scores.contiguous()
-    values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores) if wanted else None
+    values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores) if needs_gradient else None
     size = max(1, BLOCK // scores.shape[1])
     with torch.no_grad():
         for start in range(0, len(scores), size):
@@ -50,9 +50,9 @@ def metric_of_ranks(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric
 def _one_pass(
     scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float, gradient: Tensor | None
 ) -> Tensor:
-    """The metric, (lists,); its gradient is written into `gradient`, which comes filled with 0."""
+    """The metric, (lists,); its gradient is added to `gradient`, which must be 0."""
     y = labels if metric.name == "ndcg" else (labels >= 1).to(scores.dtype)
-    best = best_sum(labels, metric)
+    best = normaliser(labels, metric)
     count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     scaled = alpha * (scores - lowest).masked_fill_(~mask, 0)
@@ -82,10 +82,10 @@ def _one_pass(
                 later.addcmul_(term, here)
                 seen.add_(e)
                 shares.addcmul_(e, weight)
-        # In the order of the operations that `rank_indicators` has: sharp settings magnify their rounding.
+        # The same order of operations as in `rank_indicators`, as a large alpha magnifies their rounding.
         p.mul_(torch.sub(one, row, out=row).sub_(less))
 
-    # The ranks that remain, closed.
+    # The closed form of the remaining ranks.
     if steps < len(ranks):
         mean = y.sum(dim=1, keepdim=True) / count
         logits = scaled.masked_fill_(~mask, 0).mul_(p)
@@ -107,15 +107,15 @@ def _one_pass(
         if later is not None:
             gradient.addcmul_(later, (expected * weights).sum(dim=1, keepdim=True))
         gradient.mul_(alpha / best[:, None]).masked_fill_(~mask, 0)
-        # The shift is a function of the lowest scores, which share its gradient. Float64, as it is a sum of all others.
+        # The shift is the lowest score, whose documents share its gradient. Float64, as it is a sum over all documents.
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
-    return sum_of_ranks(expected, expected, metric) / best
+    return unnormalised_metric(expected, expected, metric) / best
 
 
 def _steps(scaled: Tensor, delta: float) -> int:
-    """After how many ranks the square of what is left of the logits, summed over the ranks, is lost in rounding."""
+    """The number of ranks after which the squared logits, summed over the remaining ranks, are below rounding."""
     peak = scaled.amax().item() if len(scaled) else 0.0
     if not math.isfinite(peak):
         return scaled.shape[1]
@@ -132,15 +132,15 @@ def _weights(ranks: Tensor, metric: Metric) -> Tensor:
 
 
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
-    """c_r times the metric's `best_sum`, for AP without the total of e_m / m.
+    """c_r times the metric's `normaliser`, for AP without the total of e_m / m.
 
     Args:
         e: (lists, ranks), the expected label at some consecutive ranks.
         weights: (lists, ranks), `_weights`; 0 beyond the documents.
-        live: (lists, ranks), 1 where the list has so many documents, else 0.
+        live: (lists, ranks), 1 if the list has that many documents, else 0.
         seen: (lists, ranks), the sum of e over the ranks above each.
         shares: (lists, ranks), the sum of e_m / m over the ranks above each.
-        metric: what to derive.
+        metric: the metric.
     """
     if metric.name == "ndcg":
         return torch.exp2(e) * weights

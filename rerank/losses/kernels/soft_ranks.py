@@ -1,4 +1,4 @@
-"""The positions of `positions.approx_positions` at the cost of half the pairs, with an analytic gradient."""
+"""The soft ranks of `soft_ranks.approx_soft_ranks` at the cost of half the pairs, with an analytic gradient."""
 
 from typing import Any
 
@@ -7,70 +7,70 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score
-from rerank.losses.metrics import Metric, of_positions
+from rerank.losses.metrics import Metric, metric_from_soft_ranks
 
 ROWS = 210
-"""Documents in a tile: few enough that a tile of 1,251 columns stays in the cache, many enough to keep calls few."""
+"""Documents in a tile: a tile of 1,251 columns still fits into the cache, and there are few calls."""
 
 
-def tiled_positions(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
+def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
     """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
 
-    By descending score the pairs right of the diagonal are enough: sigma(-x) = 1 - sigma(x), and the smaller of the two
-    is the one that is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
+    With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
+    smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
     list, are kept for the backward pass.
 
     Args:
         scores: (lists, documents).
-        mask: (lists, documents), True on the documents that are counted.
-        alpha: the steepness, above 0.
+        mask: (lists, documents), True on the documents to compare.
+        alpha: inverse temperature, above 0.
 
     Returns:
-        (lists, documents), 0 where the mask is False. The gradient exists once.
+        (lists, documents), 0 if the mask is False. The gradient can be taken once.
     """
-    positions: Tensor = _Positions.apply(scores, mask, alpha, torch.is_grad_enabled() and scores.requires_grad)
-    return positions
+    soft_ranks: Tensor = _SoftRanks.apply(scores, mask, alpha, torch.is_grad_enabled() and scores.requires_grad)
+    return soft_ranks
 
 
 def tiled_metric(
-    positions: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
+    soft_ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
 ) -> Tensor:
-    """As `metrics.of_positions`, with AP over the relevant documents only: `seen` are their positions among them."""
+    """As `metrics.metric_from_soft_ranks`; for AP, only relevant documents are compared with each other."""
     if metric.name != "ap":
-        return of_positions(positions, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(soft_ranks, labels, mask, metric, beta, cutoff_offset)
     relevant = (labels >= 1) & mask
-    seen = tiled_positions(-positions, relevant, beta)
-    return (seen / positions.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
+    relevant_ranks = tiled_soft_ranks(-soft_ranks, relevant, beta)
+    return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
 
 
 def tile_entries(documents: int) -> int:
-    """How many numbers the largest tile of one list is, for `blocks.in_blocks`."""
+    """The size of the largest tile of one list, for `blocks.in_blocks`."""
     return documents * min(documents, ROWS)
 
 
-class _Positions(torch.autograd.Function):
+class _SoftRanks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, wanted: bool) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, needs_gradient: bool) -> Tensor:
         order = by_score(scores, mask)[:, : int(mask.sum(dim=1).max())]
         real = mask.gather(1, order)
         ranked = scores.gather(1, order)
-        # Far below the last document, padding is before nobody; the clamp keeps differences finite.
+        # Padding is far below the last document, so that it is before no document; the clamp keeps differences finite.
         lowest = torch.finfo(scores.dtype).min / 8
         ranked = (alpha * (ranked - ranked[:, :1])).clamp_min(lowest).masked_fill(~real, 2 * lowest)
-        places = torch.full_like(ranked, 0.5)
+        ranks = torch.full_like(ranked, 0.5)
         slopes = []
         for start in range(0, ranked.shape[1], ROWS):
             rows = ranked[:, start : start + ROWS, None]
             stop = start + rows.shape[1]
             before = torch.sigmoid_(ranked[:, None, start:] - rows)
             # The document itself adds sigma(0) = 1/2 to the sum over the others.
-            places[:, start:stop] += before.sum(dim=2)
-            places[:, stop:] += (stop - start) - before[:, :, stop - start :].sum(dim=1)
-            if wanted:
+            ranks[:, start:stop] += before.sum(dim=2)
+            ranks[:, stop:] += (stop - start) - before[:, :, stop - start :].sum(dim=1)
+            if needs_gradient:
                 slopes.append(before.addcmul_(before, before, value=-1))
         ctx.alpha, ctx.order, ctx.shape, ctx.slopes = alpha, order, scores.shape, slopes
         ctx.real = real
-        return torch.zeros_like(scores).scatter_(1, order, places.masked_fill_(~real, 0))
+        return torch.zeros_like(scores).scatter_(1, order, ranks.masked_fill_(~real, 0))
 
     @staticmethod
     @once_differentiable

@@ -1,7 +1,8 @@
-"""What SoftSort puts at each rank, in O(documents log documents): exp(-|S_r - S_j| / temperature) is a decay.
+"""SoftSort: the expected label at each rank in O(documents log documents), as exp(-|S_r - S_j| / temperature) decays.
 
-By descending score, the sum over the documents above is a recursion F_k = x_k + exp(-(S_(k-1) - S_k) / temperature)
-F_(k-1), whose factors are at most 1; a scan computes all of it in log2(documents) steps.
+With documents sorted by descending score, the sum over the documents above is a recursion,
+F_k = x_k + exp(-(S_(k-1) - S_k) / temperature) F_(k-1), whose factors are at most 1; a scan computes it in
+log2(documents) steps.
 """
 
 from typing import Any
@@ -11,28 +12,28 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.losses.inputs import by_score, ends_of_ties
+from rerank.losses.inputs import by_score, tie_bounds
 
 
 def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort` with power 1.
+    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort_indicators` with power 1.
 
     Args:
         scores: (lists, documents), 0 on padding.
         labels: (lists, documents), 0 on padding, without a gradient.
         mask: (lists, documents), True on real documents.
         temperature: above 0.
-        count: how many ranks.
+        count: number of ranks.
 
     Returns:
-        (lists, ranks), 0 beyond a list's documents. The gradient, in the scores, exists once.
+        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
     ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count)
     return ranked
 
 
 def scan_entries(documents: int) -> int:
-    """How many numbers the sums of one list are, for `blocks.in_blocks`."""
+    """The size of the sums of one list, for `blocks.in_blocks`."""
     return 2 * documents
 
 
@@ -40,7 +41,7 @@ class _Ranked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
         order = by_score(scores, mask)
-        # In float64: a scan rounds once a step, and it is cheap.
+        # In float64, as a scan rounds at every step; it is cheap.
         ranked, real = scores.gather(1, order).double(), mask.gather(1, order)
         decay = torch.exp((ranked[:, 1:] - ranked[:, :-1]) / temperature).masked_fill_(~real[:, 1:], 0)
         y = torch.stack([labels.gather(1, order).double(), real.double()])
@@ -60,10 +61,10 @@ class _Ranked(torch.autograd.Function):
         share[:, : grad.shape[1]] = grad
         share = share / weight * y[1]
         # The logit of rank r and document j has the derivative share_r kernel_rj (y_j - e_r). It is a function of
-        # |S_r - S_j| and moves both, but neither where the two are equal.
+        # |S_r - S_j|, whose derivative is 0 if the two are equal.
         x = torch.stack([share, share * expected])
         upper, lower = _sides(x, decay)
-        first, last = ends_of_ties(ranked)
+        first, last = tie_bounds(ranked)
         signed = torch.cat([lower, below]).gather(2, last.expand(4, -1, -1))
         signed -= torch.cat([upper, above]).gather(2, first.expand(4, -1, -1))
         slope = y[0] * signed[0] - signed[1] + share * (signed[2] - expected * signed[3])

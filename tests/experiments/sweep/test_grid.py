@@ -3,11 +3,11 @@ from pathlib import Path
 import cyclopts
 import pytest
 
-from rerank.config import validate
+from rerank.config import sections, validate
 from rerank.errors import UserError
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.runs.settings import read_toml
-from rerank.training.losses import make_loss
+from rerank.training.losses import open_loss
 from tests.support.paths import ROOT
 from tests.support.small_grid import CELLS, GRID
 
@@ -21,8 +21,12 @@ def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path)
     found = made(tmp_path, GRID, {"training": {"epochs": 7, "lr": 1.0}}, ["--seed", "3"])
     assert sorted(cell.output.name for cell in found) == [f"{name}-seed=3" for name in CELLS]
     one, two, hinge = found
-    assert (one.loss.name, one.loss.metric, two.loss.metric) == ("smoothi", "ndcg@10", "p@1")
-    assert (hinge.loss.name, hinge.loss.metric) == ("hinge", None)
+    assert (one.loss.name, one.loss.hyperparameters, two.loss.hyperparameters["metric"]) == (
+        "smoothi",
+        {"metric": "ndcg@10"},
+        "p@1",
+    )
+    assert (hinge.loss.name, hinge.loss.hyperparameters) == ("hinge", {})
     assert {(cell.training.epochs, cell.training.lr, cell.training.seed) for cell in found} == {(7, 1e-3, 3)}
 
 
@@ -41,9 +45,16 @@ def test_a_name_stays_the_same_when_the_grid_grows(tmp_path):
     assert len({cell.output.name for cell in after}) == len(after) == 8
 
 
+def test_a_name_has_the_hyperparameters_in_the_order_of_the_loss(tmp_path):
+    table = '[[grid]]\nloss.strength = 1\nloss.beta = 2\nloss.metric = "ap"\nloss.name = "fastsort"\n'
+    (cell,) = made(tmp_path, table)
+    assert cell.output.name == "fastsort-metric=ap-beta=2-strength=1"
+    assert list(sections(cell)["loss"]) == ["name", "metric", "beta", "strength"]
+
+
 def test_values_are_read_as_the_command_line_reads_them(tmp_path):
     found = made(tmp_path, '[[grid]]\nloss.stop_gradient = [true, false]\nlists.relevant = [3, "all"]\n')
-    assert [(cell.loss.stop_gradient, cell.lists.relevant) for cell in found] == [
+    assert [(cell.loss.hyperparameters["stop_gradient"], cell.lists.relevant) for cell in found] == [
         (True, 3),
         (True, "all"),
         (False, 3),
@@ -107,7 +118,7 @@ def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
         found = cells(grid, base, str(grid.config), ["--collection", "data"])
         for cell in found:
             validate(cell)
-            make_loss(cell)
+            open_loss(cell.loss)
         counts[path.stem] = len(found)
         losses = {cell.loss.name for cell in found}
         assert losses == {"smoothi"} if path.stem in ("alpha_delta", "pooling", "pretraining") else len(losses) == 10

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 from rerank.losses import LOSSES
 from rerank.losses.kernels import blocks
 from rerank.losses.kernels import neuralsort as neuralsort_bands
-from rerank.losses.kernels import soft_ranks as tiled_positions
+from rerank.losses.kernels import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists
 
@@ -40,7 +40,7 @@ def value_and_gradient(loss, scores, labels, mask, **settings):
 def cut(monkeypatch, block: int, rows: int) -> None:
     monkeypatch.setattr(blocks, "CPU_BLOCK", block)
     monkeypatch.setattr(blocks, "CPU_CALL", block // 8)
-    monkeypatch.setattr(tiled_positions, "ROWS", rows)
+    monkeypatch.setattr(tiled_soft_ranks, "ROWS", rows)
     monkeypatch.setattr(neuralsort_bands, "ROWS", rows)
 
 
@@ -132,7 +132,7 @@ def seen_in_blocks() -> list:
     """The scores of each block, -1 on padding; the values and the gradient are held to those without blocks."""
     mask = torch.tensor([[1, 1, 0, 0, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 0, 0, 0, 1], [1, 1, 1, 1, 1]]).bool()
     scores = torch.arange(25.0).view(5, 5).requires_grad_()
-    idle = torch.tensor([False, False, False, False, True])
+    degenerate = torch.tensor([False, False, False, False, True])
     seen = []
 
     def loss(part, labels, real):
@@ -140,8 +140,8 @@ def seen_in_blocks() -> list:
         return (part * labels * real).sum(dim=1)
 
     labels = torch.arange(1.0, 26.0).view(5, 5)
-    values = in_blocks(loss, scores, labels, mask, idle, lambda documents: documents)
+    values = in_blocks(loss, scores, labels, mask, degenerate, lambda documents: documents)
     values.sum().backward()
-    torch.testing.assert_close(values, (scores * labels * mask).sum(dim=1).masked_fill(idle, 0))
-    torch.testing.assert_close(scores.grad, (labels * mask).masked_fill(idle[:, None], 0))
+    torch.testing.assert_close(values, (scores * labels * mask).sum(dim=1).masked_fill(degenerate, 0))
+    torch.testing.assert_close(scores.grad, (labels * mask).masked_fill(degenerate[:, None], 0))
     return seen

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses import metrics, rank_indicators, smoothi
-from rerank.losses.inputs import prepared
+from rerank.losses.inputs import prepare_inputs
 from rerank.losses.kernels import smoothi as smoothi_pass
 
 METRICS = ["p@3", "p@700", "ndcg@10", "ndcg", "ap"]
@@ -18,10 +18,10 @@ def with_a_graph(
     scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str, alpha: float, delta: float
 ) -> Tensor:
     wanted = metrics.parse(metric)
-    scores, labels, mask, idle = prepared(scores, labels, mask)
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
     rows = rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta)
-    return (1 - metrics.of_indicators(rows, labels, wanted)).masked_fill(idle, 0)
+    return (1 - metrics.metric_from_indicators(rows, labels, wanted)).masked_fill(degenerate, 0)
 
 
 def value_and_gradient(loss, scores: Tensor, *arguments) -> tuple[Tensor, Tensor]:

@@ -3,21 +3,21 @@
 import pytest
 import torch
 
-from rerank.losses import approx_positions
-from rerank.losses.kernels import soft_ranks as tiled_positions
+from rerank.losses import approx_soft_ranks
+from rerank.losses.kernels import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels.soft_ranks import tiled_metric
-from rerank.losses.metrics import Metric, of_positions
+from rerank.losses.metrics import Metric, metric_from_soft_ranks
 from tests.losses.graphs import ragged_lists
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1.0, 300.0])
 @pytest.mark.parametrize("rows", [1, 4, 19, 20])
 def test_positions_are_those_of_the_operator(alpha: float, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(tiled_positions, "ROWS", rows)
+    monkeypatch.setattr(tiled_soft_ranks, "ROWS", rows)
     scores, _, mask = ragged_lists(19)
     clean = scores.detach().masked_fill(~mask, 0).requires_grad_()
-    places = tiled_positions.tiled_positions(clean, mask, alpha)
-    expected = approx_positions(clean, mask, alpha)
+    places = tiled_soft_ranks.tiled_soft_ranks(clean, mask, alpha)
+    expected = approx_soft_ranks(clean, mask, alpha)
     torch.testing.assert_close(places, expected, rtol=1e-13, atol=1e-13)
     weights = torch.randn(places.shape, generator=torch.Generator().manual_seed(0), dtype=places.dtype)
     gradients = [torch.autograd.grad((given * weights).sum(), clean)[0] for given in (places, expected)]
@@ -26,7 +26,7 @@ def test_positions_are_those_of_the_operator(alpha: float, rows: int, monkeypatc
 
 def test_the_backward_pass_can_be_repeated() -> None:
     scores = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    places = tiled_positions.tiled_positions(scores, torch.ones(2, 5, dtype=torch.bool), 1.0)
+    places = tiled_soft_ranks.tiled_soft_ranks(scores, torch.ones(2, 5, dtype=torch.bool), 1.0)
     first, second = (torch.autograd.grad(places[:, 0].sum(), scores, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
 
@@ -34,7 +34,7 @@ def test_the_backward_pass_can_be_repeated() -> None:
 @pytest.mark.parametrize("scale", [1e30, 1e34])
 def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> None:
     scores = torch.tensor([[scale, -scale, 0.0]]).requires_grad_()
-    places = tiled_positions.tiled_positions(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
+    places = tiled_soft_ranks.tiled_soft_ranks(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
     assert places.tolist() == [[1.0, 3.0, 2.0]]
     assert not torch.autograd.grad(places[0, 0], scores)[0].any()
 
@@ -43,6 +43,7 @@ def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> N
 def test_the_metric_is_that_of_all_pairs(metric: Metric) -> None:
     scores, labels, mask = ragged_lists(19)
     labels = labels.masked_fill(~mask, 0).double()
-    places = approx_positions(scores, mask)
+    places = approx_soft_ranks(scores, mask)
     given = tiled_metric(places, labels, mask, metric, 1.5, 0.5)
-    torch.testing.assert_close(given, of_positions(places, labels, mask, metric, 1.5, 0.5), rtol=1e-12, atol=1e-14)
+    expected = metric_from_soft_ranks(places, labels, mask, metric, 1.5, 0.5)
+    torch.testing.assert_close(given, expected, rtol=1e-12, atol=1e-14)

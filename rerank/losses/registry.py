@@ -1,0 +1,105 @@
+"""The register of losses: `@loss("name")` adds a function to LOSSES, `create` makes a loss from its name."""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rerank.utils.registry import TYPES, describe
+
+LossFunction = Callable[..., Tensor]
+"""(scores, labels, mask=None, **hyperparameters) -> (lists,)."""
+
+LOSSES: dict[str, LossFunction] = {}
+"""The registered losses by name."""
+
+
+Function = TypeVar("Function", bound=LossFunction)
+
+
+def loss(name: str) -> Callable[[Function], Function]:
+    """Registers a loss: a function of scores, labels, mask=None and hyperparameters that returns one value per list.
+
+    A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each. A
+    parameter `generator` (a torch.Generator) is allowed too; it is not a hyperparameter.
+
+    Args:
+        name: what `--loss` and `create` call it.
+
+    Raises:
+        TypeError: the parameters of the function are not as above.
+        ValueError: another function has this name.
+    """
+
+    def register(function: Function) -> Function:
+        _check_signature(name, function)
+        other = LOSSES.get(name, function)
+        if (other.__module__, other.__qualname__) != (function.__module__, function.__qualname__):
+            raise ValueError(f"loss {name!r} is registered already, by {other.__module__}.{other.__qualname__}")
+        LOSSES[name] = function
+        return function
+
+    return register
+
+
+def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
+    """Returns the loss (scores, labels, mask=None) -> (lists,) with these hyperparameters, after checking them.
+
+    Args:
+        name: a name in LOSSES.
+        hyperparameters: those that differ from the defaults.
+
+    Raises:
+        ValueError: there is no such loss or hyperparameter, or a value has the wrong type or is out of range.
+
+    >>> loss = create("approx", metric="ap", alpha=10)
+    >>> create("hinge", alpha=10)
+    Traceback (most recent call last):
+    ValueError: alpha: hinge has no such hyperparameter; it takes margin
+    """
+    if name not in LOSSES:
+        close = difflib.get_close_matches(name, LOSSES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(sorted(LOSSES))}"
+        raise ValueError(f"{name}: no such loss; {hint}")
+    expected = describe(name, LOSSES[name]).hyperparameters
+    for key, value in hyperparameters.items():
+        if key not in expected:
+            raise ValueError(f"{key}: {refusal(name, key)}")
+        if not _is_of_type(value, expected[key].type):
+            raise ValueError(f"{key}: expected {expected[key].type.__name__}, got {value!r}")
+    created = partial(LOSSES[name], **hyperparameters)
+    created(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))  # raises ValueError for values out of range
+    return created
+
+
+def refusal(name: str, key: str) -> str:
+    """Says that a loss does not have a hyperparameter, which ones it has, and which of them is spelled alike."""
+    taken = list(describe(name, LOSSES[name]).hyperparameters)
+    close = difflib.get_close_matches(key, taken, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{name} has no such hyperparameter; it takes {', '.join(taken) or 'none'}{hint}"
+
+
+def _is_of_type(value: Any, expected: type) -> bool:
+    """Whether a value fits; an int is a float, but a bool is no number."""
+    if isinstance(value, bool) or expected is bool:
+        return isinstance(value, bool) and expected is bool
+    return isinstance(value, (int, float) if expected is float else expected)
+
+
+def _check_signature(name: str, function: LossFunction) -> None:
+    parameters = list(inspect.signature(function).parameters.values())
+    if [parameter.name for parameter in parameters[:3]] != ["scores", "labels", "mask"]:
+        raise TypeError(f"loss {name!r}: expected the parameters scores, labels, mask=None, then the hyperparameters")
+    expected = describe(name, function).hyperparameters
+    for parameter in parameters[3:]:
+        settable = parameter.name in expected and parameter.default is not inspect.Parameter.empty
+        if not settable and parameter.name != "generator":
+            raise TypeError(
+                f"loss {name!r}: hyperparameter {parameter.name}: expected a default and one of the types "
+                f"{', '.join(TYPES)}, got {parameter}"
+            )

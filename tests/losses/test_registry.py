@@ -1,0 +1,177 @@
+"""One decorated function is a loss: in LOSSES, in the command line's flags and help, and trainable."""
+
+import inspect
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import rerank.losses
+from rerank.cli.main import main
+from rerank.losses import LOSSES, create, loss
+from rerank.losses.inputs import prepare_inputs
+from rerank.utils.registry import describe, describe_losses
+from tests.support.small_features import SETTINGS, write_folds_of_features
+
+
+@pytest.fixture
+def toy():
+    """A loss that is registered while the program runs, as in a notebook."""
+
+    @loss("toy")
+    def toy_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, sharpness: float = 1.0, ranks: int = 3):
+        """Logistic loss of each document.
+
+        Args:
+            scores: (lists, documents).
+            labels: (lists, documents).
+            mask: (lists, documents).
+            sharpness: inverse temperature, above 0.
+            ranks: ignored.
+        """
+        if sharpness <= 0:
+            raise ValueError(f"sharpness must be above 0, got {sharpness}")
+        scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
+        targets = labels.clamp_max(1)
+        cost = torch.nn.functional.binary_cross_entropy_with_logits(sharpness * scores, targets, reduction="none")
+        return cost.masked_fill(~mask, 0).sum(dim=1).masked_fill(degenerate, 0)
+
+    yield toy_loss
+    del LOSSES["toy"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a feature set and the settings for it."""
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS + '[loss]\nname = "toy"\nsharpness = 3\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def failed(capsys, *words) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--config", "letor.toml", "--fold", "1", *words])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_registered_function_is_trained_from_the_command_line(toy, here):
+    main(["train", "--config", "letor.toml", "--fold", "1", "--loss", "toy", "--loss.sharpness", "2"])
+    experiment = Path("runs/letor/toy")
+    assert tomllib.loads((experiment / "config.toml").read_text())["loss"] == {"name": "toy", "sharpness": 2.0}
+    manifest = json.loads((experiment / "fold1" / "manifest.json").read_text())
+    assert manifest["config"]["loss"] == {"name": "toy", "sharpness": 2.0}
+    assert (experiment / "fold1" / "test.run").is_file()
+
+
+def test_flags_override_the_file_one_by_one(toy, here):
+    main(["train", "--config", "letor.toml", "--fold", "1", "--loss.ranks", "2"])
+    settings = tomllib.loads(Path("runs/letor/toy/config.toml").read_text())["loss"]
+    assert settings == {"name": "toy", "sharpness": 3.0, "ranks": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--loss.sharpness", "x"], 'Invalid value for --loss.sharpness: unable to convert "x" into float.'),
+        (["--loss.ranks", "2.5"], "--loss.ranks: expected a whole number, got 2.5"),
+        (["--loss.sharpness", "0"], "--loss toy: sharpness must be above 0, got 0.0"),
+        (["--loss.sharpness", "inf"], "--loss.sharpness: got inf, expected a finite number"),
+        (["--loss.sharpnes", "1"], "Unknown option: --loss.sharpnes. Did you mean --loss.sharpness?"),
+        (["--loss.alpha", "1"], "--loss.alpha: toy has no such hyperparameter; it takes sharpness, ranks"),
+        (["--loss", "ot", "--loss.delta", "1"], "it takes metric, beta, cutoff_offset, epsilon; did you mean beta?"),
+        (["--loss", "toi"], "--loss toi: no such loss; did you mean toy?"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(toy, here, capsys, words, expected):
+    if "ot" in words:
+        Path("letor.toml").write_text(SETTINGS)
+    line = failed(capsys, *words)
+    assert expected in line
+    assert line.count("\n") == 1
+
+
+def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, capsys):
+    main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--loss.sharpness FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
+    assert "[default of approx, smoothi: 1.0]" in text
+    assert "approx, fastsort, hinge, lambda_loss" in text
+    assert "softsort, toy" in text
+
+
+def test_names_of_the_package_follow(toy):
+    assert rerank.losses.toy is toy
+    assert set(LOSSES) - {"toy"} <= set(rerank.losses.__all__)
+    for name in rerank.losses.__all__:
+        assert not inspect.ismodule(getattr(rerank.losses, name)), name
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = rerank.losses.nothing
+
+
+def test_the_source_says_what_the_functions_are():
+    described = describe_losses()
+    assert list(described) == sorted(LOSSES)
+    for name, function in LOSSES.items():
+        assert described[name] == describe(name, function)
+        assert len(described[name].summary) < 110
+        assert described[name].section("Reference")
+        for hyperparameter in described[name].hyperparameters.values():
+            assert hyperparameter.description
+
+
+def test_create_checks_names_types_and_values():
+    scores, labels = torch.tensor([[0.1, 0.7, 0.3]]), torch.tensor([[1, 0, 2]])
+    created = create("approx", metric="ap", alpha=10)
+    torch.testing.assert_close(created(scores, labels), LOSSES["approx"](scores, labels, metric="ap", alpha=10.0))
+    assert created(scores, labels, None).shape == (1,)
+    for name, hyperparameters, expected in [
+        ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
+        ("xyz", {}, "xyz: no such loss; expected one of approx, fastsort"),
+        ("hinge", {"margn": 1}, "margn: hinge has no such hyperparameter; it takes margin; did you mean margin?"),
+        ("listnet", {"alpha": 1}, "alpha: listnet has no such hyperparameter; it takes none"),
+        ("listmle", {"generator": torch.Generator()}, "generator: listmle has no such hyperparameter"),
+        ("smoothi", {"alpha": "1"}, "alpha: expected float, got '1'"),
+        ("smoothi", {"alpha": True}, "alpha: expected float, got True"),
+        ("smoothi", {"stop_gradient": 0}, "stop_gradient: expected bool, got 0"),
+        ("listap", {"bins": 2.5}, "bins: expected int, got 2.5"),
+        ("smoothi", {"delta": 0.7}, "delta must"),
+        ("ot", {"metric": "mrr"}, "expected p@K, ndcg@K, ndcg or ap"),
+    ]:
+        with pytest.raises(ValueError) as raised:  # noqa: PT011
+            create(name, **hyperparameters)
+        assert expected in str(raised.value)
+
+
+def test_a_function_without_the_parameters_of_a_loss_is_refused():
+    with pytest.raises(TypeError, match="expected the parameters scores, labels, mask=None"):
+
+        @loss("other")
+        def wrong_order(labels: Tensor, scores: Tensor) -> Tensor:
+            return scores
+
+    with pytest.raises(TypeError, match="hyperparameter weights: expected a default and one of the types float, int"):
+
+        @loss("other")
+        def no_flag(
+            scores: Tensor, labels: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
+        ) -> Tensor:
+            return scores
+
+    with pytest.raises(TypeError, match="hyperparameter alpha: expected a default"):
+
+        @loss("other")
+        def no_default(scores: Tensor, labels: Tensor, mask: Tensor | None, alpha: float) -> Tensor:
+            return scores
+
+    assert "other" not in LOSSES
+
+
+def test_a_name_is_given_once(toy):
+    with pytest.raises(ValueError, match=r"loss 'hinge' is registered already, by rerank.losses.pairwise.hinge"):
+        loss("hinge")(toy)
+    assert loss("toy")(toy) is toy  # a notebook's cell may run again
