@@ -155,7 +155,7 @@ class TrainingSettings:
     """Largest norm of a step's gradient; 0 does not clip."""
     patience: Whole = 20
     """Epochs without a better validation value before training stops."""
-    measure: str = "ndcg_cut_20"
+    measure: str = "nDCG@20"
     """The trec_eval measure that validation maximises; or loss, which it minimises: the log then has its negative."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto takes bf16 where a GPU has it."""

@@ -13,7 +13,7 @@ from rerank.config import (
     OutputSettings,
     TrainingSettings,
 )
-from rerank.runs.table import measure_files, table_of
+from rerank.runs.table import compare_files
 from rerank.utils.progress import log
 
 LOSSES = ("hinge", "smoothi")
@@ -29,7 +29,7 @@ def run_demo(folder: Path) -> None:
         log.info(f"the runs are in {folder} already; remove the folder to make them again")
     else:
         _make_runs(folder)
-    print(table_of(measure_files([folder / "towns" / "bm25.run", *runs])))
+    print(compare_files([folder / "towns" / "bm25.run", *runs]))
 
 
 def _make_runs(folder: Path) -> None:

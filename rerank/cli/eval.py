@@ -1,11 +1,19 @@
-"""The flags of `rerank eval`."""
+"""rerank eval: compares runs."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from rerank.errors import UserError
+from rerank.evaluation.significance import CORRECTIONS, TESTS
+from rerank.utils.progress import log
+
+if TYPE_CHECKING:
+    TestName: TypeAlias = str
+    CorrectionName: TypeAlias = str
+else:  # so that the registries decide what the flags accept
+    TestName, CorrectionName = Literal[tuple(TESTS)], Literal[tuple(CORRECTIONS)]
 
 
 def evaluate(
@@ -13,51 +21,76 @@ def evaluate(
     qrels: Path | None = None,
     folds: Path | None = None,
     fold: str | None = None,
-    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=())] = (),
-    interpolate: Path | None = None,
-    tune_on: str = "nDCG@20",
+    measures: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)] = (),
     baseline: str | None = None,
-    test: Literal["t", "wilcoxon", "randomisation"] = "t",
-    correction: Literal["bonferroni", "holm", "none"] = "bonferroni",
-    details: Annotated[bool, Parameter(negative=())] = False,
-    per_query: Annotated[bool, Parameter(negative=())] = False,
+    test: TestName = "t",
+    correction: CorrectionName = "bonferroni",
+    fuse_with: Path | None = None,
+    fuse_measure: str = "nDCG@20",
+    details: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    per_query: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     format: Literal["text", "markdown", "latex", "csv", "json"] | None = None,  # noqa: A002
 ) -> None:
-    """Prints the paper's table of runs: mean ± standard error, the best, and a dagger on what is worse than the best.
+    """Evaluate and compare runs: means, standard errors, significance tests.
+
+    The judgments and the folds are those in runs/<collection>, if the runs are in it.
 
     Parameters
     ----------
     runs
-        TREC runs, .gz or not; files that differ only in their fold's number are one run.
+        TREC run files, .gz or not. Files that differ only in the number of a fold are one run.
     qrels
-        The judgments; those kept in runs/<collection> where none are given.
+        The file of judgments [default: the qrels.txt near the runs].
     folds
-        The folds.json to average over; that in runs/<collection> where none is given.
+        The folds to average over [default: the folds.json near the runs].
     fold
-        Only the test queries of this fold.
+        Evaluate only the test queries of this fold.
     measures
-        trec_eval's names or ir_measures', such as ndcg_cut_20 or nDCG@20; the paper's where none are given.
-    interpolate
-        The first stage's run: below every other run, a row of both mixed, by weights tuned on validation topics.
-    tune_on
-        The measure that chooses the weights.
+        Measures such as nDCG@20, AP or R@100; trec_eval's names work too [default: ten common ones].
     baseline
-        The run to compare with, as the table calls it; the best of each measure where none is given.
+        The run to compare with, by its name in the table [default: the best run on each measure].
     test
-        The paired test over the topics.
+        The paired significance test over the queries.
     correction
-        For the number of runs that are compared, by each measure.
+        The correction for the number of runs that are compared.
+    fuse_with
+        A first-stage run: adds a row for each other run, fused with it, weights tuned on validation queries.
+    fuse_measure
+        The measure that chooses the weights.
     details
-        Intervals, differences, effect sizes, p-values, wins, and what this many topics could have shown.
+        Print confidence intervals, differences, effect sizes, p-values and detectable differences.
     per_query
-        The value of every topic instead of a table, as CSV or JSON.
+        Print the value of every query, as CSV or JSON.
     format
-        How the table is written (text); CSV and JSON have every comparison in full.
+        The format of the table; CSV and JSON have all details [default: text].
     """
     form = format or ("csv" if per_query else "text")
     if per_query and form not in ("csv", "json"):
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
-    from rerank.runs.table import measure_files, table_of
+    from rerank.runs.table import compare_files
 
-    measured = measure_files(list(runs), qrels, folds, fold, list(measures) or None, interpolate, tune_on)
-    print(table_of(measured, baseline, test, correction, details, per_query, form).removesuffix("\n"))
+    comparison = compare_files(
+        runs,
+        qrels,
+        folds,
+        fold,
+        measures,
+        fuse_with=fuse_with,
+        fuse_measure=fuse_measure,
+        baseline=baseline,
+        test=test,
+        correction=correction,
+    )
+    if form == "csv":
+        text = comparison.to_csv(per_query)
+        for note in comparison.evaluation.notes:  # on standard error: all lines of a CSV file are data
+            log.info(note)
+    elif form == "json":
+        text = comparison.to_json(per_query)
+    elif form == "latex":
+        text = comparison.to_latex(details)
+    elif form == "markdown":
+        text = comparison.to_markdown(details)
+    else:
+        text = comparison.details() if details else str(comparison)
+    print(text.removesuffix("\n"))

@@ -1,145 +1,132 @@
-"""Every run beside a baseline or the best one, measure by measure: what all views of `rerank eval` show."""
+"""Compares runs on several measures: `compare` returns a `Comparison` that prints itself as a table."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.significance import (
-    bootstrap_intervals,
-    cohens_d,
-    corrected,
-    detectable,
-    mean_and_error,
-    paired_test,
-)
-from rerank.types import Measurements
-
-LEVEL = 0.05
+from rerank.evaluation.evaluate_runs import Evaluation, check_run, evaluate_runs, map_to_folds, select_queries
+from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.evaluation.run_comparison import RunComparison, compare_measurements
+from rerank.evaluation.significance import CORRECTIONS, TESTS
+from rerank.evaluation.tables.details import details_table
+from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
+from rerank.evaluation.tables.summary import summary_table
+from rerank.evaluation.tables.table import Table, render
+from rerank.types import Fold, Qrels, Run
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A run by one measure. `mean` and `error` are over queries, `fold_mean` and `fold_error` over the folds' means.
+class Comparison:
+    """Runs compared with a baseline, or without one with the best run on each measure.
 
-    The latter are NaN where there are no folds, and `low` to `high`, the interval of the mean, where none were asked
-    for. `reference` is the run that it is compared with; the reference itself is no member of the family of tests and
-    has NaN from `difference` on. `wins`, `ties` and `losses` count queries; they are None for the reference.
+    `str()` gives the summary table as text. Raises UserError if no run is called `baseline`, or `test` or `correction`
+    is unknown.
     """
 
-    run: str
-    measure: str
-    mean: float
-    error: float
-    fold_mean: float
-    fold_error: float
-    low: float
-    high: float
-    best: bool
-    reference: str
-    difference: float = math.nan
-    difference_low: float = math.nan
-    difference_high: float = math.nan
-    effect: float = math.nan
-    p: float = math.nan
-    p_corrected: float = math.nan
-    wins: int | None = None
-    ties: int | None = None
-    losses: int | None = None
-    detectable: float = math.nan
+    evaluation: Evaluation
+    baseline: str | None = None
+    test: str = "t"
+    correction: str = "bonferroni"
 
-    @property
-    def is_reference(self) -> bool:
-        """Whether this is the run that the others are compared with."""
-        return self.run == self.reference
+    def __post_init__(self) -> None:
+        for argument, value, valid in (
+            ("baseline", self.baseline, self.evaluation.measurements),
+            ("test", self.test, TESTS),
+            ("correction", self.correction, CORRECTIONS),
+        ):
+            if value is not None and value not in valid:
+                kind = "run" if argument == "baseline" else argument
+                raise UserError(f"{argument} {value}: no such {kind}; {nearest(value, valid)}")
 
-    @property
-    def shown(self) -> tuple[float, float]:
-        """The mean and the standard error that a table shows: over folds where there are any."""
-        return (self.mean, self.error) if math.isnan(self.fold_mean) else (self.fold_mean, self.fold_error)
+    def __str__(self) -> str:
+        return render(self.table()).removesuffix("\n")
 
-    @property
-    def significant(self) -> bool:
-        """Whether the difference is found at 5 %, the correction included."""
-        return self.p_corrected < LEVEL
+    def details(self) -> str:
+        """Intervals, differences, effect sizes, p-values, wins and detectable differences, as text."""
+        return render(self.table(details=True)).removesuffix("\n")
+
+    def to_markdown(self, details: bool = False) -> str:
+        """The summary table, or that of all details, in Markdown."""
+        return render(self.table(details), "markdown")
+
+    def to_latex(self, details: bool = False) -> str:
+        """The summary table, or that of all details, in LaTeX; needs the packages booktabs and graphicx."""
+        return render(self.table(details), "latex")
+
+    def to_csv(self, per_query: bool = False) -> str:
+        """All details, or the value of every query, as CSV with a header."""
+        return as_csv(self.records(per_query))
+
+    def to_json(self, per_query: bool = False) -> str:
+        """All details, or the value of every query, as a JSON object with the notes."""
+        notes = self.evaluation.notes
+        if per_query:
+            return as_json("values", self.records(per_query), notes=notes)
+        return as_json("comparisons", self.records(), notes=notes, test=self.test, correction=self.correction)
+
+    def records(self, per_query: bool = False) -> list[dict[str, Any]]:
+        """All details as one dictionary per run and measure, or the values as one per query, run and measure."""
+        if per_query:
+            return per_query_records(self.evaluation.measurements, self.evaluation.fold_of)
+        return comparison_records(self._with_intervals)
+
+    def table(self, details: bool = False) -> Table:
+        """The summary table, or that of all details, to be rendered."""
+        comparisons, view = (self._with_intervals, details_table) if details else (self.rows, summary_table)
+        evaluation = self.evaluation
+        return view(comparisons, evaluation.averaged_over, evaluation.notes, self.baseline, self.test, self.correction)
+
+    @cached_property
+    def rows(self) -> dict[str, list[RunComparison]]:
+        """Measure -> the comparison of each run, without bootstrap intervals."""
+        return self._compare(intervals=False)
+
+    @cached_property
+    def _with_intervals(self) -> dict[str, list[RunComparison]]:
+        return self._compare(intervals=True)
+
+    def _compare(self, intervals: bool) -> dict[str, list[RunComparison]]:
+        evaluation = self.evaluation
+        return compare_measurements(
+            evaluation.measurements, evaluation.fold_queries, self.baseline, self.test, self.correction, intervals
+        )
 
 
 def compare(
-    rows: dict[str, Measurements],
-    folds: Sequence[Sequence[str]] = (),
+    runs: Mapping[str, Run],
+    qrels: Qrels,
+    measures: Iterable[str] = DEFAULT_MEASURES,
+    *,
+    folds: Sequence[Fold] | None = None,
     baseline: str | None = None,
     test: str = "t",
     correction: str = "bonferroni",
-    intervals: bool = False,
-) -> dict[str, list[Compared]]:
-    """For each measure every run of `rows` (name -> its measurements over the same queries), in their order.
+) -> Comparison:
+    """Compares runs (name -> run) on the judged queries.
 
-    A run is compared with `baseline`, or without one with the best: the first with the highest mean, which is that of
-    the folds' means where `folds` (the query ids of each) are given. The family of tests that `correction` is for holds
-    all other runs, by one measure. `intervals` adds those of the bootstrap. Raises UserError where no run is called
-    `baseline`.
+    With `folds`, means and standard errors are over the means of the folds' test queries; tests are always paired over
+    the queries. `test` is one of TESTS, `correction` one of CORRECTIONS in `rerank.evaluation.significance`. Raises
+    UserError if there is no run, a run has none of the queries or none of a fold, judged queries are in no fold or in
+    two, a measure, the test or the correction is unknown, or no run is called `baseline`.
+
+    >>> qrels = {"q1": {"d1": 1}, "q2": {"d3": 1}, "q3": {"d1": 1}}
+    >>> bm25 = {"q1": {"d1": 1.0, "d2": 2.0}, "q2": {"d3": 2.0, "d4": 1.0}, "q3": {"d2": 2.0, "d1": 1.0}}
+    >>> ours = {"q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d3": 2.0, "d4": 1.0}, "q3": {"d2": 1.0, "d1": 2.0}}
+    >>> print(compare({"bm25": bm25, "ours": ours}, qrels, ["AP", "P@1"]))
+    Mean ± standard error over 3 queries
+    <BLANKLINE>
+    run   AP                P@1
+    bm25  0.6667 ± 0.1667   0.3333 ± 0.3333
+    ours  1.0000 ± 0.0000*  1.0000 ± 0.0000*
+    <BLANKLINE>
+    *: best. †: worse than the best (two-sided paired t-test over the queries, p < 0.05).
+    Every run has every query.
     """
-    if baseline is not None and baseline not in rows:
-        raise UserError(f"--baseline {baseline}: no such run; {nearest(baseline, rows)}")
-    found = {}
-    for measure in next(iter(rows.values())):
-        values = {run: of_run[measure] for run, of_run in rows.items()}
-        shown = {run: _shown_mean(of_run, folds) for run, of_run in values.items()}
-        best = [run for run in values if shown[run] == max(shown.values())]
-        found[measure] = _compared(measure, values, folds, best, baseline or best[0], test, correction, intervals)
-    return found
-
-
-def _compared(
-    measure: str,
-    values: dict[str, dict[str, float]],
-    folds: Sequence[Sequence[str]],
-    best: list[str],
-    reference: str,
-    test: str,
-    correction: str,
-    intervals: bool,
-) -> list[Compared]:
-    """One measure: `values` are run -> query_id -> value."""
-    query_ids = list(values[reference])
-    columns = {run: [of_run[query_id] for query_id in query_ids] for run, of_run in values.items()}
-    others = [run for run in values if run != reference]
-    differences = {run: [a - b for a, b in zip(columns[run], columns[reference], strict=True)] for run in others}
-    p_values = [paired_test(columns[run], columns[reference], test) for run in others]
-    p_corrected = corrected(p_values, correction)
-    level = LEVEL / (1 if correction == "none" else max(1, len(others)))
-    ends = [(math.nan, math.nan)] * (len(columns) + len(others))
-    if intervals:
-        ends = bootstrap_intervals([*columns.values(), *differences.values()])
-    found = []
-    for (run, column), interval in zip(columns.items(), ends, strict=False):
-        of_folds = _fold_mean(values[run], folds)
-        plain = Compared(run, measure, *mean_and_error(column), *of_folds, *interval, run in best, reference)
-        if run != reference:
-            i = others.index(run)
-            low, high = ends[len(columns) + i]
-            plain = replace(
-                plain,
-                difference=mean_and_error(differences[run])[0],
-                difference_low=low,
-                difference_high=high,
-                effect=cohens_d(differences[run]),
-                p=p_values[i],
-                p_corrected=p_corrected[i],
-                wins=sum(difference > 0 for difference in differences[run]),
-                ties=differences[run].count(0.0),
-                losses=sum(difference < 0 for difference in differences[run]),
-                detectable=detectable(differences[run], level),
-            )
-        found.append(plain)
-    return found
-
-
-def _shown_mean(values: dict[str, float], folds: Sequence[Sequence[str]]) -> float:
-    return (_fold_mean(values, folds) if folds else mean_and_error(list(values.values())))[0]
-
-
-def _fold_mean(values: dict[str, float], folds: Sequence[Sequence[str]]) -> tuple[float, float]:
-    if not folds:
-        return math.nan, math.nan
-    return mean_and_error([mean_and_error([values[query_id] for query_id in fold])[0] for fold in folds])
+    if not runs:
+        raise UserError("compare: expected at least one run, got none")
+    queries = select_queries(qrels, map_to_folds(folds or ()))
+    for name, run in runs.items():
+        check_run(name, run, queries)
+    return Comparison(evaluate_runs(runs, qrels, queries, measures), baseline, test, correction)

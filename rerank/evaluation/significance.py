@@ -1,61 +1,108 @@
-"""How sure a mean and a difference of means are: standard errors, paired tests, corrections for several tests."""
+"""Standard errors, paired significance tests and corrections for multiple testing.
+
+To add a test, write a function of the paired differences here and register it with `@significance_test`. The choices of
+`rerank eval --test` and the legends of the tables follow.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # imported by the functions: `rerank eval --help` lists the tests without numpy, which takes 70 ms
+    import numpy as np
 
 RESAMPLES = 10_000
 """Random draws of the randomisation test and of the bootstrap."""
 SEED = 0
 CHUNK = 500  # draws at a time, so that memory does not grow with their number
-TESTS = ("t", "wilcoxon", "randomisation")
-CORRECTIONS = ("bonferroni", "holm", "none")
+
+PairedTest = Callable[["np.ndarray"], float]
+"""The differences of n >= 2 paired values, float64 of shape (n,), to the two-sided p-value."""
+Correction = Callable[[Sequence[float]], list[float]]
+"""The p-values of a family of tests to the corrected ones, in the same order; NaN stays NaN."""
+
+
+@dataclass(frozen=True)
+class RegisteredTest:
+    """A significance test: `label` names it in tables, `note` says how it was run."""
+
+    label: str
+    p_value: PairedTest
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RegisteredCorrection:
+    """A correction for multiple testing: `label` names it in tables; "" is no correction."""
+
+    label: str
+    apply: Correction
+
+
+TESTS: dict[str, RegisteredTest] = {}
+"""The significance tests by the names that `--test` takes; the first is the default."""
+CORRECTIONS: dict[str, RegisteredCorrection] = {}
+"""The corrections by the names that `--correction` takes; the first is the default."""
+
+
+def significance_test(name: str, label: str, note: str = "") -> Callable[[PairedTest], PairedTest]:
+    """Registers a function of the paired differences as a significance test."""
+
+    def register(function: PairedTest) -> PairedTest:
+        TESTS[name] = RegisteredTest(label, function, note)
+        return function
+
+    return register
+
+
+def p_value_correction(name: str, label: str) -> Callable[[Correction], Correction]:
+    """Registers a function of the p-values as a correction for multiple testing."""
+
+    def register(function: Correction) -> Correction:
+        CORRECTIONS[name] = RegisteredCorrection(label, function)
+        return function
+
+    return register
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """The mean of n values and its standard error, s / sqrt(n) with s the sample standard deviation (n - 1).
 
-    The values are one a fold or one a query. The error of a single value is NaN: it is not known.
+    There is one value per fold or per query. The error of a single value is NaN.
+
+    >>> mean_and_error([0.2, 0.4])
+    (0.30000000000000004, 0.1)
     """
+    import numpy as np
+
     n = len(values)
     mean = float(np.mean(values))
     return mean, float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
 def paired_test(first: Sequence[float], second: Sequence[float], test: str = "t") -> float:
-    """The two-sided p-value of one of TESTS on paired values, one pair a query.
+    """The two-sided p-value of one of TESTS on paired values, one pair per query.
 
-    NaN for fewer than 2 pairs: there is no test. Raises ValueError where the values do not pair up.
+    NaN for fewer than 2 pairs. Raises ValueError if the numbers of values differ.
     """
+    import numpy as np
+
     if len(first) != len(second):
         raise ValueError(f"expected pairs, got {len(first)} and {len(second)} values")
     if len(first) < 2:
         return math.nan
-    differences = np.subtract(first, second)
-    return {"t": _t_test, "wilcoxon": _wilcoxon, "randomisation": _randomisation}[test](differences)
+    return TESTS[test].p_value(np.subtract(first, second))
 
 
 def corrected(p_values: Sequence[float], correction: str = "bonferroni") -> list[float]:
-    """The p-values of a family of tests, corrected for their number; NaN stays NaN but counts as a test.
-
-    "bonferroni" multiplies by the number of tests; "holm" (Holm 1979) the smallest by it, the next by one less and so
-    on, none below the one before; "none" leaves them as they are.
-    """
-    n = len(p_values)
-    if correction == "none":
-        return list(p_values)
-    if correction == "bonferroni":
-        return [p if math.isnan(p) else min(1.0, n * p) for p in p_values]
-    result, highest = list(p_values), 0.0
-    for place, i in enumerate(sorted((i for i in range(n) if not math.isnan(p_values[i])), key=lambda i: p_values[i])):
-        highest = max(highest, min(1.0, (n - place) * p_values[i]))
-        result[i] = highest
-    return result
+    """The p-values of a family of tests by one of CORRECTIONS; NaN stays NaN but counts as a test."""
+    return CORRECTIONS[correction].apply(p_values)
 
 
-def _t_test(differences: np.ndarray) -> float:
-    """Student's t-test. Where every difference is the same, p is 1 for a difference of 0 and 0 for any other."""
+@significance_test("t", label="t-test")
+def t_test(differences: "np.ndarray") -> float:
+    """Student's t-test. If all differences are the same, p is 1 for a difference of 0 and 0 for any other."""
     difference, error = mean_and_error(differences.tolist())
     if error == 0:
         return 1.0 if difference == 0 else 0.0
@@ -64,8 +111,9 @@ def _t_test(differences: np.ndarray) -> float:
     return 2 * float(stdtr(len(differences) - 1, -abs(difference) / error))
 
 
-def _wilcoxon(differences: np.ndarray) -> float:
-    """Wilcoxon's signed-rank test; pairs without a difference are left out, and p is 1 where none is left."""
+@significance_test("wilcoxon", label="Wilcoxon signed-rank test")
+def wilcoxon_test(differences: "np.ndarray") -> float:
+    """Wilcoxon's signed-rank test without the pairs that do not differ; p is 1 if no pair differs."""
     differences = differences[differences != 0]
     if not len(differences):
         return 1.0
@@ -74,64 +122,43 @@ def _wilcoxon(differences: np.ndarray) -> float:
     return float(wilcoxon(differences).pvalue)
 
 
-def _randomisation(differences: np.ndarray) -> float:
+@significance_test("randomisation", label="randomisation test", note=f"{RESAMPLES:,} draws")
+def randomisation_test(differences: "np.ndarray") -> float:
     """Fisher's randomisation test on the mean difference (Smucker, Allan and Carterette, CIKM 2007).
 
     The signs of the differences are drawn RESAMPLES times, always from the same seed; p = (b + 1) / (n + 1), where b of
-    n draws are at least as far from 0 as what was observed.
+    n draws are at least as far from 0 as the observed difference.
     """
-    draw, total = np.random.default_rng(SEED), abs(differences.sum())
-    far = 0
+    import numpy as np
+
+    generator, total = np.random.default_rng(SEED), abs(differences.sum())
+    extreme = 0
     for _ in range(RESAMPLES // CHUNK):
-        bits = np.frombuffer(draw.bytes(CHUNK * len(differences)), dtype=np.uint8).reshape(CHUNK, -1) & 1
+        bits = np.frombuffer(generator.bytes(CHUNK * len(differences)), dtype=np.uint8).reshape(CHUNK, -1) & 1
         sums = np.abs(2 * (bits.astype(np.float64) @ differences) - differences.sum())
-        far += int((sums >= total * (1 - 1e-9)).sum())  # as far, but for the order of a sum
-    return (far + 1) / (RESAMPLES + 1)
+        extreme += int((sums >= total * (1 - 1e-9)).sum())  # up to the rounding of sums in another order
+    return (extreme + 1) / (RESAMPLES + 1)
 
 
-CONFIDENCE = 0.95
-POWER = 0.8
+@p_value_correction("bonferroni", label="Bonferroni")
+def bonferroni(p_values: Sequence[float]) -> list[float]:
+    """Each p-value times the number of tests, at most 1."""
+    return [p if math.isnan(p) else min(1.0, len(p_values) * p) for p in p_values]
 
 
-def bootstrap_intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The 95 % intervals of the means of `columns`, equally long, a value a query each.
-
-    They are the percentiles of the means of RESAMPLES resamples of the queries, drawn always from the same seed; all
-    columns are seen on the same resamples. NaN for fewer than 2 queries: there is no interval.
-    """
-    values = np.asarray(columns, dtype=np.float64)
-    n = values.shape[1]
-    if n < 2:
-        return [(math.nan, math.nan)] * len(columns)
-    draw, parts = np.random.default_rng(SEED), []
-    for _ in range(RESAMPLES // CHUNK):
-        places = draw.integers(n, size=(CHUNK, n)) + n * np.arange(CHUNK)[:, None]
-        counts = np.bincount(places.ravel(), minlength=CHUNK * n).reshape(CHUNK, n)  # of a query in a resample
-        parts.append(counts.astype(np.float64) @ values.T / n)
-    low, high = np.quantile(np.concatenate(parts), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-    return list(zip(low.tolist(), high.tolist(), strict=True))
+@p_value_correction("holm", label="Holm")
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm (1979): the smallest of n p-values times n, the next times n - 1 and so on, none below the one before."""
+    n = len(p_values)
+    known = sorted((i for i in range(n) if not math.isnan(p_values[i])), key=lambda i: p_values[i])
+    result, highest = list(p_values), 0.0
+    for rank, i in enumerate(known):
+        highest = max(highest, min(1.0, (n - rank) * p_values[i]))
+        result[i] = highest
+    return result
 
 
-def cohens_d(differences: Sequence[float]) -> float:
-    """The effect size of paired values: the mean difference over the standard deviation (n - 1) of the differences.
-
-    0 where there is no difference at all; NaN where the deviation is 0 or not known.
-    """
-    if not np.any(differences):
-        return 0.0
-    mean, error = mean_and_error(differences)
-    return mean / (error * math.sqrt(len(differences))) if error > 0 else math.nan
-
-
-def detectable(differences: Sequence[float], level: float) -> float:
-    """The smallest mean difference that a paired t-test at `level` finds with a probability of 80 % on as many queries.
-
-    (t_{1 - level/2} + t_{0.8}) times the standard error of the observed differences, with n - 1 degrees of freedom. NaN
-    for fewer than 2 queries.
-    """
-    if len(differences) < 2:
-        return math.nan
-    from scipy.special import stdtrit
-
-    freedom = len(differences) - 1
-    return float(stdtrit(freedom, 1 - level / 2) + stdtrit(freedom, POWER)) * mean_and_error(differences)[1]
+@p_value_correction("none", label="")
+def uncorrected(p_values: Sequence[float]) -> list[float]:
+    """The p-values as they are."""
+    return list(p_values)

@@ -1,4 +1,4 @@
-"""The names of files and folders inside runs/: no other module knows them.
+"""The names of files and folders in runs/: no other module knows them.
 
 runs/<collection>/                  CollectionFolder
 runs/<collection>/pretrained-<hash>/   PretrainingFolder
@@ -11,6 +11,9 @@ from pathlib import Path
 
 from rerank.config import PRETRAINED, FirstStageSettings
 
+PRETRAINED_BEFORE = "warmup-"
+"""How the folders of pre-trainings began in version 0.1.0."""
+
 
 @dataclass(frozen=True)
 class FoldFolder:
@@ -22,6 +25,16 @@ class FoldFolder:
     def name(self) -> str:
         """The fold's name, such as "1"."""
         return self.path.name.removeprefix("fold")
+
+    @property
+    def experiment(self) -> "ExperimentFolder":
+        """The folder of the experiment."""
+        return ExperimentFolder(self.path.parent)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the fold was trained, to the end or not."""
+        return self.state.exists() or self.finished
 
     @property
     def checkpoint(self) -> Path:
@@ -97,8 +110,13 @@ class ExperimentFolder:
     @property
     def folds(self) -> list[FoldFolder]:
         """The folds that exist, in the order of their numbers."""
-        found = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
-        return sorted(found, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
+        folds = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
+        return sorted(folds, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a fold is finished."""
+        return any(fold.finished for fold in self.folds)
 
     @property
     def collection(self) -> "CollectionFolder":
@@ -187,9 +205,15 @@ class CollectionFolder:
         """The experiments that have settings, by name."""
         return [ExperimentFolder(path.parent) for path in sorted(self.path.glob("*/config.toml"))]
 
+    @property
+    def has_results(self) -> bool:
+        """Whether an experiment has a finished fold."""
+        return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
+
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""
-        return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")
+        before = self.path / f"{PRETRAINED_BEFORE}{identity}"
+        return PretrainingFolder(before if before.is_dir() else self.path / f"{PRETRAINED}{identity}")
 
 
 def bm25_name(settings: FirstStageSettings) -> str:

@@ -1,4 +1,4 @@
-"""What a run was made with and what it reached, written beside it: versions, device, settings, hashes of the inputs."""
+"""The manifest of a run: settings, versions, device, hashes of the inputs, and results."""
 
 import hashlib
 import importlib.metadata
@@ -12,12 +12,14 @@ from typing import Any
 
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES
+from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.runs.settings import upgrade
 from rerank.types import Qrels
 from rerank.utils.files import atomic_write, file_hash
 
+DISTRIBUTION = "ir-rerank"
+"""The name of this program's distribution; its name in manifests is rerank."""
 PACKAGES = (
-    "rerank",
     "torch",
     "transformers",
     "accelerate",
@@ -26,40 +28,68 @@ PACKAGES = (
     "ir_datasets",
     "pytrec_eval-terrier",
 )
+OLD_FACTS = {"warmup": "pretraining", "tokens_per_forward": "max_tokens_per_forward"}
+"""The names of version 0.1.0, which are still read, and today's."""
 
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` with the versions, the git commit and the machine as JSON."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
+    if "config" in facts:
+        facts = {**facts, "config": upgrade(facts["config"])}
+    about = {
+        "versions": {
+            "rerank": version(DISTRIBUTION) or version("rerank"),
+            **{name: version(name) for name in PACKAGES},
+        },
+        "commit": source_commit(),
+        "machine": {
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "processor": platform.machine(),
+        },
+    }
     with atomic_write(path) as tmp:
-        tmp.write_text(
-            json.dumps(
-                {**facts, "versions": versions, "commit": source_commit(), "machine": machine},
-                indent=1,
-                ensure_ascii=False,
-            ),
-            encoding="utf-8",
-        )
+        tmp.write_text(json.dumps({**facts, **about}, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The facts by today's names; raises OSError if the file cannot be read, ValueError if it is no manifest."""
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(facts, dict):
+        raise ValueError(f"an object expected, got {type(facts).__name__}")
+    facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
+    if isinstance(facts.get("config"), dict):
+        facts["config"] = upgrade(facts["config"])
+    return facts
+
+
+def version(distribution: str) -> str | None:
+    """The version of an installed distribution; None if it has no metadata, as in a source tree on the path."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def judgments_hash(qrels: Qrels) -> str:
-    """SHA-256 of judgments, whatever their order."""
-    lines = sorted(f"{query_id} 0 {doc_id} {grade}\n" for query_id, of in qrels.items() for doc_id, grade in of.items())
+    """SHA-256 of the judgments; their order does not matter."""
+    lines = sorted(
+        f"{query_id} 0 {doc_id} {grade}\n" for query_id, grades in qrels.items() for doc_id, grade in grades.items()
+    )
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = MEASURES) -> dict[str, Any]:
-    """The hash of a run's file, and the means over the queries of `qrels`, unrounded."""
-    values = evaluate(qrels, read_run(run), measures)
+def outcome(run: Path, qrels: Qrels, measures: Iterable[str] = DEFAULT_MEASURES) -> dict[str, Any]:
+    """The hash of a run file, and the unrounded means over the queries of `qrels`."""
+    measurements = evaluate(qrels, read_run(run), measures)
     return {
         "sha256": file_hash(run),
-        "means": {measure: fmean(of_query.values()) for measure, of_query in values.items()},
+        "means": {measure: fmean(values.values()) for measure, values in measurements.items()},
     }
 
 
 def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
-    """The git commit of the program's source tree, with "+changes" where files differ from it; None without one."""
+    """The git commit of the source tree, with "+changes" if files were changed since; None if there is no commit."""
     if not (root / ".git").exists():
         return None
     questions = (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
@@ -70,6 +100,6 @@ def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
             ).stdout.strip()
             for words in questions
         )
-    except (OSError, subprocess.SubprocessError):  # no git here, or a tree that it does not trust
+    except (OSError, subprocess.SubprocessError):  # git is missing, or does not trust the folder
         return None
     return commit + "+changes" * bool(changes)

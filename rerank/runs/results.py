@@ -1,187 +1,148 @@
-"""A folder of runs -> what its experiments left there, read once for all charts and for the report."""
+"""Reads the finished experiments of a collection: for reports, for sweeps and for the paper's tables."""
 
 import functools
 import json
-import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
-from rerank.config import FirstStageSettings
-from rerank.data.trec import ranked, read_qrels, read_run
+from rerank.data.folds import read_folds
+from rerank.data.trec import read_qrels, read_run
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import measure_names
-from rerank.runs.layout import bm25_name
-from rerank.types import Qrels, Run
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.layout import CollectionFolder, ExperimentFolder
+from rerank.types import Fold, Measurements, Qrels, Run
+from rerank.utils.files import atomic_write, file_hash, short_hash
 
 
 @dataclass(frozen=True)
-class FoldResult:
-    """What one fold left: `history` has a record an epoch, `facts` are the manifest's.
+class CollectionResults:
+    """The experiments of runs/<collection> that have a finished fold.
 
-    `passages` maps query_id -> doc_id -> (number of the passage that scored highest, from 0, passages) of the documents
-    that have several. `facts`, `run` and `passages` are empty while the fold is not finished.
+    `measures` are computed together; the first of them is what charts show. `queries` has the queries' texts, if known.
+    `name` limits the results to one experiment.
     """
 
-    name: str
-    history: list[dict[str, Any]]
-    facts: dict[str, Any]
-    run: Run
-    passages: dict[str, dict[str, tuple[int, int]]]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """What one experiment left; `first_stage` holds the candidates of the topics that finished folds tested.
-
-    `first_stage` is empty where `first_stage_file` is no longer there: it stands in no chart then.
-    """
-
-    folder: Path
-    settings: dict[str, Any]
-    folds: list[FoldResult]
-    first_stage_file: Path
-    depth: int
-    first_stage: Run
+    folder: CollectionFolder
+    measures: Sequence[str] = DEFAULT_MEASURES
+    name: str = ""
+    queries: dict[str, str] = field(default_factory=dict)
+    _validation: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
+    _test: dict[tuple[str, str], Measurements] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.folder.absolute().name
+    def measure(self) -> str:
+        """The measure that charts show."""
+        return self.measures[0]
 
     @functools.cached_property
-    def run(self) -> Run:
-        """The test runs of all finished folds."""
-        return {query_id: scores for fold in self.folds for query_id, scores in fold.run.items()}
+    def folds(self) -> dict[str, Fold]:
+        """The folds by name."""
+        return {fold.name: fold for fold in read_folds(self.folder.folds)}
 
-    @property
-    def of_features(self) -> bool:
-        """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
-        return any("features" in fold.facts for fold in self.folds)
+    @functools.cached_property
+    def qrels(self) -> Qrels:
+        """The judgments of all judged queries."""
+        return {query_id: grades for query_id, grades in read_qrels(self.folder.qrels).items() if grades}
 
-    def candidates(self) -> Run:
-        """The first stage's candidates; raises UserError where its run is not there."""
-        if self.of_features:
-            raise UserError(f"{self.name}: feature vectors have no first stage to compare with")
-        if not self.first_stage:
-            raise UserError(f"{self.name}: the first stage's run {self.first_stage_file} is not there to compare with")
-        return self.first_stage
+    @functools.cached_property
+    def _qrels_hash(self) -> str:
+        return file_hash(self.folder.qrels)
 
+    @functools.cached_property
+    def experiments(self) -> list[ExperimentResults]:
+        """The experiments with a finished fold, by name; raises UserError if there is none."""
+        folders = [self.folder.experiment(self.name)] if self.name else self.folder.experiments
+        first_stages: dict[Path, Run] = {}
+        experiments = [ExperimentResults(folder, first_stages) for folder in folders if folder.has_results]
+        if not experiments:
+            raise UserError(
+                f"{folders[0].path if self.name else self.folder.path}: no experiment here has a finished fold "
+                "(fold1/test.run); expected runs/<collection> after `rerank train` or `rerank sweep`"
+            )
+        return experiments
 
-@dataclass(frozen=True)
-class Results:
-    """`folder` is runs/<collection>; `measure` is the name of the one that charts show.
-
-    `queries` are the topics' texts, where they are known.
-    """
-
-    folder: Path
-    measure: str
-    qrels: Qrels
-    experiments: list[Experiment]
-    queries: dict[str, str] = field(default_factory=dict)
-
-    def first_stage_name(self, experiment: Experiment) -> str:
-        """What the candidates of an experiment are called: as short as tells different ones apart."""
-        keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
-        forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
-        telling = [form for form in forms if len(set(form)) == len(keys)]
-        names = telling[0] if telling else [f"{file}, first {depth}" for file, depth in keys]
-        return names[keys.index((experiment.first_stage_file, experiment.depth))]
-
-    def judged(self, query_ids: Any) -> Qrels:
+    def judged(self, query_ids: Iterable[str]) -> Qrels:
         """The judgments of those queries that have any."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
-    def values(self, experiment: Experiment) -> tuple[dict[str, float], dict[str, float]]:
-        """query_id -> the measure before re-ranking, and after, of the topics that the experiment has tested."""
+    def values(self, experiment: ExperimentResults) -> tuple[dict[str, float], dict[str, float]]:
+        """query_id -> the measure before and after re-ranking, for the queries that the experiment has tested."""
         qrels = self.judged(experiment.run)
         before, after = (evaluate(qrels, run, [self.measure]) for run in (experiment.candidates(), experiment.run))
         return before[self.measure], after[self.measure]
 
+    def first_stage_name(self, experiment: ExperimentResults) -> str:
+        """The shortest name of an experiment's candidates that tells different ones apart."""
+        keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
+        forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
+        unique = [form for form in forms if len(set(form)) == len(keys)]
+        names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
+        return names[keys.index((experiment.first_stage_file, experiment.depth))]
 
-def read_results(folder: Path, measure: str) -> Results:
-    """Reads runs/<collection>, or one experiment's folder in it.
+    def has_fold(self, experiment: str, fold: str) -> bool:
+        """Whether that fold of that experiment has its validation and its test run."""
+        folder = self.folder.experiment(experiment).fold(fold)
+        return folder.valid_run.exists() and folder.finished
 
-    Raises UserError where it is neither, no fold of it is finished, or a file is damaged.
+    def validation_mean(self, experiment: str, fold: str, measure: str) -> float:
+        """The mean over the fold's judged validation queries.
+
+        It is kept in a file next to the run, with a hash of what it was computed from.
+        """
+        means = self._validation.get((experiment, fold), {})
+        if measure not in means:
+            means = self._validation[experiment, fold] = self._means(experiment, fold, (*self.measures, measure))
+        return means[measure]
+
+    def _means(self, experiment: str, fold: str, measures: Iterable[str]) -> dict[str, float]:
+        folder = self.folder.experiment(experiment).fold(fold)
+        origin = short_hash(file_hash(folder.valid_run), self._qrels_hash, self.folds[fold])
+        file = folder.validation_means
+        saved = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        means: dict[str, float] = saved["means"] if saved.get("origin") == origin else {}
+        if not all(measure in means for measure in measures):
+            measurements = evaluate(self.judged(self.folds[fold].valid), read_run(folder.valid_run), measures)
+            means |= {measure: fmean(values.values()) for measure, values in measurements.items()}
+            with atomic_write(file) as tmp:
+                tmp.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
+        return means
+
+    def test_values(self, experiment: str, fold: str, measure: str) -> dict[str, float]:
+        """query_id -> value, of the fold's judged test queries; `measure` is one of `measures`."""
+        if (experiment, fold) not in self._test:
+            run = read_run(self.folder.experiment(experiment).fold(fold).test_run)
+            self._test[experiment, fold] = evaluate(self.judged(self.folds[fold].test), run, self.measures)
+        return self._test[experiment, fold][measure]
+
+
+def read_results(folder: Path, measure: str) -> CollectionResults:
+    """Reads runs/<collection>, or one experiment's folder in it, for a report that shows `measure`.
+
+    Raises UserError if the folder is neither, no fold is finished, or a file is damaged.
     """
-    (name,) = measure_names([measure])
-    one = (folder / "config.toml").is_file() and (folder.absolute().parent / "qrels.txt").is_file()
-    collection = folder.absolute().parent if one else folder
-    if not (collection / "qrels.txt").is_file():
-        inside = sorted(str(path.parent) for path in folder.glob("*/qrels.txt"))
-        hint = (
-            f"; expected {' or '.join(inside)}"
-            if inside
-            else "; expected runs/<collection>, as `rerank train` fills it"
-        )
-        raise UserError(f"{folder}: not a folder of runs: it has no qrels.txt{hint}")
-    folders = [folder] if one else sorted(path.parent for path in collection.glob("*/config.toml"))
-    runs: dict[Path, Run] = {}
-    experiments = [_read_experiment(path, collection, runs) for path in folders]
-    finished = [experiment for experiment in experiments if experiment.run]
-    if not finished:
-        raise UserError(f"{folder}: no experiment here has a finished fold (fold1/test.run); `rerank train` makes one")
-    qrels = {query_id: judged for query_id, judged in read_qrels(collection / "qrels.txt").items() if judged}
-    return Results(collection, name, qrels, finished)
+    experiment = ExperimentFolder(folder)
+    if experiment.settings.is_file() and experiment.collection.qrels.is_file():
+        results = CollectionResults(experiment.collection, measure_names([measure]), experiment.name)
+    else:
+        results = CollectionResults(CollectionFolder(folder), measure_names([measure]))
+        if not results.folder.qrels.is_file():
+            inside = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
+            expected = " or ".join(inside) or "runs/<collection>, as `rerank train` fills it"
+            name = results.folder.qrels.name
+            raise UserError(f"{folder}: not a folder of runs: it has no {name}; expected {expected}")
+    for one in results.experiments:  # a damaged file ends the command before anything is written
+        _ = one.settings, one.first_stage, results.qrels
+        _ = [(fold.history, fold.facts, fold.passages) for fold in one.folds]
+    return results
 
 
-def only_experiment(results: Results, chart: str) -> Experiment:
-    """The one experiment of the results; raises UserError where there are several."""
+def only_experiment(results: CollectionResults, chart: str) -> ExperimentResults:
+    """The experiment of results that have one; raises UserError for several."""
     if len(results.experiments) > 1:
-        names = " or ".join(str(experiment.folder) for experiment in results.experiments)
-        raise UserError(f"{chart}: shows one experiment, and {results.folder} has several; expected {names}")
+        names = " or ".join(str(experiment.folder.path) for experiment in results.experiments)
+        raise UserError(f"{chart}: shows one experiment, and {results.folder.path} has several; expected {names}")
     return results.experiments[0]
-
-
-def _read_experiment(folder: Path, collection: Path, runs: dict[Path, Run]) -> Experiment:
-    """`runs` keeps the runs of the first stage, which experiments share."""
-    try:
-        settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{folder / 'config.toml'}: not TOML: {error}; the experiment's settings are lost") from error
-    folds = [_read_fold(path) for path in sorted(folder.glob("fold*"), key=_fold_order) if path.is_dir()]
-    table = FirstStageSettings(**settings.get("first_stage", {}))
-    file = Path(table.run) if table.run else collection / f"{bm25_name(table)}.run"
-    tested = {query_id for fold in folds for query_id in fold.run}
-    if tested and file not in runs:
-        runs[file] = read_run(file) if file.is_file() else {}
-    candidates = {
-        query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: table.depth]}
-        for query_id, scores in runs.get(file, {}).items()
-        if query_id in tested
-    }
-    return Experiment(folder, settings, folds, file, table.depth, candidates)
-
-
-def _fold_order(path: Path) -> tuple[int, str]:
-    number = path.name.removeprefix("fold")
-    return (int(number) if number.isdecimal() else 0, number)
-
-
-def _read_fold(folder: Path) -> FoldResult:
-    log, test = folder / "log.jsonl", folder / "test.run"
-    history = []
-    for number, line in enumerate(log.read_text(encoding="utf-8").splitlines() if log.is_file() else [], 1):
-        try:
-            history.append(json.loads(line))
-        except ValueError as error:
-            raise UserError(f"{log}:{number}: expected a record in JSON, got {line[:80]!r}") from error
-    return FoldResult(
-        folder.name.removeprefix("fold"),
-        history,
-        _read_json(folder / "manifest.json"),
-        read_run(test) if test.is_file() else {},
-        _read_json(folder / "test.passages.json"),
-    )
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file}: expected JSON ({error}); remove the file") from error
-    return found

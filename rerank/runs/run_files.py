@@ -1,4 +1,4 @@
-"""The files of runs: which belong to one run, what the table calls it, and the folds and judgments that lie near."""
+"""Run files: groups the files of the folds of a run, names the runs, and finds the files in the folders around them."""
 
 import json
 import re
@@ -7,59 +7,68 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.types import Fold, Run
+from rerank.runs.layout import ExperimentFolder, FoldFolder
+from rerank.types import Run
 
 FOLD_NUMBER = re.compile(r"(?<![A-Za-z])fold[-_]?(\d+)(?!.*fold[-_]?\d)")  # the last one of a path
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
 
 
-def files_of_runs(paths: list[Path]) -> dict[str, dict[str, Path]]:
-    """The name of each run -> number of the fold ("" where the name has none) -> file."""
+def group_fold_files(paths: list[Path]) -> dict[str, dict[str, Path]]:
+    """Returns name of the run -> number of the fold -> file; the number is "" if the file name has none.
+
+    Paths that differ only in the number of a fold are one run. Raises UserError if there is no path, a path is a
+    folder, or a path is given twice.
+    """
     if not paths:
         raise UserError("eval: expected at least one run file, got none")
     for path in paths:
         if path.is_dir():
-            raise UserError(f"{path}: is a folder, expected a run file, such as {path / 'all.run'}")
+            raise UserError(f"{path}: is a folder, expected a run file, such as {ExperimentFolder(path).all_run}")
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in paths:
         text = path.absolute().as_posix()
-        number = FOLD_NUMBER.search(text)
-        of_run = files[FOLD_NUMBER.sub("fold", text)]
-        if (number[1] if number else "") in of_run:
+        match = FOLD_NUMBER.search(text)
+        number = match[1] if match else ""
+        fold_files = files[FOLD_NUMBER.sub("fold", text)]
+        if number in fold_files:
             raise UserError(f"{path}: given twice; expected each run once")
-        of_run[number[1] if number else ""] = path
+        fold_files[number] = path
     return dict(zip(_short_names(list(files)), files.values(), strict=True))
 
 
-def _short_names(keys: list[str]) -> list[str]:
-    """The last telling part of each path, and of as many folders above as it takes to tell the runs apart."""
-    telling = []
-    for key in keys:
-        parts = [re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(key).parts]
-        telling.append([part for part in parts if part not in ("", "/", "all", "test")] or [key])
-    for length in range(1, max(map(len, telling)) + 1):
-        names = ["/".join(parts[-length:]) for parts in telling]
+def _short_names(paths: list[str]) -> list[str]:
+    """The last informative part of each path, with as many parent folders as make the names unique."""
+    informative = []
+    for path in paths:
+        parts = [re.sub(r"([-_.]?fold)?((\.(run|trec|res|txt|gz))+)?$", "", part) for part in Path(path).parts]
+        informative.append([part for part in parts if part not in ("", "/", "all", "test")] or [path])
+    for length in range(1, max(map(len, informative)) + 1):
+        names = ["/".join(parts[-length:]) for parts in informative]
         if len(set(names)) == len(names):
             return names
-    return keys
+    return paths
 
 
-def beside(paths: list[Path], name: str) -> Path | None:
-    """The one file called `name` in the folders of `paths` or near above, the nearest of each path."""
-    found = set()
+def find_nearby(paths: list[Path], name: str) -> Path | None:
+    """The file called `name` in the folders of `paths` or up to FOLDERS_UP folders above, the nearest of each path.
+
+    None if there is none; raises UserError if several differ.
+    """
+    nearest = set()
     for path in paths:
-        near = (folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1])
-        found.update([file for file in near if file.is_file()][:1])
-    if len({file.read_bytes() for file in found} if len(found) > 1 else found) > 1:
-        raise UserError(f"{' and '.join(map(str, sorted(found)))}: differ; expected one {name} for all runs; name it")
-    return min(found, default=None)
+        candidates = (folder / name for folder in path.absolute().parents[: FOLDERS_UP + 1])
+        nearest.update([file for file in candidates if file.is_file()][:1])
+    if len({file.read_bytes() for file in nearest} if len(nearest) > 1 else nearest) > 1:
+        raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
+    return min(nearest, default=None)
 
 
-def merged(parts: dict[str, Run], files: dict[str, Path]) -> Run:
-    """The run whose folds are `parts` (number -> run, read from `files`); UserError for a query in two of them."""
+def merge_folds(fold_runs: dict[str, Run], files: dict[str, Path]) -> Run:
+    """The run whose folds are `fold_runs` (number -> run); raises UserError, with the file, for a query in two."""
     merged: Run = {}
     source: dict[str, Path] = {}
-    for number, run in parts.items():
+    for number, run in fold_runs.items():
         for query_id in run:
             if query_id in source:
                 raise UserError(
@@ -70,24 +79,15 @@ def merged(parts: dict[str, Run], files: dict[str, Path]) -> Run:
     return merged
 
 
-def folds_of_file(path: Path, folds: list[Fold]) -> dict[str, str]:
-    """query_id -> name of the fold that tests it; `path` is the file of `folds`."""
-    fold_of: dict[str, str] = {}
-    for fold in folds:
-        for query_id in fold.test:
-            if fold_of.setdefault(query_id, fold.name) != fold.name:
-                raise UserError(
-                    f"{path}: folds {fold_of[query_id]} and {fold.name} both test query {query_id}, expected one"
-                )
-    return fold_of
+def folds_of_names(fold_runs: dict[str, dict[str, Run]], files: dict[str, dict[str, Path]]) -> dict[str, str]:
+    """query_id -> the number of its fold in the name of the run's file; files without a number are ignored.
 
-
-def folds_of_names(parts: dict[str, dict[str, Run]], files: dict[str, dict[str, Path]]) -> dict[str, str]:
-    """query_id -> number of the fold in the name of the file that has it; files without a number tell nothing."""
+    Raises UserError if a query is in different folds of two runs.
+    """
     fold_of: dict[str, str] = {}
-    numbered = [(number, name) for name, of_run in parts.items() for number in of_run if number]
+    numbered = [(number, name) for name, by_number in fold_runs.items() for number in by_number if number]
     for number, name in sorted(numbered, key=lambda pair: int(pair[0])):
-        for query_id in parts[name][number]:
+        for query_id in fold_runs[name][number]:
             if fold_of.setdefault(query_id, number) != number:
                 before = fold_of[query_id]
                 raise UserError(
@@ -96,21 +96,26 @@ def folds_of_names(parts: dict[str, dict[str, Run]], files: dict[str, dict[str, 
     return fold_of
 
 
+def contains(files: dict[str, dict[str, Path]], path: Path) -> bool:
+    """Whether `path` is a file of one of the runs."""
+    return any(path.absolute() == file.absolute() for by_number in files.values() for file in by_number.values())
+
+
 def validation_run(files: dict[str, Path], fold: str) -> Path:
-    """Where the run of `files` (number of the fold -> file) has the scores of the validation topics of `fold`.
+    """The file with the scores of the validation queries of `fold`, by the model of the run of `files`.
 
-    That is valid.run beside fold1/test.run, or in the folder fold1 beside all.run.
+    That is fold1/valid.run, next to fold1/test.run or below the folder of all.run.
     """
-    path = files.get(fold) or next(iter(files.values()))
-    folder = path.parent if path.parent.name == f"fold{fold}" else path.parent / f"fold{fold}"
-    return folder / "valid.run"
+    folder = (files.get(fold) or next(iter(files.values()))).parent
+    by_fold = ExperimentFolder(folder).fold(fold)
+    return (FoldFolder(folder) if folder.name == by_fold.path.name else by_fold).valid_run
 
 
-def warmed_up(files: dict[str, dict[str, Path]]) -> list[str]:
-    """Which runs began with a pre-training without labels, and which, from the manifests beside them."""
+def pretraining_notes(files: dict[str, dict[str, Path]]) -> list[str]:
+    """A note for each pre-training on pseudo-queries that runs began with, from the manifests next to the runs."""
     runs: dict[str, list[str]] = defaultdict(list)
-    for name, of_run in files.items():
-        for pretraining in dict.fromkeys(_pretraining(path) for path in _manifests(of_run.values())):
+    for name, by_number in files.items():
+        for pretraining in dict.fromkeys(_pretraining(path) for path in _manifests(by_number.values())):
             runs[pretraining].append(name)
     runs.pop("", None)
     return [
@@ -120,18 +125,19 @@ def warmed_up(files: dict[str, dict[str, Path]]) -> list[str]:
 
 
 def _manifests(paths: Iterable[Path]) -> list[Path]:
-    """Beside the run of a fold, in the folds of an experiment beside its all.run, or with the run's name."""
-    near = [
-        [path.with_name("manifest.json"), path.with_name(f"{path.name}.json"), *path.parent.glob("fold*/manifest.json")]
-        for path in paths
-    ]
-    return sorted(path for candidates in near for path in candidates if path.is_file())
+    """The manifests of folds, of the folds of an experiment, or of single run files."""
+    manifests = []
+    for path in paths:
+        folds = [FoldFolder(path.parent), *ExperimentFolder(path.parent).folds]
+        manifests += [path.with_name(f"{path.name}.json"), *(fold.manifest for fold in folds)]
+    return sorted(path for path in manifests if path.is_file())
 
 
 def _pretraining(manifest: Path) -> str:
     try:
-        facts = json.loads(manifest.read_text(encoding="utf-8")).get("pretraining")
-    except (ValueError, AttributeError):  # another program's file of this name
+        manifest_facts = json.loads(manifest.read_text(encoding="utf-8"))
+        facts = manifest_facts.get("pretraining", manifest_facts.get("warmup"))  # its name in version 0.1.0
+    except (ValueError, AttributeError):  # another program's file with the same name
         return ""
     if not facts:
         return ""

@@ -1,4 +1,4 @@
-"""What the settings of an experiment may be, and how they are kept beside its results."""
+"""The settings of an experiment as files have them: written, read, compared, and old names replaced by today's."""
 
 import json
 import tomllib
@@ -7,6 +7,8 @@ from typing import Any
 
 from rerank.config import Config, sections
 from rerank.errors import UserError
+from rerank.evaluation.measures import measure_names
+from rerank.runs.layout import ExperimentFolder
 from rerank.utils.files import atomic_write
 
 WITHOUT_EFFECT = (
@@ -18,21 +20,87 @@ WITHOUT_EFFECT = (
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
+OLD_SECTIONS = {"warmup": "pretraining"}
+OLD_KEYS = {
+    "pretraining.neighbours": "pretraining.hard_negatives",
+    "pretraining.random": "pretraining.random_negatives",
+    "training.tokens_per_forward": "training.max_tokens_per_forward",
+}
+"""The names of version 0.1.0, which are still read, and today's."""
+
+Sections = dict[str, dict[str, Any]]
+"""Section -> key -> value."""
+
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """The tables of a TOML file; raises UserError, which begins with `flag`, where it is missing or no TOML."""
+    """Reads a TOML file; old names of sections and keys become today's.
+
+    Raises UserError, whose message begins with `flag`, if the file is missing, is not TOML, or has the same section by
+    its old and its new name.
+    """
     if not path.is_file():
         raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{flag}{path}: not TOML: {error}") from error
+    for old, new in OLD_SECTIONS.items():
+        if old in tables and new in tables:
+            raise UserError(f"{flag}{path}: [{old}] is the old name of [{new}]: expected one of them, got both")
+    return upgrade(tables)
+
+
+def upgrade(tables: dict[str, Any]) -> dict[str, Any]:
+    """The sections with today's names of sections, keys and measures; values outside a section stay as they are.
+
+    The hyperparameters of a loss are keys of the section [loss].
+
+    >>> upgrade({"warmup": {"steps": 4}, "training": {"tokens_per_forward": 64}})
+    {'pretraining': {'steps': 4}, 'training': {'max_tokens_per_forward': 64}}
+    """
+    upgraded: dict[str, Any] = {}
+    for section, values in tables.items():
+        if not isinstance(values, dict):
+            upgraded[section] = values
+            continue
+        for key, value in (_without(values, "hyperparameters") | values.get("hyperparameters", {})).items():
+            new_section, _, new_key = current_key(f"{section}.{key}").partition(".")
+            upgraded.setdefault(new_section, {})[new_key] = current_value(f"{new_section}.{new_key}", value)
+        upgraded.setdefault(OLD_SECTIONS.get(section, section), {})
+    return upgraded
+
+
+def current_key(key: str) -> str:
+    """Today's name of a setting.
+
+    >>> current_key("warmup.steps"), current_key("loss.alpha")
+    ('pretraining.steps', 'loss.alpha')
+    """
+    section, dot, name = key.partition(".")
+    key = f"{OLD_SECTIONS.get(section, section)}{dot}{name}"
+    return OLD_KEYS.get(key.replace("-", "_"), key)
+
+
+def current_value(key: str, value: Any) -> Any:
+    """The value of a setting with a measure by its ir_measures name; all else, unknown measures too, as it is."""
+    if key != "training.measure" or not isinstance(value, str) or value == "loss":
+        return value
+    try:
+        (name,) = measure_names([value])
+    except UserError:  # left to the command that uses the measure
+        return value
+    return name
+
+
+def settings_of(config: Config) -> Sections:
+    """The configuration as files have it."""
+    return upgrade(sections(config))
 
 
 def to_toml(config: Config) -> str:
-    """The configuration as TOML that `--config` reads back; what is None is left out."""
+    """The configuration as TOML that `--config` reads back; settings that are None are left out."""
     lines = []
-    for section, values in sections(config).items():
+    for section, values in settings_of(config).items():
         lines.append(f"[{section}]")
         lines += [
             f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None
@@ -42,17 +110,16 @@ def to_toml(config: Config) -> str:
 
 
 def save_settings(config: Config, path: Path) -> None:
-    """Writes the configuration beside an experiment's results, or refuses to mix two in one folder.
+    """Writes the configuration to an experiment's config.toml; two configurations in one folder are refused.
 
-    Raises UserError when `path` holds another configuration, and a fold was trained with it. What an older file lacks
-    had its default.
+    Raises UserError if `path` holds another configuration and a fold was trained with it. A key that is missing there,
+    because an older version wrote the file, had its default.
     """
-    begun = [*path.parent.glob("fold*/state"), *path.parent.glob("fold*/test.run")]
-    if path.exists() and begun:
-        changed = differences(tomllib.loads(path.read_text(encoding="utf-8")), sections(config))
+    if path.exists() and any(fold.begun for fold in ExperimentFolder(path.parent).folds):
+        changed = differences(read_toml(path), settings_of(config))
         if not changed:
             return
-        old, new = ("; ".join(f"{key} = {values[of]}" for key, values in changed.items()) for of in (0, 1))
+        old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
         raise UserError(
             f"{path}: this experiment was begun with other settings: there {old}; here {new}; "
             "give this one another --name, or remove the folder"
@@ -61,14 +128,18 @@ def save_settings(config: Config, path: Path) -> None:
         tmp.write_text(to_toml(config), encoding="utf-8")
 
 
-def differences(there: dict[str, Any], here: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """table.key -> the values there and here, of the keys that differ and have an effect; what one lacks is default."""
-    defaults = _flat(sections(Config()))
-    old, new = (defaults | _flat(tables) for tables in (there, here))
+def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
+    """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
+    defaults = _flat(settings_of(Config()))
+    old, new = (defaults | _flat(settings) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 
 
-def _flat(tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """table.key -> value, of what is set and has an effect."""
-    flat = {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _flat(settings: Sections) -> dict[str, Any]:
+    """section.key -> value, of the settings that are set and have an effect."""
+    flat = {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
     return {key: value for key, value in flat.items() if key not in WITHOUT_EFFECT and value is not None}

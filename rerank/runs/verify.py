@@ -1,218 +1,239 @@
-"""`rerank verify`: whether the numbers of a folder of runs still hold, from its files and its manifests alone."""
+"""`rerank verify`: checks the results of a run folder against its files and manifests."""
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label, measure_names
+from rerank.evaluation.measures import measure_names
 from rerank.evaluation.tables.table import aligned
-from rerank.runs.manifest import judgments_hash, outcome
+from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
+from rerank.runs.manifest import judgments_hash, outcome, read_manifest
 from rerank.runs.settings import differences, read_toml
 from rerank.types import Fold, Qrels, Run
 from rerank.utils.files import file_hash
 
-MEASURE = "ndcg_cut_20"
+MEASURE = "nDCG@20"
+"""The measure that the table shows."""
 TOLERANCE = 1e-9
-FINISHED = ("test.run", "manifest.json")
 FACTS = ("fold", "config", "qrels", "outcome", "best_valid")
-"""What a manifest is held to; those of older versions lack some."""
+"""The facts of a manifest that are checked; manifests of older versions do not have all of them."""
 
 
-class Part(NamedTuple):
-    """A fold's folder, the facts of its manifest, its queries, the collection's judgments, and what is found now.
+class Verification(NamedTuple):
+    """A line for each fold and each all.run as text, and whether all of them hold."""
 
-    `found` has the `outcome` of valid.run and test.run, as "valid" and "test", where they can be read.
+    table: str
+    holds: bool
+
+    def __str__(self) -> str:
+        return self.table
+
+
+@dataclass(frozen=True)
+class FoldCheck:
+    """What a fold is checked with: its folder, its queries, the collection's judgments, and the facts of its manifest.
+
+    `outcomes` has the recomputed `outcome` of the runs that can be read, under "valid" and "test".
     """
 
-    folder: Path
-    facts: dict[str, Any]
+    folder: FoldFolder
     fold: Fold
     qrels: Qrels
-    found: dict[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+    outcomes: dict[str, Any] = field(default_factory=dict)
 
     def judged(self, part: str) -> Qrels:
         """The judgments of the fold's queries: "train", "valid" or "test"."""
         return {query_id: self.qrels[query_id] for query_id in getattr(self.fold, part) if self.qrels.get(query_id)}
 
     @property
-    def chosen_by(self) -> list[str]:
-        """The measure that chose the epoch, where it was none of the loss."""
+    def validation_measures(self) -> list[str]:
+        """The measure that chose the epoch; none if it was the loss."""
         measure = self.facts.get("config", {}).get("training", {}).get("measure", "loss")
-        return [] if measure == "loss" or "best_valid" not in self.facts else [measure]
+        return [] if measure == "loss" or "best_valid" not in self.facts else measure_names([measure])
 
 
-def verify(folder: Path) -> tuple[str, bool]:
-    """A table with one line a fold, and one for each all.run, and whether all of them hold.
+def verify(folder: Path | str) -> Verification:
+    """Checks every fold in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    `folder` is runs/<collection>, an experiment's folder in it, or a fold's in that. What a manifest does not say,
-    because an older version wrote it, is noted and is no failure; nor is a fold that is not finished, unless its
-    topics stand in all.run. Raises UserError where there is no fold, and where the collection's qrels.txt or folds.json
-    cannot be read.
+    Facts that a manifest does not have, because an older version wrote it, are noted and are no failure. An unfinished
+    fold is no failure either, unless its queries are in all.run. Raises UserError if there is no fold, or if the
+    collection's qrels.txt or folds.json cannot be read.
     """
-    collection, experiments = _experiments(folder.absolute())
-    folds = {fold.name: fold for fold in read_folds(collection / "folds.json")}
-    qrels = read_qrels(collection / "qrels.txt")
-    rows, notes, held = [["", measure_label(MEASURE), ""]], defaultdict[str, list[str]](list), []
-    for experiment, places in experiments.items():
-        alone = folder.absolute() in places
-        whole = (experiment / "all.run").is_file() and not alone
-        for place in places if alone else sorted({*places, *_places(experiment, folds)}):
-            name = f"{experiment.name}/{place.name}"
-            if not whole and not any((place / file).exists() for file in FINISHED):
+    folder = Path(folder).absolute()
+    collection, experiments = _experiments(folder)
+    folds = {fold.name: fold for fold in read_folds(collection.folds)}
+    qrels = read_qrels(collection.qrels)
+    rows, notes, results = [["", MEASURE, ""]], defaultdict[str, list[str]](list), []
+    for experiment in experiments:
+        only_fold = folder != experiment.path and folder != collection.path
+        has_all_run = experiment.all_run.is_file() and not only_fold
+        fold_folders = {fold.path: fold for fold in [*experiment.folds, *map(experiment.fold, folds)]}
+        for path in [folder] if only_fold else sorted(fold_folders):
+            name = f"{experiment.name}/{path.name}"
+            if not has_all_run and not _has_results(fold_folders[path]):
                 rows.append([name, "", "not finished"])
                 continue
-            value, wrong, unchecked = _check(place, folds, qrels)
-            rows.append([name, value, "; ".join(wrong) or "holds"])
-            held.append(not wrong)
+            value, errors, unchecked = _check(fold_folders[path], folds, qrels)
+            rows.append([name, value, "; ".join(errors) or "holds"])
+            results.append(not errors)
             if unchecked:
                 notes[", ".join(unchecked)].append(name)
-        if whole:
-            wrong = list(_all_run(experiment, folds))
-            rows.append([f"{experiment.name}/all.run", "", "; ".join(wrong) or "holds"])
-            held.append(not wrong)
-    lines = [f"Not recorded, or not here, so not checked: {what} ({', '.join(of)})." for what, of in notes.items()]
-    lines.append("Everything that is recorded holds." if all(held) else f"{held.count(False)} of {len(held)} fail.")
-    return "\n".join([aligned(rows), "", *lines]) + "\n", all(held)
+        if has_all_run:
+            errors = list(_all_run(experiment, folds))
+            rows.append([f"{experiment.name}/{experiment.all_run.name}", "", "; ".join(errors) or "holds"])
+            results.append(not errors)
+    lines = [
+        f"Not recorded or missing, so not checked: {facts} ({', '.join(names)})." for facts, names in notes.items()
+    ]
+    failed = results.count(False)
+    lines.append(f"{failed} of {len(results)} fail." if failed else "Everything that is recorded holds.")
+    return Verification("\n".join([aligned(rows), "", *lines]) + "\n", not failed)
 
 
-def _experiments(folder: Path) -> tuple[Path, dict[Path, list[Path]]]:
-    """The collection's folder, and the folders of the folds of each experiment."""
-    if folder.name.startswith("fold") and any((folder / file).exists() for file in FINISHED):
-        return folder.parents[1], {folder.parent: [folder]}
-    experiments = {place: sorted(place.glob("fold*/")) for place in (folder, *sorted(folder.glob("*/")))}
-    if experiments[folder]:
-        return folder.parent, {folder: experiments[folder]}
-    if not any(experiments.values()):
+def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
+    """The collection's folder, and the experiments to check."""
+    parent = ExperimentFolder(folder.parent)
+    if any(fold.path == folder and _has_results(fold) for fold in parent.folds):
+        return parent.collection, [parent]
+    experiment = ExperimentFolder(folder)
+    if experiment.folds:
+        return experiment.collection, [experiment]
+    experiments = [ExperimentFolder(path) for path in sorted(folder.glob("*/"))]
+    if not any(experiment.folds for experiment in experiments):
         raise UserError(f"{folder}: no fold of an experiment here; expected runs/<collection>, or a folder in it")
-    return folder, {experiment: places for experiment, places in experiments.items() if places}
+    return CollectionFolder(folder), [experiment for experiment in experiments if experiment.folds]
 
 
-def _places(experiment: Path, folds: Iterable[str]) -> list[Path]:
-    return [experiment / f"fold{name}" for name in folds]
+def _has_results(folder: FoldFolder) -> bool:
+    return folder.finished or folder.manifest.exists()
 
 
-def _check(folder: Path, folds: dict[str, Fold], qrels: Qrels) -> tuple[str, list[str], list[str]]:
-    """MEASURE over the fold's test topics, what does not hold, and what could not be checked."""
-    name = folder.name.removeprefix("fold")
-    if not folder.is_dir():
-        return "", ["expected a folder, as its topics are in all.run, found none"], []
-    if name not in folds:
-        return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {name}"], []
-    facts, found, wrong = dict[str, Any](), dict[str, Any](), list[str]()
-    part = Part(folder, facts, folds[name], qrels, found)
-    for check in (_manifest, _files, _topics, _settings, _first_stage, _judgments, _outcome):
+def _check(folder: FoldFolder, folds: dict[str, Fold], qrels: Qrels) -> tuple[str, list[str], list[str]]:
+    """MEASURE over the fold's test queries, the errors, and the facts that could not be checked."""
+    if not folder.path.is_dir():
+        return "", ["expected a folder, as its queries are in all.run, found none"], []
+    if folder.name not in folds:
+        return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"], []
+    check, errors = FoldCheck(folder, folds[folder.name], qrels), list[str]()
+    for errors_of in (_manifest, _files, _queries, _settings, _first_stage, _judgments, _outcome):
         try:
-            wrong += check(part)
+            errors += errors_of(check)
         except UserError as error:  # a file that cannot be read
-            wrong.append(str(error))
-    value = f"{found['test']['means'][MEASURE]:.4f}" if "test" in found else ""
-    return value, wrong, _unchecked(part) if facts else []
+            errors.append(str(error))
+    value = f"{check.outcomes['test']['means'][MEASURE]:.4f}" if "test" in check.outcomes else ""
+    return value, errors, _unchecked(check) if check.facts else []
 
 
-def _manifest(part: Part) -> Iterator[str]:
-    """Reads it."""
-    file = part.folder / "manifest.json"
+def _manifest(check: FoldCheck) -> Iterator[str]:
+    """Reads it into `check.facts`."""
+    file = check.folder.manifest
     try:
-        part.facts.update(json.loads(file.read_text(encoding="utf-8")))
+        check.facts.update(read_manifest(file))
     except OSError as error:
-        yield f"manifest.json: cannot be read: {error.strerror}"
-    except (ValueError, TypeError) as error:
-        yield f"manifest.json: expected the facts of a run in JSON, got {error}"
+        yield f"{file.name}: cannot be read: {error.strerror}"
+    except ValueError as error:
+        yield f"{file.name}: expected the facts of a run in JSON, got {error}"
 
 
-def _files(part: Part) -> Iterator[str]:
-    """Which are missing; measures the runs that are there."""
-    for name in ("log.jsonl", "valid.run", "test.run"):
-        if not (part.folder / name).is_file():
-            yield f"{name}: expected a file, found none"
-    for name in ("valid", "test"):
-        if (part.folder / f"{name}.run").is_file():
-            recorded = part.facts.get("outcome", {}).get(name, {}).get("means", {})
-            measures = [*recorded, *(part.chosen_by if name == "valid" else []), MEASURE]
-            part.found[name] = outcome(part.folder / f"{name}.run", part.judged(name), measures)
+def _files(check: FoldCheck) -> Iterator[str]:
+    """Missing files; recomputes the outcome of the runs."""
+    runs = {"valid": check.folder.valid_run, "test": check.folder.test_run}
+    for file in (check.folder.log, *runs.values()):
+        if not file.is_file():
+            yield f"{file.name}: expected a file, found none"
+    for part, run in runs.items():
+        if run.is_file():
+            recorded = _recorded_means(check, part)
+            measures = [*recorded, *(check.validation_measures if part == "valid" else []), MEASURE]
+            check.outcomes[part] = outcome(run, check.judged(part), list(dict.fromkeys(measures)))
 
 
-def _topics(part: Part) -> Iterator[str]:
-    for name, query_ids in part.facts.get("fold", {}).items():
-        there = getattr(part.fold, name)
-        if name != "name" and list(there) != query_ids:
-            yield f"folds.json, {name}: expected {len(query_ids)} topics ({examples(query_ids)}), found " + (
-                f"{len(there)} ({examples(there)})" if set(there) != set(query_ids) else "another order"
+def _recorded_means(check: FoldCheck, part: str) -> dict[str, float]:
+    means = check.facts.get("outcome", {}).get(part, {}).get("means", {})
+    return dict(zip(measure_names(list(means)), means.values(), strict=True)) if means else {}
+
+
+def _queries(check: FoldCheck) -> Iterator[str]:
+    for part, expected in check.facts.get("fold", {}).items():
+        found = getattr(check.fold, part)
+        if part != "name" and list(found) != expected:
+            yield f"folds.json, {part}: expected {len(expected)} queries ({examples(expected)}), found " + (
+                f"{len(found)} ({examples(found)})" if set(found) != set(expected) else "another order"
             )
 
 
-def _settings(part: Part) -> Iterator[str]:
-    if "config" in part.facts:
-        there = read_toml(part.folder.parent / "config.toml")
-        for key, (found, expected) in differences(there, part.facts["config"]).items():
-            yield f"config.toml, {key}: expected {expected}, found {found}"
+def _settings(check: FoldCheck) -> Iterator[str]:
+    if "config" in check.facts:
+        file = check.folder.experiment.settings
+        for key, (found, expected) in differences(read_toml(file), check.facts["config"]).items():
+            yield f"{file.name}, {key}: expected {expected}, found {found}"
 
 
-def _first_stage_file(part: Part) -> tuple[Path, bool]:
-    """The run that was re-ranked, and whether it is one of the collection's folder."""
-    path = Path(part.facts["first_stage"]["run"])
-    given = part.facts.get("config", {}).get("first_stage", {}).get("run")
-    return (path, False) if given else (part.folder.parents[1] / path.name, True)
+def _first_stage_file(check: FoldCheck) -> tuple[Path, bool]:
+    """The run that was re-ranked, and whether it belongs to the collection's folder."""
+    path = Path(check.facts["first_stage"]["run"])
+    given = check.facts.get("config", {}).get("first_stage", {}).get("run")
+    return (path, False) if given else (check.folder.experiment.collection.path / path.name, True)
 
 
-def _first_stage(part: Part) -> Iterator[str]:
-    if "first_stage" in part.facts:
-        path, ours = _first_stage_file(part)
+def _first_stage(check: FoldCheck) -> Iterator[str]:
+    if "first_stage" in check.facts:
+        path, in_collection = _first_stage_file(check)
         if path.is_file():
-            yield from _same_hash(path.name, part.facts["first_stage"]["sha256"], file_hash(path))
-        elif ours:
+            yield from _same_hash(path.name, check.facts["first_stage"]["sha256"], file_hash(path))
+        elif in_collection:
             yield f"{path.name}: expected the first stage's run, found none"
 
 
-def _judgments(part: Part) -> Iterator[str]:
-    for name, expected in part.facts.get("qrels", {}).items():
-        yield from _same_hash(f"qrels.txt, {name} topics", expected, judgments_hash(part.judged(name)))
+def _judgments(check: FoldCheck) -> Iterator[str]:
+    for part, expected in check.facts.get("qrels", {}).items():
+        yield from _same_hash(f"qrels.txt, {part} queries", expected, judgments_hash(check.judged(part)))
 
 
-def _outcome(part: Part) -> Iterator[str]:
-    for name, found in part.found.items():
-        recorded = part.facts.get("outcome", {}).get(name)
-        expected = dict(recorded["means"]) if recorded else {}
-        if recorded:
-            yield from _same_hash(f"{name}.run", recorded["sha256"], found["sha256"])
-        if name == "valid":
-            expected |= dict.fromkeys(measure_names(part.chosen_by), part.facts.get("best_valid"))
-        changed = [key for key, mean in expected.items() if not abs(mean - found["means"][key]) <= TOLERANCE]
-        for key in changed[:1]:
+def _outcome(check: FoldCheck) -> Iterator[str]:
+    for part, found in check.outcomes.items():
+        expected = _recorded_means(check, part)
+        if expected:
+            yield from _same_hash(f"{part}.run", check.facts["outcome"][part]["sha256"], found["sha256"])
+        for name in check.validation_measures if part == "valid" else ():
+            expected[name] = check.facts["best_valid"]
+        changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
+        for name in changed[:1]:
             others = f" (and {len(changed) - 1} other measures)" if len(changed) > 1 else ""
-            values = f"expected {expected[key]:.6f}, found {found['means'][key]:.6f}"
-            yield f"{name}.run, {measure_label(key)}: {values}{others}"
+            values = f"expected {expected[name]:.6f}, found {found['means'][name]:.6f}"
+            yield f"{part}.run, {name}: {values}{others}"
 
 
-def _unchecked(part: Part) -> list[str]:
-    """The facts that the manifest lacks, and a first stage's run that was given from elsewhere and is not there."""
-    lacking = [key for key in FACTS if key not in part.facts]
-    if "first_stage" in part.facts:
-        path, ours = _first_stage_file(part)
-        return [*lacking, *([] if ours or path.is_file() else [f"first_stage: {path}"])]
-    return [*lacking, *([] if "features" in part.facts else ["first_stage"])]
+def _unchecked(check: FoldCheck) -> list[str]:
+    """The facts that the manifest does not have, and a first stage's run from elsewhere that is missing."""
+    missing = [fact for fact in FACTS if fact not in check.facts]
+    if "first_stage" in check.facts:
+        path, in_collection = _first_stage_file(check)
+        return [*missing, *([] if in_collection or path.is_file() else [f"first_stage: {path}"])]
+    return [*missing, *([] if "features" in check.facts else ["first_stage"])]
 
 
-def _all_run(experiment: Path, folds: dict[str, Fold]) -> Iterator[str]:
+def _all_run(experiment: ExperimentFolder, folds: dict[str, Fold]) -> Iterator[str]:
     """Whether all.run is the union of the folds' test runs."""
     try:
-        found, expected = read_run(experiment / "all.run"), Run()
-        for folder in _places(experiment, folds):
-            if (folder / "test.run").is_file():
-                expected |= read_run(folder / "test.run")
+        found, expected = read_run(experiment.all_run), Run()
+        for folder in map(experiment.fold, folds):
+            if folder.finished:
+                expected |= read_run(folder.test_run)
     except UserError as error:
         yield str(error)
         return
     changed = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
     if changed:
-        yield f"expected the folds' test runs together, found {len(changed)} topics otherwise: {examples(changed)}"
+        yield f"expected the folds' test runs together, found {len(changed)} queries that differ: {examples(changed)}"
 
 
-def _same_hash(what: str, expected: str, found: str) -> Iterator[str]:
+def _same_hash(name: str, expected: str, found: str) -> Iterator[str]:
     if expected != found:
-        yield f"{what}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"
+        yield f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"

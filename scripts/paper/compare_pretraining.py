@@ -1,12 +1,12 @@
-"""Is a pre-training without labels worth it, and which loss makes the most of it? The runs, and their table.
+"""Compares losses after a pre-training without labels, and with no pre-training: makes the runs and their table.
 
     python scripts/paper/compare_pretraining.py shared/data/cystic-fibrosis microsoft/MiniLM-L12-H384-uncased
 
-BM25; the pre-training alone; after it hinge, SmoothI-NDCG on the paper's lists of four, and SmoothI-NDCG, LambdaLoss
-and softmax on all candidates; SmoothI-NDCG on lists of four without pre-training. All see the same number of documents,
-and each has a second row in which it is mixed with BM25. Every arm is an ordinary `rerank` command, which is shown.
-What exists is not made again, so that the script resumes where it was interrupted. Words that it does not know go to
-all commands (--pretraining.lr 1e-5, --output.folder runs/x).
+The rows are BM25; the pre-training alone; after it hinge and SmoothI-NDCG on the paper's lists of four, and
+SmoothI-NDCG, LambdaLoss and softmax on all candidates; SmoothI-NDCG on lists of four without pre-training. All see the
+same number of documents, and each has a second row in which it is fused with BM25. Every row is an ordinary `rerank`
+command, which is printed. Existing runs are kept, so the script resumes after an interruption. Flags that the script
+does not know are passed to all commands (--pretraining.lr 1e-5, --output.folder runs/x).
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from rerank.cli.main import main
+from rerank.runs.layout import ExperimentFolder
 
 FOUR = ["--lists.relevant", "2", "--lists.non-relevant", "2"]
 ALL = ["--lists.relevant", "all", "--lists.non-relevant", "all"]
@@ -41,7 +42,7 @@ def rerank(*words: str) -> str:
 
 
 def compare(given: argparse.Namespace, rest: list[str]) -> str:
-    """Makes every run that is not there and returns the table."""
+    """Makes the missing runs and returns the table."""
     fold, depth = given.fold, given.depth
     common = ["--collection", given.collection, "--encoder", given.encoder, "--first-stage.depth", str(depth), *rest]
     steps = ["--pretraining.steps", str(given.steps)]
@@ -53,12 +54,12 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         rerank("score", str(alone), str(bm25), *common, "--out", f"{alone}.run")
     runs = [str(bm25), f"{alone}.run"]
     for name, words in ARMS.items():
-        of_list = depth if "all" in words else 4
-        seen = ["--epochs", str(given.epochs), "--training.lists-per-epoch", str(max(1, given.documents // of_list))]
-        seen += ["--training.lists-per-step", str(max(1, DOCUMENTS_PER_STEP // of_list))]
+        list_size = depth if "all" in words else 4
+        seen = ["--epochs", str(given.epochs), "--training.lists-per-epoch", str(max(1, given.documents // list_size))]
+        seen += ["--training.lists-per-step", str(max(1, DOCUMENTS_PER_STEP // list_size))]
         seen += ["--pretraining.steps", "0"] if name.startswith("cold") else steps
-        folder = rerank("train", "--fold", fold, "--name", name, *common, *seen, *words)
-        runs.append(f"{folder}/all.run" if fold == "all" else f"{folder}/fold{fold}/test.run")
+        folder = ExperimentFolder(Path(rerank("train", "--fold", fold, "--name", name, *common, *seen, *words)))
+        runs.append(str(folder.all_run if fold == "all" else folder.fold(fold).test_run))
     return rerank("eval", *runs, "--interpolate", str(bm25), "--fold", fold, "--format", given.format)
 
 
@@ -67,9 +68,9 @@ if __name__ == "__main__":
     parser.add_argument("collection")
     parser.add_argument("encoder")
     parser.add_argument("--fold", default="all")
-    parser.add_argument("--documents", type=int, default=1000, help="documents an epoch")
+    parser.add_argument("--documents", type=int, default=1000, help="documents per epoch")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=400, help="steps of the pre-training at most")
+    parser.add_argument("--steps", type=int, default=400, help="maximum steps of the pre-training")
     parser.add_argument("--format", default="text", help="of the table")
-    parser.add_argument("--depth", type=int, default=100, help="candidates a query")
+    parser.add_argument("--depth", type=int, default=100, help="candidates per query")
     print(compare(*parser.parse_known_args()))

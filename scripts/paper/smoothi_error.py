@@ -2,7 +2,7 @@
 
     python scripts/paper/smoothi_error.py smoothi_error.png
 
-The vertical axis is logarithmic: an exponential decay is a straight line.
+The vertical axis is logarithmic, so that exponential decay is a straight line.
 """
 
 import math

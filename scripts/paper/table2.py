@@ -1,4 +1,4 @@
-"""Table 2 of Thonet et al. 2021: every loss on every measure, from the runs of a sweep.
+"""Makes Table 2 of Thonet et al. 2021, every loss on every measure, from the runs of a sweep.
 
     rerank sweep configs/sweeps/letor.toml --collection MQ2008
     python scripts/paper/table2.py runs/MQ2008
@@ -11,42 +11,41 @@ import sys
 from pathlib import Path
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
+from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
-from rerank.evaluation.tables.table import FORMATS, Table, render
-from rerank.evaluation.tables.table import Cell as Text
-from rerank.experiments.sweep.results import LOSSES, MEASURES, Cell, Results, figure, loss_label
-from scripts.paper.selection import choose, reached, worse_than_best
-
-LEVEL = 0.05
+from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
+from rerank.runs.experiment_results import ExperimentResults
+from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
+from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
 
 
 def table(folder: Path, form: str) -> str:
-    """The table of one collection, with what to know about it below."""
-    results = Results(folder)
-    cells = of_loss(results.cells())
-    chosen = {m: {loss: choose(results, of_it, m) for loss, of_it in cells.items()} for m in MEASURES}
-    places = set().union(*(set(of_measure) for of_measure in chosen[MEASURES[0]].values()))
-    left_out = [loss for loss, of_measure in chosen[MEASURES[0]].items() if set(of_measure) != places]
+    """The table of one collection, with a legend and notes."""
+    results = open_results(folder)
+    cells = group_by_loss(results.experiments)
+    selected = {m: {loss: select_by_validation(results, cells[loss], m) for loss in cells} for m in MEASURES}
+    by_loss = selected[MEASURES[0]]
+    all_keys = set().union(*(set(by_fold_and_seed) for by_fold_and_seed in by_loss.values()))
+    left_out = [loss for loss, by_fold_and_seed in by_loss.items() if set(by_fold_and_seed) != all_keys]
     losses = [loss for loss in cells if loss not in left_out]
     if not losses:
         raise UserError(
-            f"{folder}: no loss has all {len(places)} folds and seeds of the others; finish the sweep first"
+            f"{folder}: no loss has all {len(all_keys)} folds and seeds of the others; finish the sweep first"
         )
     columns = []
     for measure in MEASURES:
-        rows = {loss: reached(results, chosen[measure][loss], measure) for loss in losses}
-        best, worse = worse_than_best(rows, LEVEL)
+        rows = {loss: collect_test_result(results, selected[measure][loss], measure) for loss in losses}
+        best, worse = compare_with_best(rows)
         columns.append(
             [
-                Text(figure(*mean_and_error(row.means), 3), loss in best, "†" if loss in worse else "")
+                Cell(format_mean(*mean_and_error(row.means), 3), loss in best, "†" if loss in worse else "")
                 for loss, row in rows.items()
             ]
         )
-    body = [[Text(loss_label(loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
+    body = [[Cell(loss_label(loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
     folds = len(results.folds)
-    over = f"{folds} folds" if folds > 1 else f"{len(places)} seeds"
+    over = f"{folds} folds" if folds > 1 else f"{len(all_keys)} seeds"
     legend = [
         f"{{best}}: best. †: worse than the best (two-sided paired t-test over the queries, "
         f"p < {LEVEL} / {max(1, len(losses) - 1)}: Bonferroni).",
@@ -54,16 +53,16 @@ def table(folder: Path, form: str) -> str:
     ]
     notes = [
         f"{sum(map(len, cells.values()))} cells. For each loss, fold and measure: the cell (variant, "
-        "hyperparameters) with the best validation value of it.",
-        *(f"Left out, as it lacks a fold or a seed: {loss_label(loss)}." for loss in left_out),
+        "hyperparameters) with the best validation mean of that measure.",
+        *(f"Left out, as a fold or a seed is missing: {loss_label(loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
-    head = [Text(text) for text in ("loss", *map(measure_label, MEASURES))]
+    head = [Cell(text) for text in ("loss", *MEASURES)]
     return render(Table(title, [[head, *body]], legend, notes), form)
 
 
-def of_loss(cells: list[Cell]) -> dict[str, list[Cell]]:
-    """The cells of each loss, in the paper's order; those that it does not have come last."""
+def group_by_loss(cells: list[ExperimentResults]) -> dict[str, list[ExperimentResults]]:
+    """The cells of each loss, in the paper's order; losses that the paper does not have come last."""
     names = {str(cell.setting("loss.name")) for cell in cells}
     ordered = [*(name for name in LOSSES if name in names), *sorted(names - LOSSES.keys())]
     return {name: [cell for cell in cells if cell.setting("loss.name") == name] for name in ordered}

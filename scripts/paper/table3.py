@@ -1,10 +1,10 @@
-"""Table 3 of Thonet et al. 2021 (RQ3): seconds of a training epoch by loss.
+"""Makes Table 3 of Thonet et al. 2021 (RQ3): seconds per training epoch, by loss.
 
     python scripts/paper/table3.py MQ2007 MQ2008 --rounds 5
 
-For each collection, the cells of configs/sweeps/runtime.toml train on its first fold by the ordinary loop, in one
-process, in turns: an epoch each, then another. The median counts. Validation, checkpoints and states are not in it.
-Flags that the script does not know go to all cells (--output.folder runs/x, --training.lists-per-step 64).
+For each collection, the cells of configs/sweeps/runtime.toml train on its first fold with the ordinary loop, in one
+process, in turns: one epoch each, then the next. The table has the median, without validation and checkpoints.
+Flags that the script does not know are passed to all cells (--output.folder runs/x, --training.lists-per-step 64).
 """
 
 import argparse
@@ -24,12 +24,12 @@ from rerank.config import Config, replace_setting
 from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.sweep.grid import cells, read_grid
-from rerank.experiments.sweep.results import loss_label
 from rerank.experiments.train import Experiment, open_experiment
 from rerank.runs.settings import read_toml
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
 from rerank.training.task import FoldWork
+from scripts.paper.tables import loss_label
 
 GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"
 
@@ -40,13 +40,13 @@ def table(grid: Path, collections: list[str], rounds: int, flags: list[str]) -> 
     head = ["loss", *(Path(collection).name for collection in collections)]
     rows = [[name, *(f"{median(column[name]):.3f}" for column in columns)] for name in columns[0]]
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} threads"
-    note = f"Seconds of a training epoch: median of {rounds}, losses in turns, one process, {where}."
+    note = f"Seconds per training epoch: median of {rounds}, losses in turns, one process, {where}."
     load = f"Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors."
     return f"{aligned([head, *rows])}\n\n{note}\n{load}\n"
 
 
 def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]) -> dict[str, list[float]]:
-    """The seconds of each loss's epochs, one a round, on a collection's first fold."""
+    """The seconds of each loss's epochs, one per round, on a collection's first fold."""
     given = read_grid(grid)
     base = read_toml(given.config) if given.config else {}
     configs = cells(given, base, str(given.config), ["--collection", collection, *flags])
@@ -65,7 +65,7 @@ def seconds_of_epochs(grid: Path, collection: str, rounds: int, flags: list[str]
 
 
 def epoch(experiment: Experiment, work: FoldWork, config: Config, folder: Path, number: int) -> float:
-    """Trains the epoch of that number, from 1, going on from the state in `folder`; its seconds without validation."""
+    """Trains one epoch, from 1, resuming from the state in `folder`; returns its seconds without validation."""
     times = []
 
     def clock() -> float:

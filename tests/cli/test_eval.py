@@ -1,6 +1,8 @@
 import json
 import random
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from rerank.cli.main import main
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.trec import read_run, write_qrels, write_run
 from rerank.errors import UserError
-from rerank.runs.table import measure_files, table_of
+from rerank.runs.table import compare_files
 from rerank.types import Qrels, Run
 from tests.support.paths import SHARED_DATA
 from tests.support.small_collection import failed
@@ -46,7 +48,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def table(*paths: list[Path], **arguments: Any) -> str:
-    return table_of(measure_files(*paths, **arguments))
+    return f"{compare_files(*paths, **arguments)}\n"
 
 
 def rows(text: str) -> list[list[str]]:
@@ -55,10 +57,10 @@ def rows(text: str) -> list[list[str]]:
 
 def test_judgments_and_folds_are_found_above_the_runs(runs: Path) -> None:
     text = table([runs / "bm25.run", runs / "hinge" / "all.run", runs / "smoothi" / "all.run"], measures=["map"])
-    assert text.startswith("Mean ± standard error over 3 folds, 12 topics\n")
+    assert text.startswith("Mean ± standard error over 3 folds, 12 queries\n")
     assert [row[0] for row in rows(text)] == ["run", "bm25", "hinge", "smoothi"]
     assert [row[1][-1] for row in rows(text)[1:]] == ["†", "†", "*"]
-    assert "No run lacks a topic.\n" in text
+    assert "Every run has every query.\n" in text
 
 
 def test_files_of_folds_are_one_run(runs: Path) -> None:
@@ -67,14 +69,14 @@ def test_files_of_folds_are_one_run(runs: Path) -> None:
     assert table([*parts, runs / "bm25.run"]) == whole
     (runs / "folds.json").unlink()
     assert table([*parts[::-1], runs / "bm25.run"]) == whole
-    assert "over 12 topics\n" in table([runs / "smoothi" / "all.run"])
+    assert "over 12 queries\n" in table([runs / "smoothi" / "all.run"])
 
 
 def test_one_fold(runs: Path) -> None:
     test = FOLDS[1].test
     text = table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"], fold="2", measures=["P@1"])
-    assert text.startswith(f"Mean ± standard error over {len(test)} topics of fold 2\n")
-    assert "No run lacks a topic.\n" in text
+    assert text.startswith(f"Mean ± standard error over {len(test)} queries of fold 2\n")
+    assert "Every run has every query.\n" in text
     with pytest.raises(UserError, match="fold 9: no such fold; expected one of 1, 2, 3"):
         table([runs / "bm25.run"], fold="9")
     with pytest.raises(UserError, match=r"smoothi and .*qrels.txt \(fold 1\) have no query in common"):
@@ -82,31 +84,31 @@ def test_one_fold(runs: Path) -> None:
     assert table([runs / "bm25.run"], fold="all") == table([runs / "bm25.run"])
 
 
-def test_lacking_topics_count_zero_and_are_told(runs: Path) -> None:
+def test_missing_queries_count_zero_and_are_reported(runs: Path) -> None:
     run = ranking(good=True)
     write_run(runs / "part.run", {q: run[q] for q in QUERIES[1:]}, "t")
     text = table([runs / "part.run", runs / "bm25.run"], measures=["P@1"])
-    assert "over 3 folds, 12 topics\n" in text
-    assert "part lacks 1 of 12 topics, which count 0: q0.\n" in text
-    assert "No run lacks" not in text
+    assert "over 3 folds, 12 queries\n" in text
+    assert "part: 1 of 12 queries are missing and count 0: q0.\n" in text
+    assert "Every run has" not in text
 
 
-def test_no_mean_over_folds_that_a_run_lacks_or_that_lack_topics(runs: Path) -> None:
-    with pytest.raises(UserError, match=r"smoothi: lacks every topic of fold 1, 3; expected .* or `--fold 2`, which"):
+def test_no_mean_over_folds_if_queries_of_a_run_or_of_the_folds_are_missing(runs: Path) -> None:
+    with pytest.raises(UserError, match=r"smoothi: no query of fold 1, 3; expected .* \(`--fold 2`\)"):
         table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])
     write_qrels(runs / "qrels.txt", {**judgments(), "outside": {"d1": 1}})
-    with pytest.raises(UserError, match=r"folds.json: 1 of 13 judged topics are in no fold \(outside\), so there is"):
+    with pytest.raises(UserError, match=r"folds.json: 1 of 13 judged queries are in no fold \(outside\), so there is"):
         table([runs / "bm25.run"])
-    assert " topics of fold 2\n" in table([runs / "bm25.run"], fold="2")
+    assert " queries of fold 2\n" in table([runs / "bm25.run"], fold="2")
     write_folds(runs / "folds.json", [FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])
     with pytest.raises(UserError, match=r"folds.json: folds 1 and 2 both test query q\d+, expected one"):
         table([runs / "bm25.run"])
 
 
-def test_topics_without_judgments_are_told(runs: Path) -> None:
+def test_queries_without_judgments_are_reported(runs: Path) -> None:
     write_run(runs / "bm25.run", {**ranking(good=False), "unjudged": {"d1": 1.0}}, "bm25")
     text = table([runs / "bm25.run"])
-    assert "Topics of the runs without judgments, which cannot count (1): unjudged.\n" in text
+    assert "Queries of the runs without judgments, which cannot count (1): unjudged.\n" in text
 
 
 def test_names_are_short_and_distinct(runs: Path) -> None:
@@ -117,7 +119,7 @@ def test_names_are_short_and_distinct(runs: Path) -> None:
     assert [row[0] for row in rows(text)] == ["run", "small/smoothi", "other/smoothi"]
 
 
-def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
+def test_user_errors_are_reported(runs: Path, tmp_path: Path) -> None:
     smoothi = runs / "smoothi"
     with pytest.raises(UserError, match="expected at least one run file"):
         table([])
@@ -126,7 +128,7 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown 'bogus'"):
         table([runs / "bm25.run"], measures=["bogus"])
     write_run(tmp_path / "alone" / "deep" / "er" / "x.run", ranking(good=True), "t")
-    with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt beside .*x\.run"):
+    with pytest.raises(UserError, match=r"no judgments: expected --qrels FILE, or qrels\.txt next to .*x\.run"):
         table([tmp_path / "alone" / "deep" / "er" / "x.run"])
     write_qrels(tmp_path / "alone" / "qrels.txt", judgments())
     write_run(tmp_path / "alone" / "y.run", ranking(good=True), "t")
@@ -149,16 +151,16 @@ def test_mistakes_are_told(runs: Path, tmp_path: Path) -> None:
 def test_bm25_on_robust04(tmp_path: Path) -> None:
     files = [ROBUST04 / f"bm25.fold{fold}.run.gz" for fold in range(1, 6)]
     text = table(files, qrels=ROBUST04 / "qrels.robust2004.txt.gz")
-    assert text.startswith("Mean ± standard error over 5 folds, 249 topics\n")
+    assert text.startswith("Mean ± standard error over 5 folds, 249 queries\n")
     assert "bm25  0.4962 ± 0.0168  0.4710 ± 0.0100  0.4464 ± 0.0114  0.4198 ± 0.0113  0.4188 ± 0.0055\n" in text
-    assert "No run lacks a topic.\n" in text
+    assert "Every run has every query.\n" in text
     assert "without judgments, which cannot count (1): 672.\n" in text
     everything: Run = {}
     for path in files:
         everything |= read_run(path)
     write_run(tmp_path / "all.run", everything, "t")
     text = table([tmp_path / "all.run"], ROBUST04 / "qrels.robust2004.txt.gz", measures=["ndcg_cut_20"])
-    assert "over 249 topics\n" in text
+    assert "over 249 queries\n" in text
     assert " 0.4198 ± " in text
 
 
@@ -170,14 +172,14 @@ def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.Captur
         main([*words, *more])
         return capsys.readouterr().out
 
-    told = "part lacks 1 of 12 topics, which count 0: q0."
+    note = "part: 1 of 12 queries are missing and count 0: q0."
     for form in ("text", "markdown", "latex", "json"):
-        assert told in printed("--format", form)
-        assert told in printed("--format", form, *(["--per-query"] if form == "json" else ["--details"]))
+        assert note in printed("--format", form)
+        assert note in printed("--format", form, *(["--per-query"] if form == "json" else ["--details"]))
     for view in ([], ["--per-query"]):
         main([*words, *view, "--format", "csv"])
-        assert told in capsys.readouterr().err  # the lines of a CSV file are all data
-    assert "\\caption{Comparison over 3 folds, 12 topics. " in printed("--details", "--format", "latex")
+        assert note in capsys.readouterr().err  # the lines of a CSV file are all data
+    assert "\\caption{Comparison over 3 folds, 12 queries. " in printed("--details", "--format", "latex")
     assert "↓: better, worse than bm25 (two-sided paired Wilcoxon" in printed(
         "--baseline", "bm25", "--test", "wilcoxon"
     )
@@ -185,10 +187,36 @@ def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.Captur
     assert lines[0] == "query_id,fold,run,measure,value"
     assert len(lines) == 1 + 12 * 2 * 2
     fold = next(one.name for one in FOLDS if "q0" in one.test)
-    assert f"q0,{fold},part,map,0.0" in lines
+    assert f"q0,{fold},part,AP,0.0" in lines
     found = json.loads(printed("--format", "json", "--correction", "holm", "--measures", "P@1"))
     assert (found["test"], found["correction"], len(found["comparisons"])) == ("t", "holm", 3 * 2)
     assert "--per-query: expected --format csv or json, got text" in failed(
         capsys, *words, "--per-query", "--format", "text"
     )
-    assert "--baseline part2: no such run; did you mean part?" in failed(capsys, *words, "--baseline", "part2")
+    assert "baseline part2: no such run; did you mean part?" in failed(capsys, *words, "--baseline", "part2")
+
+
+def test_a_registered_test_and_correction_are_choices_and_in_the_legend(runs: Path) -> None:
+    script = f"""
+from rerank.evaluation.significance import p_value_correction, significance_test
+
+@significance_test("constant", label="constant test", note="no draws")
+def constant_test(differences):
+    return 0.01
+
+@p_value_correction("sidak", label="Sidak")
+def sidak(p_values):
+    return [1 - (1 - p) ** len(p_values) for p in p_values]
+
+from rerank.cli.main import main
+words = ["eval", *[f"{runs}/{{name}}.run" for name in ("bm25", "hinge/all", "smoothi/all")], "--measures", "AP"]
+main([*words, "--test", "constant", "--correction", "sidak"])
+main([*words, "--test", "constant", "--correction", "sidak", "--details"])
+main([*words, "--test", "none"])
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "(two-sided paired constant test over the queries, p < 0.05, Sidak over the 2 other runs)" in result.stdout
+    assert "two-sided paired constant test, no draws, corrected by Sidak over the 2 other runs" in result.stdout
+    assert re.search(r"0\.0100  0\.0199 ", result.stdout)
+    assert result.returncode == 2
+    assert all(f'"{name}"' in result.stderr for name in ("t", "wilcoxon", "randomisation", "constant"))

@@ -1,69 +1,85 @@
-import math
+import csv
+import io
+import json
+from dataclasses import replace
 
 import pytest
-from scipy.stats import ttest_rel
 
+from rerank.data.folds import official_folds
 from rerank.errors import UserError
-from rerank.evaluation.compare import compare
-from rerank.types import Measurements
+from rerank.evaluation import compare
+from rerank.types import Qrels, Run
 
-LOW = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
-HIGH = {"a": 0.31, "b": 0.39, "c": 0.5, "d": 0.62}
-MIXED = {"a": 0.2, "b": 0.2, "c": 0.1, "d": 0.9}
-
-
-def rows(**runs: dict[str, float]) -> dict[str, Measurements]:
-    return {name: {"map": values} for name, values in runs.items()}
+QUERIES = [f"q{i}" for i in range(6)]
+QRELS: Qrels = {q: {"a": 1, "b": 0} for q in QUERIES}
+FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
 
 
-def test_every_run_is_compared_with_the_best() -> None:
-    low, high, mixed = compare(rows(low=LOW, high=HIGH, mixed=MIXED))["map"]
-    assert (low.reference, high.is_reference, high.best, low.best) == ("high", True, True, False)
-    assert low.difference == pytest.approx(-0.205)
-    p = ttest_rel(list(LOW.values()), list(HIGH.values())).pvalue
-    assert low.p == pytest.approx(p)
-    assert low.p_corrected == pytest.approx(2 * p)  # two other runs: the best is no member of the family
-    assert (low.wins, low.ties, low.losses) == (0, 0, 4)
-    assert (mixed.wins, mixed.ties, mixed.losses) == (1, 0, 3)
-    assert low.significant
-    assert not mixed.significant
-    assert math.isnan(high.p)
-    assert high.wins is None
+def ranking(*good: str) -> Run:
+    return {q: {"a": 2.0 if q in good else 0.5, "b": 1.0} for q in QUERIES}
 
 
-def test_a_baseline_is_compared_in_both_directions() -> None:
-    low, high, mixed = compare(rows(low=LOW, high=HIGH, mixed=MIXED), baseline="low", correction="none")["map"]
-    assert low.is_reference
-    assert high.best
-    assert high.significant
-    assert high.difference > 0
-    assert high.p == high.p_corrected
-    assert mixed.ties == 1
-    with pytest.raises(UserError, match=r"--baseline lwo: no such run; did you mean low\?"):
-        compare(rows(low=LOW), baseline="lwo")
+RUNS = {"low": ranking("q0"), "high": ranking(*QUERIES), "middle": ranking("q0", "q1", "q2")}
 
 
-def test_queries_are_paired_by_their_id() -> None:
-    turned = dict(reversed(HIGH.items()))
-    p = compare(rows(low=LOW, high=HIGH))["map"][0].p
-    assert compare(rows(low=LOW, high=turned))["map"][0].p == pytest.approx(p)
+def test_a_comparison_prints_its_table() -> None:
+    text = str(compare(RUNS, QRELS, ["P_1", "nDCG@20"]))
+    assert text.startswith(
+        "Mean ± standard error over 6 queries\n\nrun     P@1               nDCG@20\nlow     0.1667 ± 0.1667†"
+    )
+    assert "two-sided paired t-test over the queries, p < 0.05, Bonferroni over the 2 other runs)." in text
+    assert text.endswith("Every run has every query.")
 
 
-def test_the_best_is_that_of_the_means_shown() -> None:
-    folds = [["a"], ["b", "c", "d"]]
-    even, odd = {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}, {"a": 0.0, "b": 0.4, "c": 0.4, "d": 0.4}
-    first, second = compare(rows(even=even, odd=odd), folds)["map"]
-    assert (first.mean, first.fold_mean, first.best) == (0.25, 0.5, True)
-    assert (second.mean, second.fold_mean, second.best) == pytest.approx((0.3, 0.2, False))
-    assert first.shown == pytest.approx((0.5, 0.5))
-    alone = compare(rows(even=even, odd=odd))["map"][0]
-    assert math.isnan(alone.fold_mean)
-    assert alone.shown == pytest.approx((0.25, 0.25))
+def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
+    comparison = compare(RUNS, QRELS, ["P@1"], folds=FOLDS, baseline="low", test="wilcoxon", correction="holm")
+    assert comparison.evaluation.averaged_over == "3 folds, 6 queries"
+    assert [sorted(query_ids) for query_ids in comparison.evaluation.fold_queries] == [
+        ["q0", "q3"],
+        ["q1", "q4"],
+        ["q2", "q5"],
+    ]
+    low, high, middle = comparison.rows["P@1"]
+    assert (low.reference, low.fold_mean, middle.fold_mean) == ("low", pytest.approx(1 / 6), 0.5)
+    assert high.wins == 5
+    assert "↑, ↓: better, worse than low (two-sided paired Wilcoxon" in str(comparison)
 
 
-def test_intervals_hold_the_mean_and_the_difference() -> None:
-    low, high = compare(rows(low=LOW, high=HIGH), intervals=True)["map"]
-    assert 0.1 < low.low < low.mean < low.high < 0.4
-    assert -0.22 <= low.difference_low < low.difference < low.difference_high <= -0.19
-    assert math.isnan(high.difference_low)
-    assert math.isnan(compare(rows(low=LOW))["map"][0].low)
+def test_every_format_of_the_command_line() -> None:
+    comparison = compare({"low": RUNS["low"], "high": RUNS["high"]}, {**QRELS, "missing": {"a": 1}}, ["P@1"])
+    note = "low: 1 of 7 queries are missing and count 0: missing."
+    assert comparison.details().startswith("Comparison over 7 queries\n\nP@1 ")
+    for text in (str(comparison), comparison.details(), comparison.to_markdown(), comparison.to_latex(details=True)):
+        assert note in text
+    assert comparison.to_markdown(details=True).startswith("Comparison over 7 queries\n\n| P@1 | mean [95 %] |")
+    assert "\\caption{Mean" in comparison.to_latex()
+    (low, high) = comparison.records()
+    assert (low["run"], low["mean"], high["p"], high["low"]) == ("low", 1 / 7, None, pytest.approx(4 / 7))
+    means = [float(row["mean"]) for row in csv.DictReader(io.StringIO(comparison.to_csv()))]
+    assert means == [low["mean"], high["mean"]]
+    assert comparison.to_csv(per_query=True).splitlines()[:2] == ["query_id,fold,run,measure,value", "q0,,low,P@1,1.0"]
+    facts = json.loads(comparison.to_json())
+    assert (facts["test"], facts["correction"], facts["comparisons"], note in facts["notes"]) == (
+        "t",
+        "bonferroni",
+        comparison.records(),
+        True,
+    )
+    assert json.loads(comparison.to_json(per_query=True))["values"] == comparison.records(per_query=True)
+
+
+def test_user_errors_name_what_is_expected() -> None:
+    with pytest.raises(UserError, match=r"baseline lwo: no such run; did you mean low\?"):
+        compare(RUNS, QRELS, baseline="lwo")
+    with pytest.raises(UserError, match="test z: no such test; expected one of randomisation, t, wilcoxon"):
+        compare(RUNS, QRELS, test="z")
+    with pytest.raises(UserError, match="correction hom: no such correction; did you mean holm"):
+        compare(RUNS, QRELS, correction="hom")
+    with pytest.raises(UserError, match="expected at least one run, got none"):
+        compare({}, QRELS)
+    with pytest.raises(UserError, match="part: no query of fold 1, 3; expected a run of all 3 folds"):
+        compare({"part": {q: RUNS["low"][q] for q in FOLDS[1].test}}, QRELS, folds=FOLDS)
+    with pytest.raises(UserError, match=r"folds: 1 of 7 judged queries are in no fold \(other\)"):
+        compare(RUNS, {**QRELS, "other": {"a": 1}}, folds=FOLDS)
+    with pytest.raises(UserError, match="folds: folds 1 and 2 both test query q0, expected one"):
+        compare(RUNS, QRELS, folds=[FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])

@@ -8,8 +8,8 @@ import pytrec_eval
 
 from rerank.data.trec import ranked, read_qrels, read_run, write_run
 from rerank.errors import UserError
-from rerank.evaluation.evaluate import evaluate, missing
-from rerank.evaluation.measures import MEASURES
+from rerank.evaluation.evaluate import evaluate, missing_queries
+from rerank.evaluation.measures import DEFAULT_MEASURES, parse_measures
 from rerank.types import Qrels, Run
 from tests.support.paths import SHARED_DATA
 
@@ -21,8 +21,8 @@ def test_every_judged_query_has_a_value() -> None:
     run = {"relevant": {"a": 1.0}, "none": {"a": 1.0}, "empty": {}, "elsewhere": {"a": 1.0}}
     values = evaluate(qrels, run, ["map", "NDCG@1"])
     expected = {"relevant": 1.0, "none": 0.0, "lacking": 0.0, "empty": 0.0}
-    assert values == {"map": expected, "ndcg_cut_1": expected}
-    assert missing(qrels, run) == ["lacking", "empty"]
+    assert values == {"AP": expected, "nDCG@1": expected}
+    assert missing_queries(qrels, run) == ["lacking", "empty"]
 
 
 def test_queries_judged_junk_throughout_count_zero() -> None:
@@ -32,7 +32,7 @@ def test_queries_judged_junk_throughout_count_zero() -> None:
     for _ in range(100):
         values = evaluate(qrels, run, ["MAP", "nDCG@20", "bpref", "P@1", "nDCG(dcg='exp-log2')"])
     assert all((of["junk"], of["below"]) == (0.0, 0.0) for of in values.values())
-    assert values["map"]["q"] == pytest.approx(1 / 3)
+    assert values["AP"]["q"] == pytest.approx(1 / 3)
 
 
 def graded(seed: int) -> tuple[Qrels, Run]:
@@ -52,11 +52,11 @@ def test_values_are_those_of_loops_over_the_definitions() -> None:
         relevant = sum(grade > 0 for grade in best)
         dcg, ideal = (sum(grade / math.log2(2 + i) for i, grade in enumerate(of[:10])) for of in (grades, best))
         expected = {
-            "P_5": sum(rank <= 5 for rank in hits) / 5,
-            "map": sum(found / rank for found, rank in enumerate(hits, 1)) / relevant,
-            "recip_rank": 1 / hits[0] if hits else 0.0,
-            "recall_10": sum(rank <= 10 for rank in hits) / relevant,
-            "ndcg_cut_10": dcg / ideal,
+            "P@5": sum(rank <= 5 for rank in hits) / 5,
+            "AP": sum(found / rank for found, rank in enumerate(hits, 1)) / relevant,
+            "RR": 1 / hits[0] if hits else 0.0,
+            "R@10": sum(rank <= 10 for rank in hits) / relevant,
+            "nDCG@10": dcg / ideal,
         }
         assert {name: of[query_id] for name, of in values.items()} == pytest.approx(expected)
 
@@ -91,14 +91,14 @@ def test_grade_from_which_a_document_is_relevant() -> None:
     names = ["P(rel=2)@5", "AP(rel=2)", "R(rel=2)@10", "RR(rel=2)", "Success(rel=2)@5", "IPrec(rel=2)@0.1"]
     values = evaluate(qrels, run, [*names, "P@5"])
     plain = evaluate(binary, run, [name.replace("(rel=2)", "") for name in names])
-    assert list(values)[:2] == ["P(rel=2)@5", "MAP(rel=2)"]
+    assert list(values)[:2] == ["P(rel=2)@5", "AP(rel=2)"]
     assert list(values.values())[:-1] == list(plain.values())
-    assert values["P_5"] != values["P(rel=2)@5"]
+    assert values["P@5"] != values["P(rel=2)@5"]
 
 
 def test_gain_is_the_grade() -> None:
     values = evaluate({"q": {"a": 1, "b": 3}}, {"q": {"a": 2.0, "b": 1.0}}, ["ndcg_cut_1"])
-    assert values["ndcg_cut_1"]["q"] == pytest.approx(1 / 3)
+    assert values["nDCG@1"]["q"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), -1e39])
@@ -128,12 +128,13 @@ def test_awkward_files_have_the_values_of_pytrec_eval(tmp_path: Path) -> None:
     draw.shuffle(rows)
     (tmp_path / "a.run.gz").write_bytes(gzip.compress(("\ufeff" + "".join(rows)).encode()))
     write_run(tmp_path / "rewritten.run", run, "run")
-    expected = pytrec_eval.RelevanceEvaluator(qrels, set(MEASURES)).evaluate(run)
+    trec_names = {measure.name: measure.trec_name for measure in parse_measures(DEFAULT_MEASURES)}
+    expected = pytrec_eval.RelevanceEvaluator(qrels, set(trec_names.values())).evaluate(run)
     assert "q3" not in expected
-    expected["q3"] = dict.fromkeys(MEASURES, 0.0)
+    expected["q3"] = dict.fromkeys(trec_names.values(), 0.0)
     for name in ("a.run.gz", "rewritten.run"):
         values = evaluate(qrels, read_run(tmp_path / name))
-        assert values == {measure: {q: expected[q][measure] for q in qrels} for measure in MEASURES}
+        assert values == {name: {q: expected[q][trec_name] for q in qrels} for name, trec_name in trec_names.items()}
 
 
 @pytest.mark.skipif(not ROBUST04.exists(), reason="no ../shared/data/robust04")
@@ -144,9 +145,9 @@ def test_bm25_on_robust04() -> None:
         run |= read_run(ROBUST04 / f"bm25.fold{fold}.run.gz")
     values = evaluate(qrels, run)
     means = {measure: round(sum(of.values()) / len(of), 4) for measure, of in values.items()}
-    assert len(values["map"]) == 249
+    assert len(values["AP"]) == 249
     assert "672" in run
-    assert "672" not in values["map"]
-    assert missing(qrels, run) == []
-    truth = {"ndcg_cut_20": 0.4198, "map": 0.2241, "P_20": 0.3586, "ndcg": 0.4188}
+    assert "672" not in values["AP"]
+    assert missing_queries(qrels, run) == []
+    truth = {"nDCG@20": 0.4198, "AP": 0.2241, "P@20": 0.3586, "nDCG": 0.4188}
     assert {measure: means[measure] for measure in truth} == truth

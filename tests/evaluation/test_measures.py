@@ -3,40 +3,46 @@ import pytrec_eval
 
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES, WHOLE, WITH_CUTOFF, measure_label, measure_names
+from rerank.evaluation.measures import DEFAULT_MEASURES, WHOLE, WITH_CUTOFF, measure_name, measure_names
 
 
-def test_default_measures_are_the_papers() -> None:
+def test_default_measures_are_the_papers_by_any_of_their_names() -> None:
+    trec_eval = ["P_1", "P_5", "P_10", "P_20", "map", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg_cut_20", "ndcg"]
     labels = ["P@1", "P@5", "P@10", "P@20", "MAP", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG@20", "NDCG"]
-    assert [measure_label(name) for name in MEASURES] == labels
-    assert measure_names(labels) == list(MEASURES)
+    assert measure_names(trec_eval) == measure_names(labels) == list(DEFAULT_MEASURES)
+    assert measure_names(DEFAULT_MEASURES) == list(DEFAULT_MEASURES)
 
 
 @pytest.mark.parametrize(
     ("written", "name"),
     [
-        ("ndcg_cut_20", "ndcg_cut_20"),
-        ("ndcg_cut.20", "ndcg_cut_20"),
-        ("nDCG@20", "ndcg_cut_20"),
-        ("nDCG(dcg='log2')@20", "ndcg_cut_20"),
+        ("ndcg_cut_20", "nDCG@20"),
+        ("ndcg_cut.20", "nDCG@20"),
+        ("NDCG@20", "nDCG@20"),
+        ("nDCG(dcg='log2')@20", "nDCG@20"),
         ("nDCG(dcg='exp-log2')@20", "nDCG(dcg='exp-log2')@20"),
         ('nDCG( dcg="exp-log2" )', "nDCG(dcg='exp-log2')"),
-        ("AP", "map"),
-        ("AP@100", "map_cut_100"),
-        ("map_cut_5", "map_cut_5"),
-        ("R@100", "recall_100"),
-        ("R(rel=1)@100", "recall_100"),
+        ("map", "AP"),
+        ("MAP", "AP"),
+        ("MAP@100", "AP@100"),
+        ("map_cut_5", "AP@5"),
+        ("recall_100", "R@100"),
+        ("Recall@100", "R@100"),
+        ("R(rel=1)@100", "R@100"),
         ("R(rel=2)@100", "R(rel=2)@100"),
-        ("RR", "recip_rank"),
-        ("rr", "recip_rank"),
+        ("recip_rank", "RR"),
+        ("rr", "RR"),
         ("Rprec", "Rprec"),
-        ("Bpref", "bpref"),
-        ("P_3", "P_3"),
-        ("Success@10", "success_10"),
-        ("IPrec@0.1", "iprec_at_recall_0.10"),
-        ("iprec_at_recall_0.10", "iprec_at_recall_0.10"),
-        ("SetF", "set_F"),
+        ("RPrec", "Rprec"),
+        ("bpref", "Bpref"),
+        ("P_3", "P@3"),
+        ("Precision@3", "P@3"),
+        ("success_10", "Success@10"),
+        ("iprec_at_recall_0.10", "IPrec@0.1"),
+        ("IPrec@0.10", "IPrec@0.1"),
+        ("set_F", "SetF"),
         ("11pt_avg", "11pt_avg"),
+        ("relative_P_5", "relative_P@5"),
         ("Judged@20", "Judged@20"),
         ("MRR@10", "RR@10"),
         ("RR(rel=2)@10", "RR(rel=2)@10"),
@@ -44,10 +50,38 @@ def test_default_measures_are_the_papers() -> None:
         ("RBP(p=0.5, rel=1)", "RBP(p=0.5,rel=1)"),
         ("RBP(rel=1,p=0.8)", "RBP(rel=1)"),
         ("nDCG(judged_only=True)@10", "nDCG(judged_only=True)@10"),
+        ("nDCG(gains={1: 3, 2: 4})@10", "nDCG(gains={1:3,2:4})@10"),
     ],
 )
 def test_names_of_trec_eval_and_ir_measures(written: str, name: str) -> None:
     assert measure_names([written, name]) == [name]
+
+
+def test_names_are_those_of_ir_measures() -> None:
+    ir_measures = pytest.importorskip("ir_measures")
+    names = [*measure_names(WHOLE), *measure_names(f"{name}_5" for name in WITH_CUTOFF), "IPrec@0.1", "RR(rel=2)@10"]
+    without = {"11pt_avg", "ndcg_rel", "Rndcg", "G", "binG", "relative_P@5"}
+    for name in set(names) - without:
+        family, _, at = name.partition("@")
+        measure = ir_measures.measures.registry[family.partition("(")[0]]
+        measure = measure(rel=2) if "rel=2" in name else measure
+        assert str(measure @ (float(at) if "." in at else int(at)) if at else measure) == name
+
+
+def test_one_name_of_trec_eval_can_be_several_measures() -> None:
+    assert measure_names(["ndcg_cut.10,20", "P_5,10", "iprec_at_recall.0.10,0.20"]) == [
+        "nDCG@10",
+        "nDCG@20",
+        "P@5",
+        "P@10",
+        "IPrec@0.1",
+        "IPrec@0.2",
+    ]
+    assert measure_name("ndcg_cut.20") == "nDCG@20"
+    with pytest.raises(UserError, match=r"measures: expected one, got ndcg_cut.10,20 \(nDCG@10, nDCG@20\)"):
+        measure_name("ndcg_cut.10,20")
+    with pytest.raises(UserError, match=r"unknown 'P_0' \(0 is no cut-off"):
+        measure_names(["P_5,0"])
 
 
 def test_all_unknown_measures_are_named_at_once() -> None:
@@ -56,13 +90,14 @@ def test_all_unknown_measures_are_named_at_once() -> None:
     with pytest.raises(UserError) as error:
         measure_names(["map", *bad])
     line = str(error.value)
-    assert line.startswith("measures: unknown 'NDGC@20' (did you mean NDCG@20?), 'P_0' (0 is no cut-off from 1 to")
+    assert line.startswith("measures: unknown 'NDGC@20' (did you mean nDCG@20?), 'P_0' (0 is no cut-off from 1 to")
     assert all(f"'{name}' (" in line for name in bad)
     assert "'map'" not in line
-    assert "'ERR' (ir_measures computes it with other settings; it takes @cutoff)" in line
+    assert "'ERR' (ir_measures computes it with other parameters; it takes @cutoff)" in line
     assert "'alpha_nDCG@10' (it measures subtopics" in line
-    assert "'RBP(rel=1)@10' (ir_measures needs more for it: pip install ir-measures[trectools]; or" in line
-    assert "'nDCG(rel=2)@5' (expected no setting but dcg)" in line
+    needed = "pip install ir-measures[trectools] (No module named 'trectools')"
+    assert f"'RBP(rel=1)@10' (ir_measures needs more for it: {needed}; or" in line
+    assert "'nDCG(rel=2)@5' (expected no parameter but dcg)" in line
     with pytest.raises(UserError, match="expected dcg='log2', with gain rel, or dcg='exp-log2'"):
         measure_names(["nDCG(dcg='log10')@20"])
 
@@ -72,7 +107,8 @@ def test_every_measure_that_is_offered_is_the_one_of_pytrec_eval() -> None:
     run = {"p": {"a": 1.0, "b": 2.0, "c": 0.5, "d": 4.0}, "q": {"a": 1.0}}
     names = [*WHOLE, *(f"{name}_2" for name in WITH_CUTOFF), "iprec_at_recall_0.50"]
     values = evaluate(qrels, run, names)
-    for name in names:
-        alone = pytrec_eval.RelevanceEvaluator(qrels, {name}).evaluate(run)
-        assert values[name] == {query_id: alone[query_id][name] for query_id in qrels}
+    assert list(values) == measure_names(names)
+    for name, trec_name in zip(measure_names(names), names, strict=True):
+        alone = pytrec_eval.RelevanceEvaluator(qrels, {trec_name}).evaluate(run)
+        assert values[name] == {query_id: alone[query_id][trec_name] for query_id in qrels}
         assert values[name]["q"] == 0.0

@@ -21,7 +21,7 @@ def test_err_is_that_of_a_loop() -> None:
     """Chapelle et al., "Expected reciprocal rank for graded relevance", 2009, with 4 as the highest grade."""
     qrels, run = with_ties_and_gaps(0)
     values = evaluate(qrels, run, ["P@5", "ERR@5", "ERR@20"])
-    assert list(values) == ["P_5", "ERR@5", "ERR@20"]
+    assert list(values) == ["P@5", "ERR@5", "ERR@20"]
     for cut in (5, 20):
         for query_id in qrels:
             stays, expected = 1.0, 0.0

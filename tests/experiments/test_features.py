@@ -120,7 +120,8 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
 
 def test_an_epoch_is_every_training_query_once(here, monkeypatch):
     seen = []
-    monkeypatch.setattr(training, "accumulate_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model))
+    step = lambda model, batch, *rest: seen.append(batch) or gradient(model)  # noqa: E731
+    monkeypatch.setattr(training, "accumulate_gradient", step)
 
     def gradient(model):
         sum(parameter.sum() for parameter in model.parameters()).backward()

@@ -13,4 +13,4 @@ def folder(tmp_path):
 
 @pytest.fixture
 def results(folder):
-    return read_results(folder, "ndcg_cut_5")
+    return read_results(folder, "nDCG@5")

@@ -15,7 +15,7 @@ from tests.support.small_results import DEPTH, FIRST_STAGE
 def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(folder):
     results = read_results(folder, "nDCG@5")
     good, poor = results.experiments
-    assert (good.name, poor.name, results.measure) == ("good", "poor", "ndcg_cut_5")
+    assert (good.name, poor.name, results.measure) == ("good", "poor", "nDCG@5")
     assert [fold.name for fold in good.folds] == ["1", "2", "3"]
     assert good.run == read_run(folder / "good" / "all.run")
     first = read_run(folder / f"{FIRST_STAGE}.run")
@@ -23,17 +23,17 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
         q: ranked(first[q])[:DEPTH] for q in first
     }
     before, after = results.values(good)
-    assert after == evaluate(results.qrels, good.run, ["ndcg_cut_5"])["ndcg_cut_5"]
+    assert after == evaluate(results.qrels, good.run, ["nDCG@5"])["nDCG@5"]
     assert sum(after.values()) > sum(before.values())
 
 
 def test_an_experiments_own_folder_is_read_alone(folder):
-    assert [experiment.name for experiment in read_results(folder / "poor", "map").experiments] == ["poor"]
+    assert [experiment.name for experiment in read_results(folder / "poor", "AP").experiments] == ["poor"]
 
 
-def test_unfinished_folds_have_a_log_and_no_topics(folder):
+def test_unfinished_folds_have_a_log_and_no_queries(folder):
     (folder / "poor" / "fold2" / "test.run").unlink()
-    poor = read_results(folder, "map").experiments[1]
+    poor = read_results(folder, "AP").experiments[1]
     assert (
         poor.run.keys()
         == poor.candidates().keys()
@@ -44,10 +44,12 @@ def test_unfinished_folds_have_a_log_and_no_topics(folder):
     assert not poor.folds[1].run
 
 
-def test_a_first_stage_that_is_gone_is_said_when_it_is_asked_for(folder):
+def test_a_missing_first_stage_is_an_error_when_it_is_needed(folder):
     (folder / f"{FIRST_STAGE}.run").unlink()
-    good = read_results(folder, "map").experiments[0]
-    with pytest.raises(UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is not there"):
+    good = read_results(folder, "AP").experiments[0]
+    with pytest.raises(
+        UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is missing, so it cannot be compared"
+    ):
         good.candidates()
 
 
@@ -82,14 +84,14 @@ def test_an_unknown_measure_is_one_line(folder, capsys):
 
 
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
-    results = read_results(folder, "map")
+    results = read_results(folder, "AP")
     good, poor = results.experiments
     assert results.first_stage_name(good) == results.first_stage_name(poor) == FIRST_STAGE
     settings = folder / "poor" / "config.toml"
     settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
-    assert results.first_stage_name(read_results(folder, "map").experiments[1]) == FIRST_STAGE
+    assert results.first_stage_name(read_results(folder, "AP").experiments[1]) == FIRST_STAGE
     settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
-    results = read_results(folder, "map")
+    results = read_results(folder, "AP")
     names = [results.first_stage_name(experiment) for experiment in results.experiments]
     assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
     assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

@@ -12,7 +12,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import MEASURES
+from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.manifest import source_commit
 from tests.support.small_collection import command, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
@@ -62,7 +62,7 @@ def test_finished_runs_hold(here, capsys, tmp_path, monkeypatch):
         assert all(text.endswith("holds") for text in said.values())
     code, said, _ = verified(capsys, FOLD)
     judged = {query_id: qrels[query_id] for query_id in facts_of(FOLD)["fold"]["test"]}
-    of_query = evaluate(judged, read_run(FOLD / "test.run"), ["ndcg_cut_20"])["ndcg_cut_20"].values()
+    of_query = evaluate(judged, read_run(FOLD / "test.run"), ["nDCG@20"])["nDCG@20"].values()
     assert (code, said) == (0, {"hinge/fold2": f"{sum(of_query) / len(of_query):.4f}   holds"})
     (here / "runs").rename(tmp_path / "elsewhere")  # a folder may be moved
     monkeypatch.chdir(tmp_path)
@@ -76,7 +76,7 @@ def test_the_manifest_says_what_was_measured_and_with_what(here):
     for part, recorded in facts["outcome"].items():
         judged = {query_id: qrels[query_id] for query_id in facts["fold"][part]}
         values = evaluate(judged, read_run(FOLD / f"{part}.run"))
-        assert list(recorded["means"]) == list(MEASURES)
+        assert list(recorded["means"]) == list(DEFAULT_MEASURES)
         for measure, mean in recorded["means"].items():
             assert mean == pytest.approx(sum(values[measure].values()) / len(judged), abs=1e-12)
     assert set(facts["qrels"]) == {"train", "valid", "test"}
@@ -94,7 +94,7 @@ def test_the_manifest_says_what_was_measured_and_with_what(here):
         (TOWNS / "hinge" / "config.toml", "epochs = 1", "epochs = 3", "hinge/fold2", "training.epochs: expected 1"),
         (TOWNS / "hinge" / "config.toml", "[training]", "training", "hinge/fold2", "not TOML"),
         (TOWNS / "bm25.run", " 1 ", " 9 ", "hinge/fold2", "bm25.run: expected SHA-256"),
-        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 topics otherwise: q"),
+        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 queries that differ: q"),
         (FOLD / "manifest.json", "{", "[", "hinge/fold2", "manifest.json: expected the facts of a run in JSON"),
     ],
 )  # fmt: skip
@@ -112,7 +112,7 @@ def test_other_folds_are_named(here, capsys):
     change(TOWNS / "folds.json", '"name": "3"', '"name": "2"')
     code, said, _ = verified(capsys)
     assert code == 1
-    assert "folds.json, test: expected 3 topics (q" in said["hinge/fold2"]
+    assert "folds.json, test: expected 3 queries (q" in said["hinge/fold2"]
     assert said["hinge/fold3"] == "expected a fold of folds.json, 1, 0, 2, 4, 5; found 3"
     assert said["hinge/fold1"].endswith("holds")
 
@@ -130,15 +130,15 @@ def test_another_order_and_other_judgments_change_the_values(here, capsys):
     parts = [part for part in ("train", "valid", "test") if "q0" in facts_of(fold)["fold"][part]]
     code, said, _ = verified(capsys, fold)
     assert code == 1
-    assert f"qrels.txt, {parts[0]} topics: expected SHA-256" in said["hinge/fold1"]
+    assert f"qrels.txt, {parts[0]} queries: expected SHA-256" in said["hinge/fold1"]
 
 
 def test_a_missing_fold_is_named(here, capsys):
     shutil.rmtree(FOLD)
     code, said, below = verified(capsys)
     assert code == 1
-    assert said["hinge/fold2"] == "expected a folder, as its topics are in all.run, found none"
-    assert "found 3 topics otherwise" in said["hinge/all.run"]
+    assert said["hinge/fold2"] == "expected a folder, as its queries are in all.run, found none"
+    assert "found 3 queries that differ" in said["hinge/all.run"]
     assert below == "2 of 6 fail.\n"
     (TOWNS / "hinge" / "all.run").unlink()  # so that the experiment is one that was not finished
     code, said, _ = verified(capsys)
@@ -164,7 +164,7 @@ def test_what_an_older_manifest_lacks_is_said_and_no_failure(here, capsys):
     code, said, below = verified(capsys)
     assert code == 0
     assert said["hinge/fold2"].endswith("holds")
-    assert below.startswith("Not recorded, or not here, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
+    assert below.startswith("Not recorded or missing, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
 
 
 def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
@@ -196,7 +196,7 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     facts = json.loads(manifest.read_text())
     assert "java" not in facts
     manifest.write_text(json.dumps({**facts, "best_valid": facts["best_valid"] + 1e-6}))
-    assert "valid.run, NDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
+    assert "valid.run, nDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
 
 
 def test_mistakes_are_one_line(here, capsys):

@@ -1,52 +1,53 @@
-"""The comparison in full: intervals, differences, effect sizes, p-values, and what so many topics could have shown."""
+"""The table of all details: intervals, differences, effect sizes, p-values and detectable differences."""
 
 import math
 from collections.abc import Sequence
 
-from rerank.evaluation.compare import LEVEL, Compared
-from rerank.evaluation.measures import measure_label
-from rerank.evaluation.significance import CONFIDENCE, POWER, RESAMPLES
-from rerank.evaluation.tables.summary import CORRECTION_NAMES, TEST_NAMES, gain_note
-from rerank.evaluation.tables.table import Cell, Table, cells
+from rerank.evaluation.effect_sizes import CONFIDENCE, POWER
+from rerank.evaluation.run_comparison import LEVEL, RunComparison
+from rerank.evaluation.significance import CORRECTIONS, RESAMPLES, TESTS
+from rerank.evaluation.tables.summary import gain_note
+from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
 
 
 def details_table(
-    compared: dict[str, list[Compared]],
-    over: str,
+    comparisons: dict[str, list[RunComparison]],
+    averaged_over: str,
     notes: Sequence[str] = (),
     baseline: str | None = None,
     test: str = "t",
     correction: str = "bonferroni",
 ) -> Table:
-    """A block for each measure, a row for each run; `compared` is that of `compare` with intervals.
+    """A block for each measure, a row for each run.
 
-    `over` says what the means are over, such as "5 folds, 249 topics".
+    `comparisons` are those of `compare_measurements` with intervals and with the same `baseline`, `test` and
+    `correction`. `averaged_over` says what the means are over, such as "5 folds, 249 queries".
     """
+    rows_of_first = next(iter(comparisons.values()))
+    with_folds = not any(math.isnan(row.fold_mean) for rows in comparisons.values() for row in rows)
+    single = len(rows_of_first) == 1
     blocks = []
-    with_folds = not any(math.isnan(row.fold_mean) for rows in compared.values() for row in rows)
-    alone = len(next(iter(compared.values()))) == 1
-    for measure, rows in compared.items():
-        head = [measure_label(measure), "mean [95 %]", "SE, topics", *(["mean ± SE, folds"] if with_folds else [])]
-        if not alone:
+    for measure, rows in comparisons.items():
+        head = [measure, "mean [95 %]", "SE, queries", *(["mean ± SE, folds"] if with_folds else [])]
+        if not single:
             head += ["difference [95 %]", "d", "p", "p corrected", "won/tied/lost", "detectable"]
-        body = [_row(row, with_folds, alone) for row in rows]
-        blocks.append([cells(head), *body])
-    legend = _legend(with_folds, alone, next(iter(compared.values())), baseline, test, correction)
-    return Table(f"Comparison over {over}", blocks, [*legend, *gain_note(compared)], notes)
+        blocks.append([cells(head), *(_row(row, with_folds, single) for row in rows)])
+    legend = _legend(with_folds, len(rows_of_first) - 1, baseline, test, correction)
+    return Table(f"Comparison over {averaged_over}", blocks, [*legend, *gain_note(comparisons)], notes)
 
 
-def _row(row: Compared, with_folds: bool, alone: bool) -> list[Cell]:
-    found = [Cell(row.run), Cell(f"{row.mean:.4f}{_interval(row.low, row.high)}", row.best and not alone)]
-    found.append(Cell(_number(row.error)))
+def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:
+    means = [Cell(row.run), Cell(f"{row.mean:.4f}{_interval(row.low, row.high)}", row.best and not single)]
+    means.append(Cell(_number(row.error)))
     if with_folds:
-        found.append(Cell(f"{row.fold_mean:.4f} ± {row.fold_error:.4f}"))
-    if alone:
-        return found
+        means.append(Cell(format_mean(row.fold_mean, row.fold_error)))
+    if single:
+        return means
     if row.is_reference:
-        return [*found, Cell("reference"), *[Cell("")] * 5]
+        return [*means, Cell("reference"), *[Cell("")] * 5]
     mark = "" if not row.significant else "↑" if row.difference > 0 else "↓"
     return [
-        *found,
+        *means,
         Cell(f"{row.difference:+.4f}{_interval(row.difference_low, row.difference_high, '+')}", mark=mark),
         Cell(_number(row.effect, "+.2f")),
         Cell(_p(row.p)),
@@ -56,27 +57,24 @@ def _row(row: Compared, with_folds: bool, alone: bool) -> list[Cell]:
     ]
 
 
-def _legend(
-    with_folds: bool, alone: bool, rows: Sequence[Compared], baseline: str | None, test: str, correction: str
-) -> list[str]:
-    errors = "the topics and over the folds' means" if with_folds else "the topics"
-    lines = [
-        f"[{CONFIDENCE:.0%}]: percentiles of the means of {RESAMPLES:,} bootstrap resamples of the topics. "
+def _legend(with_folds: bool, others: int, baseline: str | None, test: str, correction: str) -> list[str]:
+    """`others` is the number of runs besides the reference."""
+    errors = "the queries and over the folds' means" if with_folds else "the queries"
+    intervals = (
+        f"[{CONFIDENCE:.0%}]: percentiles of the means of {RESAMPLES:,} bootstrap resamples of the queries. "
         f"SE: standard error, s / sqrt(n), over {errors}."
-    ]
-    if alone:
-        return lines
-    family = "for nothing"
-    if correction != "none":
-        family = f"by {CORRECTION_NAMES[correction]} over the {len(rows) - 1} other runs of each measure"
-    draws = f", {RESAMPLES:,} draws" if test == "randomisation" else ""
+    )
+    if not others:
+        return [intervals]
+    label, note = CORRECTIONS[correction].label, TESTS[test].note
+    correction_line = f"corrected by {label} over the {others} other runs of each measure" if label else "not corrected"
     return [
-        *lines,
-        f"{{best}}: best. Differences are to {baseline or 'the best'}, over the topics; ↑, ↓: p corrected < {LEVEL}.",
-        "d: Cohen's, the mean of the differences over their standard deviation. "
-        f"p: two-sided paired {TEST_NAMES[test]}{draws}, corrected {family}.",
-        "detectable: the smallest difference that a paired t-test at the corrected level finds on so many topics with "
-        f"a probability of {POWER:.0%}, where the differences vary as these do; a smaller one need not show.",
+        intervals,
+        f"{{best}}: best. Differences are to {baseline or 'the best'}, over the queries; ↑, ↓: p corrected < {LEVEL}.",
+        "d: Cohen's d, the mean of the differences over their standard deviation. "
+        f"p: two-sided paired {TESTS[test].label}{f', {note}' if note else ''}, {correction_line}.",
+        "detectable: the smallest difference that a paired t-test at the corrected level detects on as many queries "
+        f"with a power of {POWER:.0%}, if differences vary as these do.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the tables show, for other programs: CSV and JSON, every number as it is."""
+"""Comparisons and values as records, CSV and JSON, with every digit."""
 
 import csv
 import io
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rerank.evaluation.compare import Compared
+from rerank.evaluation.run_comparison import RunComparison
 from rerank.types import Measurements
 
 PER_QUERY = ("query_id", "fold", "run", "measure", "value")
 
 
-def comparison_records(compared: dict[str, list[Compared]]) -> list[dict[str, Any]]:
-    """A record for each run and measure, with the fields of `Compared`; what is not known is None."""
-    rows = [asdict(row) for of_measure in compared.values() for row in of_measure]
-    return [{key: None if value != value else value for key, value in row.items()} for row in rows]
+def comparison_records(comparisons: dict[str, list[RunComparison]]) -> list[dict[str, Any]]:
+    """A record for each run and measure, with the fields of `RunComparison`; NaN becomes None."""
+    records = [asdict(row) for rows in comparisons.values() for row in rows]
+    return [{key: None if value != value else value for key, value in record.items()} for record in records]
 
 
-def per_query_records(rows: dict[str, Measurements], fold_of: dict[str, str]) -> list[dict[str, Any]]:
-    """A record for each query, run and measure; the fold is None where it is not known."""
+def per_query_records(measurements: dict[str, Measurements], fold_of: dict[str, str]) -> list[dict[str, Any]]:
+    """A record for each query, run and measure; the fold is None if it is unknown."""
     return [
         dict(zip(PER_QUERY, (query_id, fold_of.get(query_id), run, measure, value), strict=True))
-        for run, measures in rows.items()
-        for measure, values in measures.items()
+        for run, of_run in measurements.items()
+        for measure, values in of_run.items()
         for query_id, value in values.items()
     ]
 
@@ -39,5 +39,5 @@ def as_csv(records: Sequence[dict[str, Any]]) -> str:
 
 
 def as_json(name: str, records: Sequence[dict[str, Any]], **facts: Any) -> str:
-    """An object that has the records under `name`, and `facts` on how they came about."""
+    """A JSON object with the records under `name`, and the `facts` about them."""
     return json.dumps({**facts, name: list(records)}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

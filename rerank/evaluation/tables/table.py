@@ -1,5 +1,6 @@
-"""One table, three ways to write it: aligned text, Markdown, and LaTeX for a paper (booktabs)."""
+"""Tables, written as aligned text, Markdown, or LaTeX for a paper (booktabs)."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """`text` is a value, `mark` what follows it; the best of a column is bold, or starred in text."""
+    """A value as text and the mark that follows it; the best of a column is bold, or has a star in plain text."""
 
     text: str
     best: bool = False
@@ -33,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """`blocks` are rows of cells, the first of each the head; `legend` explains the marks, `notes` say the rest."""
+    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it."""
 
     title: str
     blocks: Sequence[Sequence[Sequence[Cell]]]
@@ -46,20 +47,34 @@ def cells(texts: Sequence[str]) -> list[Cell]:
     return list(map(Cell, texts))
 
 
+def format_mean(mean: float, error: float, digits: int = 4) -> str:
+    """A mean and its standard error, which is left out if it is NaN.
+
+    >>> format_mean(0.5, 0.0312), format_mean(0.5, math.nan, digits=2)
+    ('0.5000 ± 0.0312', '0.50')
+    """
+    return f"{mean:.{digits}f}" if math.isnan(error) else f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
 def render(table: Table, form: str = "text") -> str:
-    """The table in one of FORMATS. `{best}` in the legend becomes what marks the best there."""
+    """The table in one of FORMATS. `{best}` in the legend becomes the mark of the best in that format."""
     legend = [line.replace("{best}", BEST[form]) for line in table.legend]
     if form == "latex":
         return _latex(table, legend)
-    below = [*legend, *table.notes]
+    footer = [*legend, *table.notes]
     write = _markdown if form == "markdown" else _text
-    lines = "\n".join(f"- {line}" for line in below) if form == "markdown" else "\n".join(below)
+    lines = "\n".join(f"- {line}" for line in footer) if form == "markdown" else "\n".join(footer)
     parts = [table.title, *(write(block) for block in table.blocks), lines]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first the head, as lines of text whose columns stand below each other."""
+    """Rows of texts as lines with aligned columns.
+
+    >>> print(aligned([["run", "AP"], ["bm25", "0.2241"]]))
+    run   AP
+    bm25  0.2241
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -93,4 +108,4 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(".", lambda found: LATEX.get(found[0], found[0]), text)
+    return re.sub(".", lambda match: LATEX.get(match[0], match[0]), text)

@@ -1,4 +1,4 @@
-"""A grid of settings: GRID.toml -> cells, each an ordinary configuration with a name of its own."""
+"""Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
 
 import itertools
 import re
@@ -10,16 +10,16 @@ import cyclopts
 
 from rerank.config import Config, replace_setting, sections
 from rerank.errors import UserError, nearest
-from rerank.runs.settings import read_toml
+from rerank.runs.settings import current_key, current_value, read_toml
 from rerank.utils.registry import describe_hyperparameters
 
 KEYS = ("config", "fold", "grid")
 SHORT = ("loss", "training")
-"""The tables whose settings stand in a cell's name without their table: loss.alpha = 1 is alpha=1."""
+"""The sections that are left out of a cell's name: loss.alpha = 1 is alpha=1."""
 
 
 class Grid(NamedTuple):
-    """What a GRID.toml says: the configuration below it (None: the defaults), the fold, tables of setting -> values."""
+    """A GRID.toml: the configuration that it changes (None: the defaults), the fold, tables of setting -> values."""
 
     config: Path | None
     fold: str
@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 def read_grid(path: Path) -> Grid:
     """Reads `config` (relative to the file), `fold` and the `[[grid]]` tables of settings such as loss.alpha.
 
-    Raises UserError for a file that is no TOML, an unknown key or setting, and a setting without values.
+    Raises UserError for a file that is not TOML, an unknown key or setting, and a setting without values.
     """
     given = read_toml(path)
     for key in given:
@@ -43,15 +43,15 @@ def read_grid(path: Path) -> Grid:
 
 
 def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -> list[Config]:
-    """Every combination of each table's values, over the TOML tables `base` (read from `source`) and the flags.
+    """Every combination of each table's values, on top of the sections `base` (read from `source`) and the flags.
 
-    A cell's name (output.name) is its loss and the settings of its table, so that it is the same when the grid grows,
-    and the seed where it is not 0, so that the same grid may be repeated with --seed 1 in the same folder.
-    Raises UserError where two cells would have one name, and what the command line raises for a wrong flag or value.
+    A cell's name (output.name) is its loss and the settings of its table, so that it stays the same when the grid
+    grows, and the seed if it is not 0, so that a grid can be repeated with --seed 1 in the same folder.
+    Raises UserError if two cells would have the same name, and what the command line raises for a wrong flag or value.
     """
     plain = _parse(base, source, flags)
     if plain.output.name:
-        raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; take another --output.folder")
+        raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
     typed = _typed(grid.tables, base, source, flags)
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
@@ -69,7 +69,7 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
 def cell_name(config: Config, settings: Iterable[str]) -> str:
     """The loss and the values of these settings, in the configuration's order: smoothi-metric=ndcg_10-alpha=1.
 
-    What no file name should hold, as the @ of ndcg@10, becomes _.
+    Characters that file names should not have, such as the @ of ndcg@10, become _.
     """
     parts = [config.loss.name]
     for table, values in sections(config).items():
@@ -84,14 +84,15 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
     where = f"{path}: [[grid]] table {number}"
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in describe_hyperparameters()]
-    found: dict[str, list[Any]] = {}
-    for key, values in _flat(table).items():
+    settings: dict[str, list[Any]] = {}
+    for written, values in _flat(table).items():
+        key = current_key(written)
         if key not in valid:
             raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")
-        found[key] = values if isinstance(values, list) else [values]
-        if not found[key] or any(isinstance(value, (list, dict)) for value in found[key]):
+        settings[key] = [current_value(key, value) for value in (values if isinstance(values, list) else [values])]
+        if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
-    return found
+    return settings
 
 
 def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
@@ -105,10 +106,10 @@ def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
 def _typed(
     tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]
 ) -> dict[tuple[str, str], Any]:
-    """(setting, value as it is written) -> the value, as the command line reads it.
+    """(setting, value as written) -> the value as the command line reads it.
 
-    Reading takes cyclopts long, so it reads not every cell but a row of the columns of values at a time. A setting that
-    is also among the flags is its error.
+    Parsing is slow, so not every cell is parsed: each call parses one value of every setting. A setting that is also
+    among the flags is an error of the parser.
     """
     columns: dict[str, dict[str, None]] = {}
     for key, values in itertools.chain.from_iterable(table.items() for table in tables):

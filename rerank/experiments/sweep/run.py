@@ -1,4 +1,4 @@
-"""`rerank sweep`: a grid of settings × folds, trained in parallel, each cell an ordinary experiment."""
+"""`rerank sweep`: trains a grid of settings × folds in parallel; each cell is an ordinary experiment."""
 
 import random
 import sys
@@ -12,15 +12,22 @@ import torch
 
 from rerank.config import Config, validate
 from rerank.errors import UserError
+from rerank.evaluation.measures import measure_name
+from rerank.evaluation.significance import mean_and_error
+from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.experiments.sweep.grid import cells, read_grid
-from rerank.experiments.sweep.results import best_cells
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import open_loss
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import work
+
+BEST = 20
+"""How many cells the table of the best ones has."""
 
 
 class Job(NamedTuple):
@@ -31,23 +38,22 @@ class Job(NamedTuple):
 
 
 def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, workers: int | None) -> bool:
-    """Trains what is not there yet of the grid in `path`, prints the best cells, and says whether nothing failed.
+    """Trains the unfinished cells of the grid in `path`, prints the best ones, and returns whether none failed.
 
-    `flags` hold for all cells, `config` and `fold` stand in for those of the grid. A cell whose training fails is
-    reported at the end and does not stop the others. Raises UserError, before anything starts, for what the user can
-    mend.
+    `flags` apply to all cells; `config` and `fold` replace those of the grid. A cell whose training fails is reported
+    at the end and does not stop the others. Raises UserError for invalid input before anything is trained.
     """
     if workers is not None and workers < 1:
         raise UserError(f"--workers: got {workers}, expected 1 or more")
     grid = read_grid(path)
-    below = config or grid.config
-    base = read_toml(below, "--config " if config else f"{path}: config: ") if below else {}
-    configs = cells(grid, base, str(below), flags)
+    base_file = config or grid.config
+    base = read_toml(base_file, "--config " if config else f"{path}: config: ") if base_file else {}
+    configs = cells(grid, base, str(base_file), flags)
     for cell in configs:
         _check(cell)
     shared = prepare_shared(configs, fold or grid.fold)
     for cell, of_cell in zip(configs, shared, strict=True):
-        save_settings(cell, of_cell.folder / cell.output.name / "config.toml")
+        save_settings(cell, of_cell.folder.experiment(cell.output.name).settings)
     jobs = [
         Job(cell, name)
         for cell, of_cell in zip(configs, shared, strict=True)
@@ -56,12 +62,30 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
     ]
     failed = _train_all(jobs, workers, sum(len(of_cell.folds) for of_cell in shared))
     for folder in dict.fromkeys(of_cell.folder for of_cell in shared):
-        of_folder = [(c, s) for c, s in zip(configs, shared, strict=True) if s.folder == folder]
-        measure = of_folder[0][0].training.measure
-        print(best_cells(folder, [c.output.name for c, _ in of_folder], of_folder[0][1].folds, measure))
+        in_folder = [(c, s) for c, s in zip(configs, shared, strict=True) if s.folder == folder]
+        measure = in_folder[0][0].training.measure
+        print(best_cells(folder.path, [c.output.name for c, _ in in_folder], in_folder[0][1].folds, measure))
     for job, error in failed:
         print(f"failed: {job.config.output.name}, fold {job.fold}: {error.strip()}", file=sys.stderr)
     return not failed
+
+
+def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
+    """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
+    results = CollectionResults(CollectionFolder(folder))
+    if measure == "loss":  # losses cannot be compared with each other
+        measure = "nDCG"
+    measure = measure_name(measure)
+    finished = [name for name in names if all(results.has_fold(name, fold) for fold in folds)]
+    means = {
+        name: mean_and_error([results.validation_mean(name, fold, measure) for fold in folds])
+        for name in progress(finished, len(finished), "validation values")
+    }
+    best = sorted(means, key=lambda name: -means[name][0])[:BEST]
+    head = f"{folder}: the best of {len(finished)} finished cells"
+    over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
+    rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
+    return f"{head}, {over}\n\n{aligned(rows)}\n"
 
 
 def _check(cell: Config) -> None:
@@ -73,22 +97,22 @@ def _check(cell: Config) -> None:
 
 
 def _finished(shared: Shared, name: str, fold: str) -> bool:
-    """Whether the fold has its results, and the experiment its all.run, which the fold that ends last writes."""
-    folder = shared.folder / name
-    if not all((folder / f"fold{fold}" / file).exists() for file in ("test.run", "manifest.json")):
+    """Whether the fold has its results, and all.run exists if all folds have; the last fold to end writes it."""
+    experiment = shared.folder.experiment(name)
+    folder = experiment.fold(fold)
+    if not folder.finished or not folder.manifest.exists():
         return False
-    whole = all((folder / f"fold{other}" / "test.run").exists() for other in shared.all_folds)
-    return not whole or (folder / "all.run").exists()
+    return experiment.all_run.exists() or not all(experiment.fold(other).finished for other in shared.all_folds)
 
 
-def _train_all(jobs: list[Job], workers: int | None, of: int) -> list[tuple[Job, str]]:
-    """Trains all jobs and returns those that failed, with why."""
-    log.info(f"{of} folds of cells, {of - len(jobs)} of them finished already")
+def _train_all(jobs: list[Job], workers: int | None, total: int) -> list[tuple[Job, str]]:
+    """Trains all jobs and returns those that failed, with the reason."""
+    log.info(f"{total} folds of cells, {total - len(jobs)} of them finished already")
     if not jobs:
         return []
     cores = count_cores()
     workers = min(workers or (1 if torch.cuda.is_available() else cores), len(jobs))
-    random.Random(0).shuffle(jobs)  # quick and slow cells mixed, so that the time left is right from the beginning
+    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
     failed: list[tuple[Job, str]] = []
     with closing(work(partial(_train, max(1, cores // workers)), jobs, workers)) as ended:
         for job, error in progress(ended, len(jobs), "sweep", lambda: f"{len(failed)} failed" if failed else ""):

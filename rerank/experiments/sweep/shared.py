@@ -1,44 +1,46 @@
-"""What the cells of a sweep share, made before the workers start: retrieval, pre-training, tokens, features, folds."""
+"""Prepares what the cells of a sweep share, before the workers start: retrieval, pre-training, tokens, features."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import NamedTuple
 
 from rerank.config import Config
 from rerank.errors import UserError
 from rerank.experiments.train import open_experiment
+from rerank.runs.layout import CollectionFolder
 
 OWN = ("loss", "lists", "training", "output")
-"""The tables that nothing shared depends on."""
+"""The sections that nothing shared depends on."""
 
 
 class Shared(NamedTuple):
-    """`folder` is runs/<collection>, `folds` the names of the sweep's folds, `all_folds` those of the collection."""
+    """The collection's folder, the names of the sweep's folds, and those of all folds of the collection."""
 
-    folder: Path
+    folder: CollectionFolder
     folds: list[str]
     all_folds: list[str]
 
 
 def prepare_shared(configs: list[Config], fold: str) -> list[Shared]:
-    """For each cell what it shares with the cells that differ from it in loss, lists, training or name alone.
+    """For each cell, what it shares with the cells that differ only in loss, lists, training or name.
 
-    Raises UserError for what the user can mend.
+    Raises UserError for invalid input.
     """
-    made: dict[str, Shared] = {}
-    found = []
+    prepared: dict[str, Shared] = {}
+    shared = []
     for config in configs:
-        key = str([values for table, values in asdict(config).items() if table not in OWN])
-        if key not in made:
-            made[key] = _prepare(config, fold)
-        found.append(made[key])
-    return found
+        key = str([values for section, values in asdict(config).items() if section not in OWN])
+        if key not in prepared:
+            prepared[key] = _prepare(config, fold)
+        shared.append(prepared[key])
+    return shared
 
 
 def _prepare(config: Config, fold: str) -> Shared:
     experiment = open_experiment(config, fold)
     if experiment.accelerator.num_processes > 1:
         raise UserError("a sweep starts its own processes: run it without accelerate or torchrun, with --workers N")
-    experiment.work_of(experiment.folds[0])  # makes what lies on disk: tokens
+    experiment.work_of(experiment.folds[0])  # writes the token store
     experiment.accelerator.free_memory()
-    return Shared(experiment.folder.parent, [part.name for part in experiment.folds], experiment.names)
+    return Shared(
+        CollectionFolder(experiment.folder.parent), [part.name for part in experiment.folds], experiment.names
+    )

@@ -1,110 +1,115 @@
-"""Measure against depth: what re-ranking only the first stage's best d documents gives, and could give at most."""
+"""Measure by re-ranking depth: the result of re-ranking only the first d candidates, and its upper bound."""
 
 from typing import Any, NamedTuple
 
 from rerank.data.trec import ranked
 from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 from rerank.types import Qrels, Run
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 
 
 class Depths(NamedTuple):
-    """The mean measure at each depth: of each experiment, and the most that each first stage allows."""
+    """The mean measure at each depth, for each experiment, and its upper bound for each first stage.
+
+    `queries` is the number of queries.
+    """
 
     measure: str
-    topics: int
+    queries: int
     depths: list[int]
     reached: dict[str, list[float]]
-    ceilings: dict[str, list[float]]
+    upper_bounds: dict[str, list[float]]
 
 
-def common_topics(results: Results) -> list[str]:
-    """The judged topics that every experiment with a first stage has tested; raises UserError where there is none."""
+def common_queries(results: CollectionResults) -> list[str]:
+    """The judged queries that every experiment with a first stage has tested; raises UserError if there is none."""
     sets = [set(experiment.run) for experiment in results.experiments if experiment.first_stage]
-    found = [query_id for query_id in results.qrels if sets and all(query_id in tested for tested in sets)]
-    if not found:
+    query_ids = [query_id for query_id in results.qrels if sets and all(query_id in tested for tested in sets)]
+    if not query_ids:
         for experiment in results.experiments:
             experiment.candidates()
-        raise UserError(f"{results.folder}: no topic was tested by all experiments, so they cannot stand in one chart")
-    return found
+        raise UserError(
+            f"{results.folder.path}: no query was tested by all experiments, so one chart cannot compare them"
+        )
+    return query_ids
 
 
 def re_ranked(first: Run, run: Run, depth: int) -> Run:
-    """The first `depth` documents of each query in the run's order, the others behind them as they were.
+    """The first `depth` documents of each query in the run's order, then the others in their first order.
 
     >>> re_ranked({"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"a": 1.0, "b": 2.0, "c": 3.0}}, 2)
     {'q': {'b': 0.0, 'a': -1.0, 'c': -2.0}}
     """
-    mixed = {}
+    runs = {}
     for query_id, scores in first.items():
         order = ranked(scores)
         head = set(order[:depth])
-        again = [doc_id for doc_id in ranked(run.get(query_id, {})) if doc_id in head]
-        again += [doc_id for doc_id in order[:depth] if doc_id not in run.get(query_id, {})]
-        mixed[query_id] = {doc_id: float(-place) for place, doc_id in enumerate(again + order[depth:])}
-    return mixed
+        reordered = [doc_id for doc_id in ranked(run.get(query_id, {})) if doc_id in head]
+        reordered += [doc_id for doc_id in order[:depth] if doc_id not in run.get(query_id, {})]
+        runs[query_id] = {doc_id: float(-rank) for rank, doc_id in enumerate(reordered + order[depth:])}
+    return runs
 
 
 def ideal(first: Run, qrels: Qrels) -> Run:
-    """The same documents, best judged first: no re-ranking can measure higher."""
+    """The same documents by descending grade: no re-ranking of them has a higher measure."""
     return {
         query_id: {doc_id: float(max(0, qrels.get(query_id, {}).get(doc_id, 0))) for doc_id in scores}
         for query_id, scores in first.items()
     }
 
 
-def depths(results: Results) -> Depths:
-    """The curves over the topics that all experiments have tested; raises UserError where there are none."""
-    topics = common_topics(results)
+def depths(results: CollectionResults) -> Depths:
+    """The curves over the queries that all experiments have tested; raises UserError if there are none."""
+    queries = common_queries(results)
     experiments = [experiment for experiment in results.experiments if experiment.first_stage]
     deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
     steps = [0, *(depth for depth in DEPTHS if depth < deepest), deepest]
-    qrels = _relevant_or_found(results.judged(topics), experiments, results.measure)
+    qrels = _needed_judgments(results.judged(queries), experiments, results.measure)
 
     def mean(run: Run) -> float:
         values = evaluate(qrels, run, [results.measure])[results.measure]
         return sum(values.values()) / len(values)
 
-    ceilings, reached = {}, {}
+    upper_bounds, reached = {}, {}
     for experiment in experiments:
         first = {
-            query_id: experiment.first_stage[query_id] for query_id in topics if query_id in experiment.first_stage
+            query_id: experiment.first_stage[query_id] for query_id in queries if query_id in experiment.first_stage
         }
         name = results.first_stage_name(experiment)
-        if name not in ceilings:
-            best = ideal(first, qrels)
-            ceilings[name] = [mean(re_ranked(first, best, depth)) for depth in steps]
+        if name not in upper_bounds:
+            ideal_run = ideal(first, qrels)
+            upper_bounds[name] = [mean(re_ranked(first, ideal_run, depth)) for depth in steps]
         reached[experiment.name] = [mean(re_ranked(first, experiment.run, depth)) for depth in steps]
-    return Depths(measure_label(results.measure), len(topics), steps, reached, ceilings)
+    return Depths(results.measure, len(queries), steps, reached, upper_bounds)
 
 
 def draw_depths(figure: Any, data: Depths) -> None:
-    """A line an experiment, from the first stage alone at depth 0, and the ceilings above."""
+    """A line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
     axes = figure.subplots()
-    for name, values in data.ceilings.items():
+    for name, values in data.upper_bounds.items():
         axes.plot(data.depths, values, "--", color=INK, label=f"ideal re-ranking of {name}", linewidth=1)
         axes.axhline(values[0], color=QUIET, linewidth=1, linestyle=":", label=name)
     for number, (name, values) in enumerate(data.reached.items()):
         axes.plot(data.depths, values, color=colour(number), marker=".", label=name)
-    axes.set_xlabel("documents re-ranked of each topic")
-    axes.set_ylabel(f"{data.measure}, mean of {data.topics} topics")
+    axes.set_xlabel("documents re-ranked per query")
+    axes.set_ylabel(f"{data.measure}, mean of {data.queries} queries")
     legend_above(axes, columns=2)
 
 
-def _relevant_or_found(qrels: Qrels, experiments: list[Experiment], measure: str) -> Qrels:
-    """Without the judgments that only bpref and infAP look at: they are most, and reading them is most of the time."""
+def _needed_judgments(qrels: Qrels, experiments: list[ExperimentResults], measure: str) -> Qrels:
+    """Leaves out judgments that only bpref and infAP use: they are most of all, and converting them takes most time."""
     if measure.lower().startswith(("bpref", "infap")):
         return qrels
     return {
         query_id: {
             doc_id: grade
-            for doc_id, grade in judged.items()
+            for doc_id, grade in grades.items()
             if grade > 0 or any(doc_id in experiment.first_stage.get(query_id, {}) for experiment in experiments)
         }
-        for query_id, judged in qrels.items()
+        for query_id, grades in qrels.items()
     }

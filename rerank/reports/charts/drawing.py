@@ -1,4 +1,4 @@
-"""How every chart looks, and how it becomes a file or a part of a page."""
+"""The style of all charts, and writing a chart as a file or as part of a page."""
 
 import html
 import io
@@ -15,13 +15,13 @@ from rerank.utils.files import atomic_write
 
 SERIES = ("#2f6fb2", "#d1711f", "#2e8b57", "#8a5bb5", "#c2456b", "#1f8f9c", "#8c6d31", "#5b6abf")
 INK, QUIET, RULE = "#22252b", "#7b818b", "#d9dce1"
-"""The text; what is compared with; grids and frames."""
+"""The colours of text, of references, and of grids and frames."""
 CSS_NAMES = {INK: "ink", QUIET: "quiet", RULE: "rule", **{colour: f"series-{i}" for i, colour in enumerate(SERIES)}}
 
 FORMATS = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}, ".png": {"Software": None}}
-"""The endings of files that can be written, and what keeps the time of day out: the same data, the same bytes."""
+"""Suffix -> metadata without a date, so that the same data gives the same bytes."""
 
-WIDTH = 4.5  # inches: 324 points, so that the text of a chart can be read on a phone and in a column of a paper
+WIDTH = 4.5  # inches; readable on a phone and in a column of a paper
 HOVER = "hover: "
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
@@ -53,22 +53,22 @@ STYLE: dict[Any, Any] = {
 
 
 def colour(number: int) -> str:
-    """The colour of the series of that number."""
+    """The colour of a series."""
     return SERIES[number % len(SERIES)]
 
 
 def hover(artist: Any, text: str) -> None:
-    """Lets a browser show `text` where the pointer rests on the artist; files other than SVG leave it out."""
+    """Shows `text` as a tooltip of the artist; SVG only."""
     artist.set_gid(HOVER + " ".join(text.split()))
 
 
 def legend_above(axes: Any, columns: int = 3) -> None:
-    """The legend between title and axes, where it hides nothing."""
+    """Puts the legend between title and axes."""
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, borderaxespad=0.2)
 
 
-def drawn(draw: Callable[..., None], data: Any, height: float = 3.0) -> Figure:
-    """The figure of a chart's drawing function, `height` inches high."""
+def draw_figure(draw: Callable[..., None], data: Any, height: float = 3.0) -> Figure:
+    """The figure that `draw` makes of `data`, `height` inches high."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, height))
         draw(figure, data)
@@ -76,23 +76,26 @@ def drawn(draw: Callable[..., None], data: Any, height: float = 3.0) -> Figure:
 
 
 def save(figure: Figure, out: Path) -> None:
-    """Writes a PDF, SVG or PNG file, as the name ends; raises UserError for another ending."""
-    ending = out.suffix.lower()
-    if ending not in FORMATS:
+    """Writes a PDF, SVG or PNG file, by its suffix; raises UserError for another suffix."""
+    suffix = out.suffix.lower()
+    if suffix not in FORMATS:
         raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
     with atomic_write(out) as tmp:
-        if ending == ".svg":
+        if suffix == ".svg":
             tmp.write_text(_svg(figure), encoding="utf-8")
         else:
             with mpl.rc_context(STYLE):
-                figure.savefig(tmp, format=ending[1:], dpi=300, metadata=FORMATS[ending])
+                figure.savefig(tmp, format=suffix[1:], dpi=300, metadata=FORMATS[suffix])
 
 
 def inline_svg(figure: Figure, key: str, label: str) -> str:
-    """The chart as an element of a page: colours are CSS variables, every id begins with `key`, `label` is read out."""
+    """The chart as an element of a page: colours are CSS variables, ids begin with `key`, `label` is its aria-label.
+
+    matplotlib writes each colour as #rrggbb; a page with a dark mode needs variables in their place.
+    """
     svg = _svg(figure)
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.DOTALL)  # the style would be the whole page's
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.DOTALL)  # its style would apply to the whole page
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
     for hexadecimal, name in CSS_NAMES.items():
         svg = svg.replace(hexadecimal, f"var(--{name})")
@@ -106,6 +109,6 @@ def _svg(figure: Figure) -> str:
     out = io.StringIO()
     with mpl.rc_context(STYLE):
         figure.savefig(out, format="svg", metadata=FORMATS[".svg"], transparent=True)
-    # matplotlib has no hover texts; it writes an artist's gid as the id of its group, escaped.
+    # matplotlib has no tooltips; it writes an artist's gid as the id of its group, escaped.
     titled = re.sub(rf"<g id=([\"']){HOVER}(.*?)\1>", r"<g><title>\2</title>", out.getvalue())
     return titled.rstrip() + "\n"

@@ -1,14 +1,14 @@
-"""Per-query gain: what re-ranking changed for every topic, sorted."""
+"""Per-query gain: the change of the measure by re-ranking, sorted."""
 
 from typing import Any, NamedTuple
 
-from rerank.evaluation.measures import measure_label
 from rerank.reports.charts.drawing import INK, SERIES, hover
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 
 
 class Gain(NamedTuple):
-    """A topic's measure before and after re-ranking; `text` is "" where it is not known."""
+    """A query's measure before and after re-ranking; `text` is "" if unknown."""
 
     query_id: str
     text: str
@@ -22,36 +22,34 @@ class Gain(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """The topics, most helped first, and the label of the measure."""
+    """The queries, most helped first, and the label of the measure."""
 
     measure: str
-    topics: list[Gain]
+    queries: list[Gain]
 
 
-def gains(results: Results, experiment: Experiment) -> Gains:
-    """The gain of every topic that was tested and is judged; raises UserError where the first stage is not there."""
+def gains(results: CollectionResults, experiment: ExperimentResults) -> Gains:
+    """The gain of every judged test query; raises UserError if the first stage's run is missing."""
     before, after = results.values(experiment)
-    topics = [
+    queries = [
         Gain(query_id, results.queries.get(query_id, ""), before[query_id], after[query_id]) for query_id in before
     ]
-    return Gains(measure_label(results.measure), sorted(topics, key=lambda topic: (-topic.gain, topic.query_id)))
+    return Gains(results.measure, sorted(queries, key=lambda query: (-query.gain, query.query_id)))
 
 
 def draw_gains(figure: Any, data: Gains) -> None:
-    """A bar a topic."""
+    """A bar per query."""
     axes = figure.subplots()
-    for place, topic in enumerate(data.topics):
-        (bar,) = axes.bar(
-            [place], [topic.gain], width=1.0 if len(data.topics) > 60 else 0.8, color=SERIES[topic.gain < 0]
-        )
-        bar.set_in_layout(False)  # hundreds of them would take most of the time, and none is wider than the axes
-        text = f"{topic.query_id}: {topic.text}" if topic.text else topic.query_id
-        hover(bar, f"{text} — {topic.before:.3f} → {topic.after:.3f} ({topic.gain:+.3f})")
+    for x, query in enumerate(data.queries):
+        (bar,) = axes.bar([x], [query.gain], width=1.0 if len(data.queries) > 60 else 0.8, color=SERIES[query.gain < 0])
+        bar.set_in_layout(False)  # laying out hundreds of bars is slow, and none exceeds the axes
+        text = f"{query.query_id}: {query.text}" if query.text else query.query_id
+        hover(bar, f"{text} — {query.before:.3f} → {query.after:.3f} ({query.gain:+.3f})")
     axes.axhline(0, color=INK, linewidth=0.6)
     axes.set_xticks([])
     axes.grid(visible=False, axis="x")
-    helped, hurt = (sum(sign * topic.gain > 0 for topic in data.topics) for sign in (1, -1))
+    helped, hurt = (sum(sign * query.gain > 0 for query in data.queries) for sign in (1, -1))
     axes.set_xlabel(
-        f"{len(data.topics)} topics: {helped} helped, {hurt} hurt, {len(data.topics) - helped - hurt} as before"
+        f"{len(data.queries)} queries: {helped} helped, {hurt} hurt, {len(data.queries) - helped - hurt} as before"
     )
     axes.set_ylabel(f"change of {data.measure}")

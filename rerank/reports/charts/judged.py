@@ -1,58 +1,58 @@
-"""Judged documents per depth: how much of what a ranking shows anybody has looked at."""
+"""Fraction of judged documents at each rank."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rerank.data.trec import ranked
-from rerank.reports.charts.depth import common_topics
+from rerank.reports.charts.depth import common_queries
 from rerank.reports.charts.drawing import QUIET, colour, legend_above
-from rerank.runs.results import Results
+from rerank.runs.results import CollectionResults
 from rerank.types import Qrels, Run
 
 
 class Judged(NamedTuple):
-    """(depths,) shares of judged documents among the first 1, 2, ... of each run's rankings, mean over topics."""
+    """(depths,) shares of judged documents among the first 1, 2, ... of each run, mean over `queries` queries."""
 
-    topics: int
+    queries: int
     first_stages: dict[str, np.ndarray]
     experiments: dict[str, np.ndarray]
 
 
 def judged_shares(run: Run, qrels: Qrels, query_ids: list[str], depth: int) -> np.ndarray:
-    """(depth,) mean over the topics of the share of judged documents among the first k, for k from 1.
+    """(depth,) mean over the queries of the share of judged documents among the first k, for k from 1.
 
-    A ranking that ends before k keeps the share of its end; one without documents is left out.
+    A ranking that is shorter than k keeps its last share; an empty one is left out.
 
     >>> judged_shares({"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 0}}, ["q"], 3)
     array([0. , 0.5, 0.5])
     """
     shares = []
     for query_id in query_ids:
-        found = np.array([doc_id in qrels[query_id] for doc_id in ranked(run.get(query_id, {}))[:depth]], dtype=float)
-        if len(found):
-            share = found.cumsum() / np.arange(1, len(found) + 1)
+        hits = np.array([doc_id in qrels[query_id] for doc_id in ranked(run.get(query_id, {}))[:depth]], dtype=float)
+        if len(hits):
+            share = hits.cumsum() / np.arange(1, len(hits) + 1)
             shares.append(np.pad(share, (0, depth - len(share)), mode="edge"))
     return np.asarray(np.mean(shares, axis=0))
 
 
-def judged(results: Results) -> Judged:
-    """The shares over the topics that all experiments have tested; raises UserError where there are none."""
-    topics = common_topics(results)
+def judged(results: CollectionResults) -> Judged:
+    """The shares over the queries that all experiments have tested; raises UserError if there are none."""
+    queries = common_queries(results)
     experiments = [experiment for experiment in results.experiments if experiment.first_stage]
     deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
     return Judged(
-        len(topics),
+        len(queries),
         {
-            results.first_stage_name(e): judged_shares(e.first_stage, results.qrels, topics, deepest)
+            results.first_stage_name(e): judged_shares(e.first_stage, results.qrels, queries, deepest)
             for e in experiments
         },
-        {e.name: judged_shares(e.run, results.qrels, topics, deepest) for e in experiments},
+        {e.name: judged_shares(e.run, results.qrels, queries, deepest) for e in experiments},
     )
 
 
 def draw_judged(figure: Any, data: Judged) -> None:
-    """A line a run."""
+    """A line per run."""
     axes = figure.subplots()
     for name, shares in data.first_stages.items():
         axes.plot(range(1, len(shares) + 1), 100 * shares, color=QUIET, linestyle=":", label=name)

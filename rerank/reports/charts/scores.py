@@ -1,4 +1,4 @@
-"""Score distributions: what the model gives to relevant documents, and to all others."""
+"""Score distributions of relevant documents and of all others."""
 
 from typing import Any, NamedTuple
 
@@ -6,20 +6,21 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.reports.charts.drawing import SERIES, legend_above
-from rerank.runs.results import Experiment, Results
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 
 BINS = 40
 
 
 class Scores(NamedTuple):
-    """(documents,) scores of the relevant documents and of the others, judged or not, over all tested topics."""
+    """(documents,) scores of the relevant documents and of the others, judged or not, over all tested queries."""
 
     relevant: np.ndarray
     others: np.ndarray
 
 
-def scores(results: Results, experiment: Experiment) -> Scores:
-    """The scores of the judged topics; raises UserError where one side has none."""
+def scores(results: CollectionResults, experiment: ExperimentResults) -> Scores:
+    """The scores of the judged queries; raises UserError if one side has none."""
     relevant: list[float] = []
     others: list[float] = []
     for query_id, judged in results.judged(experiment.run).items():
@@ -33,7 +34,7 @@ def scores(results: Results, experiment: Experiment) -> Scores:
 
 
 def draw_scores(figure: Any, data: Scores) -> None:
-    """Two histograms over the same bins, each of its own documents."""
+    """Two histograms over the same bins, each in per cent of its documents."""
     axes = figure.subplots()
     edges = np.histogram_bin_edges(np.concatenate(data), BINS)
     for values, name, colour in ((data.others, "others", SERIES[1]), (data.relevant, "relevant", SERIES[0])):

@@ -1,4 +1,4 @@
-"""How far re-ranking moved documents, how many of them are judged, what was cut, and what length has to do with it."""
+"""How far re-ranking moved documents, how many are judged, what was truncated, and the influence of length."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,16 @@ from rerank.data.trec import ranked
 from rerank.errors import UserError
 from rerank.reports.charts.judged import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
-from rerank.reports.html.elements import Html, join, missing, percent, table, tag
-from rerank.runs.results import Experiment, Results
+from rerank.reports.html.parts import Missing, Rows, percent
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 
 LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)
 
 
 class Movement(NamedTuple):
-    """Means over topics: Kendall's tau, the shares of the first 10 and 20 that stayed there, places moved."""
+    """Means over queries: Kendall's tau, the shares of the first 10 and 20 that stayed there, ranks moved."""
 
     tau: float
     overlap_10: float
@@ -22,16 +23,16 @@ class Movement(NamedTuple):
     places: float
 
 
-def movement(experiment: Experiment) -> Movement:
-    """How the test rankings differ from the first stage's; topics with one candidate have no order and are left out."""
+def movement(experiment: ExperimentResults) -> Movement:
+    """How the test rankings differ from the first stage's, over the queries with several candidates."""
     import numpy as np
     from scipy.stats import kendalltau  # only here: it takes a second to import
 
     rows = []
     for query_id, scores in experiment.candidates().items():
         before = ranked(scores)
-        place = {doc_id: rank for rank, doc_id in enumerate(ranked(experiment.run[query_id]))}
-        after = [place[doc_id] for doc_id in before if doc_id in place]
+        new_rank = {doc_id: rank for rank, doc_id in enumerate(ranked(experiment.run[query_id]))}
+        after = [new_rank[doc_id] for doc_id in before if doc_id in new_rank]
         if len(after) > 1:
             stayed = [sum(rank < k for rank in after[:k]) / min(k, len(after)) for k in (10, 20)]
             moved = np.abs(np.subtract(after, range(len(after)))).mean()
@@ -39,66 +40,57 @@ def movement(experiment: Experiment) -> Movement:
     return Movement(*np.mean(rows, axis=0).tolist()) if rows else Movement(*[float("nan")] * 4)
 
 
-def movement_table(experiments: list[Experiment]) -> Html:
-    """A row an experiment, over all topics that it tested."""
+def movement_table(experiments: list[ExperimentResults]) -> Rows:
+    """A row per experiment, over all queries that it tested."""
     rows = []
     for experiment in experiments:
-        of = movement(experiment)
-        rows.append(
-            [
-                experiment.name,
-                len(experiment.run),
-                f"{of.tau:.3f}",
-                percent(of.overlap_10),
-                percent(of.overlap_20),
-                f"{of.places:.1f}",
-            ]
-        )
-    return table(["run", "topics", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "places moved"], rows)
+        moved = movement(experiment)
+        overlaps = percent(moved.overlap_10), percent(moved.overlap_20)
+        rows.append([experiment.name, len(experiment.run), f"{moved.tau:.3f}", *overlaps, f"{moved.places:.1f}"])
+    return Rows(["run", "queries", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "ranks moved"], rows)
 
 
-def judged_table(results: Results) -> Html:
-    """The share of judged documents at several depths, a row a run, over the topics that all experiments tested."""
-    shown = judged(results)
-    runs = shown.first_stages | shown.experiments
-    depths = [depth for depth in JUDGED_AT if all(depth <= len(shares) for shares in runs.values())]
-    rows = [[name, *(percent(shares[depth - 1]) for depth in depths)] for name, shares in runs.items()]
-    note = f"Over the {shown.topics} topics that all experiments tested."
-    return join([tag("p", note, class_="quiet"), table(["judged among the first", *depths], rows)])
+def judged_table(results: CollectionResults) -> Rows:
+    """The share of judged documents at several depths, a row per run, over the queries that all experiments tested."""
+    shares = judged(results)
+    runs = shares.first_stages | shares.experiments
+    depths = [depth for depth in JUDGED_AT if all(depth <= len(of_run) for of_run in runs.values())]
+    rows = [[name, *(percent(of_run[depth - 1]) for depth in depths)] for name, of_run in runs.items()]
+    note = f"Over the {shares.queries} queries that all experiments tested."
+    return Rows(["judged among the first", *depths], rows, note)
 
 
-def cut_table(experiments: list[Experiment]) -> Html:
-    """What the models did not see: a row an experiment, from its first fold's manifest."""
+def truncation_table(experiments: list[ExperimentResults]) -> Rows | Missing:
+    """What the models did not see: a row per experiment, from its first fold's manifest."""
     rows = []
     for experiment in experiments:
-        told = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
-        if told:
+        statistics = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
+        if statistics:
             limit = experiment.settings["encoder"]["max_doc_tokens"]
-            documents = f"{told['documents_cut']:,} of {told['documents']:,} at {limit}"
+            documents = f"{statistics['documents_cut']:,} of {statistics['documents']:,} at {limit}"
             shares = (
-                percent(told["documents_cut"] / max(1, told["documents"])),
-                percent(told["tokens_cut"] / max(1, told["tokens"])),
+                percent(statistics["documents_cut"] / max(1, statistics["documents"])),
+                percent(statistics["tokens_cut"] / max(1, statistics["tokens"])),
             )
-            rows.append([experiment.name, documents, *shares, told["queries_cut"]])
+            rows.append([experiment.name, documents, *shares, statistics["queries_cut"]])
     if not rows:
-        return missing("no manifest tells of texts that were cut")
-    return table(["run", "documents cut", "of documents", "of all tokens", "queries cut"], rows)
+        return Missing("no manifest has statistics of truncated texts")
+    return Rows(["run", "documents cut", "of documents", "of all tokens", "queries cut"], rows)
 
 
-def length_table(results: Results, experiments: list[Experiment]) -> Html:
-    """How relevant documents moved, up to LIMIT tokens and over; two rows an experiment."""
+def length_tables(results: CollectionResults, experiments: list[ExperimentResults]) -> list[Rows | Missing]:
+    """How relevant documents of up to LIMIT tokens and of more moved; two rows per experiment."""
     rows, reasons = [], []
     for experiment in experiments:
         try:
             bins = by_length(results, experiment, (0, LIMIT))
         except UserError as error:
-            reasons.append(missing(error))
+            reasons.append(Missing(str(error)))
             continue
         rows += [_length_row(experiment.name, length) for length in bins]
-    head = ["run, tokens", "relevant", f"in the top {TOP} before", "after", "places up", "places up of others"]
-    note = "Means over the relevant candidates of the tested topics; a relevant document should move up, others down."
-    shown = [tag("p", note, class_="quiet"), table(head, rows)] if rows else []
-    return join([*shown, *reasons])
+    head = ["run, tokens", "relevant", f"in the top {TOP} before", "after", "ranks up", "ranks up of others"]
+    note = "Means over the relevant candidates of the tested queries; a relevant document should move up, others down."
+    return [*([Rows(head, rows, note)] if rows else []), *reasons]
 
 
 def _length_row(name: str, length: Length) -> list[object]:

@@ -1,165 +1,161 @@
-"""`rerank report`: a folder of runs -> one HTML file that holds everything it shows."""
+"""`rerank report`: writes one HTML file about the experiments of a collection, by report.html and report.css."""
 
-import dataclasses
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from rerank.errors import UserError
-from rerank.evaluation.measures import measure_label
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from rerank.reports.charts.drawing import inline_svg
-from rerank.reports.charts.gain import Gains, gains
+from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import chart_figure
-from rerank.reports.html.ceilings import ceiling_table
-from rerank.reports.html.elements import Html, details, escaped, join, missing, section, table, tag
-from rerank.reports.html.movement import cut_table, judged_table, length_table, movement_table
+from rerank.reports.html.movement import judged_table, length_tables, movement_table, truncation_table
+from rerank.reports.html.parts import Missing, Rows, or_missing
 from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
-from rerank.reports.html.queries import most_changed, shown_documents, topic_details
-from rerank.reports.html.scoreboard import scoreboard
-from rerank.reports.html.style import CSS
+from rerank.reports.html.queries import QueryDetails, most_changed, query_details, shown_documents
+from rerank.reports.html.scoreboard import fold_tables, summary, unfinished
 from rerank.reports.html.texts import Texts, open_queries, read_documents
-from rerank.runs.results import Experiment, Results, read_results
+from rerank.reports.html.upper_bounds import recall_table, upper_bound_table
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults, read_results
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
+HERE = Path(__file__).parent
 CHARTS = {
     "learning": ("Learning curves", "Every fold, epoch by epoch."),
-    "gain": ("Gain of every topic", "A bar is a topic; its text shows where the pointer rests."),
-    "scores": ("Scores", "What the model gives to relevant documents and to others, over the topics of all folds."),
-    "reliability": ("Smooth against true NDCG", "SmoothI's NDCG of the lists that were trained on, and the exact one."),
-    "length": ("By length", "Where relevant documents stand before and after, by how long they are."),
-    "depth": (
-        "Measure against depth",
-        "Only the first documents of the first stage re-ranked, the others left behind.",
-    ),
-    "judged": ("Judged documents", "The share of documents that have a judgment, from rank 1 down."),
+    "gain": ("Gain of every query", "A bar is a query; its text is shown as a tooltip."),
+    "scores": ("Scores", "The model's scores of relevant documents and of others, over the queries of all folds."),
+    "reliability": ("Smooth against exact NDCG", "SmoothI's NDCG of the training lists, and the exact one."),
+    "length": ("By length", "The ranks of relevant documents before and after, by their length."),
+    "depth": ("Measure against depth", "Only the first documents of the first stage are re-ranked."),
+    "judged": ("Judged documents", "The share of judged documents, from rank 1 on."),
 }
 """The title and the caption of each chart."""
 
 
-def write_report(folder: Path, out: Path | None, measure: str) -> Path:
-    """Writes the page, `folder`/report.html where no file is named, and returns the file.
+class Figure(NamedTuple):
+    """A chart: title, caption, and the SVG element or why it is missing."""
 
-    Raises UserError where the folder has no finished fold, or the file cannot be written.
+    title: str
+    caption: str
+    svg: str | Missing
+
+
+class ExperimentSection(NamedTuple):
+    """The section of one experiment; `changed` is None if its first stage's run is missing."""
+
+    name: str
+    description: str
+    figures: list[Figure]
+    changed: list[tuple[str, list[QueryDetails]]] | None
+    gains: list[Gain]
+
+
+def write_report(folder: Path | str, out: Path | str | None = None, measure: str = "nDCG@20") -> Path:
+    """Writes the page of runs/<collection>, or of an experiment in it, and returns the file.
+
+    `out` is report.html in the folder by default. Raises UserError if no fold is finished, or `out` cannot be written.
     """
-    results = read_results(folder, measure)
-    out = out or folder / "report.html"
+    results = read_results(Path(folder), measure)
+    out = Path(out) if out else Path(folder) / "report.html"
     with atomic_write(out) as tmp:
         tmp.write_text(page(results), encoding="utf-8")
     return out
 
 
-def page(results: Results) -> str:
-    """The whole page."""
+def page(results: CollectionResults) -> str:
+    """The page as HTML. Texts of collections are escaped by the template, which trusts only the charts."""
     queries, collection, reason = open_queries(results)
-    results = dataclasses.replace(results, queries=queries)
+    results.queries.update(queries)
     changed = {e.name: gains(results, e) for e in results.experiments if e.first_stage}
     texts = Texts(queries, {}, reason)
     if collection:
-        shown = [
+        doc_ids = [
             document.doc_id
             for experiment in results.experiments
             if experiment.name in changed
             for side in most_changed(changed[experiment.name])
-            for topic in side
-            for document in shown_documents(results, experiment, topic.query_id)
+            for gain in side
+            for document in shown_documents(results, experiment, gain.query_id)
         ]
-        texts = read_documents(results, collection, shown)
+        texts = read_documents(results, collection, doc_ids)
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
-    parts = [
-        section("table", "Results", scoreboard(results)),
-        section("possible", "What re-ranking could and did do", *_possible(results)),
-        *(_experiment(results, experiment, changed.get(experiment.name), texts) for experiment in results.experiments),
-        section("cost", "Time, speed, memory", cost_table(results.experiments)),
-        section(
-            "settings", "Settings, versions, seeds, hashes",
-            settings_tables(results.experiments), origin_tables(results.experiments),
-        ),
-    ]  # fmt: skip
-    return _document(results, texts, parts)
-
-
-def _document(results: Results, texts: Texts, parts: list[Html]) -> str:
-    name = results.folder.resolve().name
-    anchors = {"table": "Results", "possible": "Could and did"}
-    anchors |= {f"run-{number}": experiment.name for number, experiment in enumerate(results.experiments)}
-    anchors |= {"cost": "Time and memory", "settings": "Settings"}
-    nav = tag("nav", *(tag("a", title, href=f"#{anchor}") for anchor, title in anchors.items()))
-    notes = [f"Charts and topics show {measure_label(results.measure)}."]
-    notes += (
-        [f"The texts of topics or documents are not here, so ids stand for them: {texts.reason}"]
-        if texts.reason
-        else []
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    head = join([
-        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        tag("title", f"{name}: re-ranking"), tag("style", Html(CSS)),
-    ])  # fmt: skip
-    body = [tag("h1", name), nav, *(tag("p", note, class_="quiet") for note in notes), *parts]
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{join(body, Html(chr(10)))}</body></html>\n'
+    differing, settings = settings_tables(results.experiments)
+    return environment.get_template("report.html").render(
+        name=results.folder.path.resolve().name,
+        css=(HERE / "report.css").read_text(encoding="utf-8"),
+        measure=results.measure,
+        texts_missing=texts.reason,
+        summary=summary(results),
+        unfinished=unfinished(results),
+        fold_tables=fold_tables(results),
+        **_upper_bound_parts(results),
+        experiments=[_experiment(results, e, changed.get(e.name), texts) for e in results.experiments],
+        cost=cost_table(results.experiments),
+        differing_settings=differing,
+        settings=settings,
+        origins=origin_tables(results.experiments),
+    )
 
 
-def _possible(results: Results) -> list[Html]:
-    groups: dict[str, list[Experiment]] = {}
+def _upper_bound_parts(results: CollectionResults) -> dict[str, Any]:
+    """The section on what re-ranking could and did do."""
+    groups: dict[str, list[ExperimentResults]] = {}
     absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
             groups.setdefault(results.first_stage_name(experiment), []).append(experiment)
         else:
-            absent.append(_or_reason(experiment.candidates))
+            absent.append(or_missing(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]
-    parts: list[Html] = []
-    if known:
-        parts = [
-            *(_or_reason(ceiling_table, results, group) for group in groups.values()),
-            tag("div", _chart("depth", results), _chart("judged", results), class_="charts"),
-            tag("h3", "How far documents moved"), _or_reason(movement_table, known),
-            tag("h3", "Judged documents"), _or_reason(judged_table, results),
-        ]  # fmt: skip
-    cut = [tag("h3", "What was cut, and long documents"), cut_table(results.experiments), length_table(results, known)]
-    return [*absent, *parts, *cut]
+    return {
+        "absent": absent,
+        "bounds": [or_missing(_bounds, results, group) for group in groups.values()],
+        "figures": [_figure(name, results) for name in ("depth", "judged")] if known else [],
+        "movement": or_missing(movement_table, known) if known else None,
+        "judged": or_missing(judged_table, results) if known else None,
+        "truncation": truncation_table(results.experiments),
+        "lengths": length_tables(results, known),
+    }
 
 
-def _experiment(results: Results, experiment: Experiment, changed: Gains | None, texts: Texts) -> Html:
-    number = results.experiments.index(experiment)
-    figures = [_chart(name, results, experiment) for name in ("learning", "gain", "scores", "reliability", "length")]
-    parts: list[Html] = [tag("p", _made_by(results, experiment), class_="quiet"), tag("div", *figures, class_="charts")]
+def _bounds(results: CollectionResults, experiments: list[ExperimentResults]) -> tuple[Rows, Rows, str]:
+    return (upper_bound_table(results, experiments), *recall_table(results, experiments[0]))
+
+
+def _experiment(
+    results: CollectionResults, experiment: ExperimentResults, changed: Gains | None, texts: Texts
+) -> ExperimentSection:
+    charts = ("learning", "gain", "scores", "reliability", "length")
+    sides = None
     if changed:
-        for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True):
-            topics = [topic_details(results, experiment, topic, texts) for topic in side]
-            parts += [tag("h3", title), *(topics or [tag("p", "No topic.", class_="quiet")])]
-        rows = [
-            [t.query_id, f"{t.before:.4f}", f"{t.after:.4f}", f"{t.gain:+.4f}", tag("div", t.text, class_="text")]
-            for t in changed.topics
+        details = partial(query_details, results, experiment, texts=texts)
+        sides = [
+            (title, [details(gain) for gain in side])
+            for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True)
         ]
-        parts.append(details("Every topic", table(["topic", "before", "after", "change", "text"], rows)))
-    return section(f"run-{number}", experiment.name, *parts)
+    figures = [_figure(name, results, experiment) for name in charts]
+    description = _description(results, experiment)
+    return ExperimentSection(experiment.name, description, figures, sides, changed.queries if changed else [])
 
 
-def _made_by(results: Results, experiment: Experiment) -> str:
-    tables = experiment.settings
+def _description(results: CollectionResults, experiment: ExperimentResults) -> str:
+    settings = experiment.settings
     finished = ", ".join(fold.name for fold in experiment.folds if fold.run)
-    loss = ", ".join(str(value) for value in tables.get("loss", {}).values())
-    encoder = Path(tables.get("encoder", {}).get("name", "")).name
-    model = f"Hidden units: {tables['network']['hidden']}" if experiment.of_features else f"Encoder: {encoder}"
-    topics = len(results.judged(experiment.run))
-    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {topics} judged topics."
+    loss = ", ".join(str(value) for value in settings.get("loss", {}).values())
+    encoder = Path(settings.get("encoder", {}).get("name", "")).name
+    model = f"Hidden units: {settings['network']['hidden']}" if experiment.has_features else f"Encoder: {encoder}"
+    queries = len(results.judged(experiment.run))
+    return f"Loss: {loss}. {model}. Finished folds: {finished}, with {queries} judged queries."
 
 
-def _chart(name: str, results: Results, *experiment: Experiment) -> Html:
+def _figure(name: str, results: CollectionResults, *experiment: ExperimentResults) -> Figure:
     title, caption = CHARTS[name]
     key = "-".join([name, *(str(results.experiments.index(e)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])
-
-    def drawing() -> Html:
-        return Html(inline_svg(chart_figure(name, results, *experiment), key, label))
-
-    return tag("figure", tag("h3", title), _or_reason(drawing), tag("figcaption", caption))
-
-
-def _or_reason(make: Callable[..., object], *arguments: object) -> Html:
-    """What `make` gives for the page, or the line that says why it cannot be there."""
-    try:
-        return escaped(make(*arguments))
-    except UserError as error:
-        return missing(error)
+    return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))

@@ -1,49 +1,34 @@
-"""The table of `rerank eval` on the page."""
+"""The tables of `rerank eval` on the page."""
 
-from rerank.evaluation.compare import compare
-from rerank.evaluation.tables.summary import paper_table
-from rerank.evaluation.tables.table import Cell, Table
-from rerank.reports.html.elements import Html, join, table, tag
-from rerank.runs.results import Experiment, Results
-from rerank.runs.table import measure_files
+from rerank.evaluation.tables.table import Table
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
+from rerank.runs.table import compare_files
 
 
-def scoreboard(results: Results) -> Html:
-    """The table of the experiments all of whose folds are finished, and one a fold of those that are not so far.
-
-    Runs of the first stage stand in the first rows.
-    """
-    whole = [experiment for experiment in results.experiments if (experiment.folder / "all.run").is_file()]
-    parts = [_of_runs(results, whole, None)] if whole else []
-    unfinished = [experiment for experiment in results.experiments if experiment not in whole]
-    folds = dict.fromkeys(fold.name for experiment in unfinished for fold in experiment.folds if fold.run)
-    if unfinished:
-        names = ", ".join(experiment.name for experiment in unfinished)
-        parts.append(tag("p", f"Not all folds of {names} are finished: a table for each fold.", class_="quiet"))
-    for fold in folds:
-        tested = [e for e in results.experiments if any(of.name == fold and of.run for of in e.folds)]
-        parts += [tag("h3", f"Fold {fold}"), _of_runs(results, tested, fold)]
-    return join(parts)
+def summary(results: CollectionResults) -> Table | None:
+    """The experiments all of whose folds are finished, below their first stages; None if there is none."""
+    finished = [experiment for experiment in results.experiments if experiment.folder.all_run.is_file()]
+    return _table(results, finished, None) if finished else None
 
 
-def _of_runs(results: Results, experiments: list[Experiment], fold: str | None) -> Html:
-    first = [e.first_stage_file for e in experiments if e.first_stage]
-    of_fold = f"fold{fold}/test.run" if fold else "all.run"
-    paths = [*dict.fromkeys(first), *(experiment.folder / of_fold for experiment in experiments)]
-    judged, folds = results.folder / "qrels.txt", results.folder / "folds.json"
-    measured = measure_files(paths, judged, folds if folds.is_file() else None, fold)
-    return as_html(paper_table(compare(measured.rows, measured.groups), measured.over, measured.notes))
+def unfinished(results: CollectionResults) -> list[ExperimentResults]:
+    """The experiments with unfinished folds."""
+    return [experiment for experiment in results.experiments if not experiment.folder.all_run.is_file()]
 
 
-def as_html(view: Table) -> Html:
-    """The title, a table for each block, and the lines below."""
-    blocks = []
-    for block in view.blocks:
-        head, *rows = ([_cell(cell) for cell in row] for row in block)
-        blocks.append(table(head, rows))
-    below = [*(line.replace("{best}", "bold") for line in view.legend), *view.notes]
-    return join([tag("p", view.title), *blocks, tag("p", join(below, Html("<br>")), class_="quiet")])
+def fold_tables(results: CollectionResults) -> dict[str, Table]:
+    """For each finished fold of an unfinished experiment, a table of all experiments that have finished it."""
+    folds = dict.fromkeys(fold.name for experiment in unfinished(results) for fold in experiment.folds if fold.run)
+    return {
+        name: _table(results, [e for e in results.experiments if any(f.name == name and f.run for f in e.folds)], name)
+        for name in folds
+    }
 
 
-def _cell(cell: Cell) -> Html:
-    return join([tag("strong", cell.text) if cell.best else cell.text, cell.mark])
+def _table(results: CollectionResults, experiments: list[ExperimentResults], fold: str | None) -> Table:
+    first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
+    runs = [e.folder.fold(fold).test_run if fold else e.folder.all_run for e in experiments]
+    folds = results.folder.folds
+    paths = [*dict.fromkeys(first), *runs]
+    return compare_files(paths, results.folder.qrels, folds if folds.is_file() else None, fold).table()

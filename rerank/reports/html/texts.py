@@ -1,18 +1,17 @@
-"""The texts behind the ids, where the collection can be opened; the part of a document that a model liked best."""
+"""The texts of queries and documents, if the collection can be opened, and the passage that scored highest."""
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.collections import Collection, open_collection
 from rerank.errors import UserError
-from rerank.reports.html.elements import Html, join, tag
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
-from rerank.runs.results import Results
+from rerank.runs.results import CollectionResults
 
 # Lucene's English stop words: BM25 does not see them either.
 STOP_WORDS = frozenset({
@@ -24,16 +23,16 @@ WORDS = 40
 
 
 class Texts(NamedTuple):
-    """Topics and documents by id; `reason` says why there are none, and is "" where there are."""
+    """Queries and documents by id; `reason` says why there are none, or is ""."""
 
     queries: dict[str, str]
     documents: dict[str, str]
     reason: str
 
 
-def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, str]:
-    """The topics' texts and the collection that the experiments' settings name, or why it cannot be opened."""
-    if results.experiments[0].of_features:
+def open_queries(results: CollectionResults) -> tuple[dict[str, str], Collection | None, str]:
+    """The queries' texts and the collection that the experiments' settings name, or why it cannot be opened."""
+    if results.experiments[0].has_features:
         return {}, None, "feature vectors have none"
     source = results.experiments[0].settings.get("collection", {}).get("source", "")
     try:
@@ -43,13 +42,13 @@ def open_queries(results: Results) -> tuple[dict[str, str], Collection | None, s
         return {}, None, f"{error}"
 
 
-def read_documents(results: Results, collection: Collection, doc_ids: Iterable[str]) -> Texts:
+def read_documents(results: CollectionResults, collection: Collection, doc_ids: Iterable[str]) -> Texts:
     """The texts of these documents, from the collection or else from the index that was searched."""
     wanted = sorted(set(doc_ids))
     try:
         if not collection.has_documents:
             table = results.experiments[0].settings["first_stage"]
-            index = choose_index(table["index"], collection, results.folder / "index")
+            index = choose_index(table["index"], collection, results.folder.index)
             collection = IndexedTexts(collection, index)
         return Texts(collection.queries, {document.doc_id: document.text for document in collection.get(wanted)}, "")
     except UserError as error:
@@ -59,19 +58,19 @@ def read_documents(results: Results, collection: Collection, doc_ids: Iterable[s
 def passage(text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: int) -> str:
     """Passage `number` (from 0) of the `of` into which the model of a checkpoint read the text.
 
-    As `batches.text` splits it: equal numbers of tokens, after the cut. The whole text where the checkpoint's
-    tokenizer is no longer there.
+    Split as in training: equal numbers of tokens, after truncation. The whole text if the checkpoint's tokenizer was
+    removed.
     """
     tokenizer = _tokenizer(checkpoint / "tokenizer.json")
     if tokenizer is None or of < 2:
         return text
     offsets = tokenizer.encode(text, add_special_tokens=False).offsets[:max_doc_tokens]
-    begin, end = list(pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
+    begin, end = list(itertools.pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
     return text[offsets[begin][0] : offsets[end - 1][1]] if begin < end else ""
 
 
 def excerpt(text: str, query: str, words: int = WORDS) -> str:
-    """The part of so many words in which most words stand that the query has.
+    """The part of that many words with the most words of the query.
 
     >>> excerpt("one two three four five six", "Four", words=3)
     '… two three four …'
@@ -90,14 +89,16 @@ def excerpt(text: str, query: str, words: int = WORDS) -> str:
     return f"{'… ' if start else ''}{part}{' …' if start + words < len(found) else ''}"
 
 
-def marked(text: str, query: str) -> Html:
-    """The text with the words that the query has marked.
+def marked(text: str, query: str) -> list[tuple[str, bool]]:
+    """The text in parts, each with whether it is a word of the query.
 
     >>> marked("<Cats> sleep", "the cat")
-    '&lt;<mark>Cats</mark>&gt; sleep'
+    [('<', False), ('Cats', True), ('> sleep', False)]
     """
     terms = _terms(query)
-    return join(tag("mark", part) if _stem(part) in terms else part for part in re.split(r"(\w+)", text))
+    hits = [(part, _stem(part) in terms) for part in re.split(r"(\w+)", text) if part]
+    groups = itertools.groupby(hits, key=lambda part: part[1])
+    return [("".join(part for part, _ in group), hit) for hit, group in groups]
 
 
 def _terms(query: str) -> set[str]:

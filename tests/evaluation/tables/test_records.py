@@ -2,18 +2,18 @@ import csv
 import io
 import json
 
-from rerank.evaluation.compare import compare
+from rerank.evaluation.run_comparison import compare_measurements
 from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
 from rerank.types import Measurements
 
 ROWS: dict[str, Measurements] = {
-    "bm25": {"map": {"a": 0.1, "b": 1 / 3}},
-    'hinge, "best"': {"map": {"a": 0.5, "b": 0.25}},
+    "bm25": {"AP": {"a": 0.1, "b": 1 / 3}},
+    'hinge, "best"': {"AP": {"a": 0.5, "b": 0.25}},
 }
 
 
 def test_comparisons_keep_every_digit_and_have_no_nan() -> None:
-    records = comparison_records(compare(ROWS, baseline="bm25"))
+    records = comparison_records(compare_measurements(ROWS, baseline="bm25"))
     facts = json.loads(as_json("comparisons", records, notes=["A note."], test="t"))
     assert facts["notes"] == ["A note."]
     first, second = facts["comparisons"]
@@ -29,7 +29,7 @@ def test_values_of_every_query() -> None:
     records = per_query_records(ROWS, {"a": "1"})
     assert as_csv(records).splitlines()[:3] == [
         "query_id,fold,run,measure,value",
-        "a,1,bm25,map,0.1",
-        "b,,bm25,map,0.3333333333333333",
+        "a,1,bm25,AP,0.1",
+        "b,,bm25,AP,0.3333333333333333",
     ]
     assert json.loads(as_json("values", records))["values"][3]["value"] == 0.25

@@ -81,7 +81,7 @@ def test_feature_vectors_are_swept_by_the_same_command(tmp_path, inline, capsys,
     assert sweep("--training.measure", "loss", "--epochs", "2") == 0
     out = capsys.readouterr().out
     assert "the best of 4 finished cells" in out
-    assert "NDCG of validation" in out  # the loss itself says nothing across losses
+    assert "nDCG of validation" in out  # the loss itself says nothing across losses
     assert len(list(tmp_path.glob("runs/letor/*/all.run"))) == 4
 
 
@@ -91,7 +91,7 @@ def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, i
     whole = read_run(grid / "hinge" / "all.run")
     assert whole.keys() == read_run(grid / "bm25.run").keys()
     assert re.search(
-        r"over 5 folds\n\ncell +NDCG@20 of validation\nhinge +0\.\d{4} ± 0\.\d{4}\n", capsys.readouterr().out
+        r"over 5 folds\n\ncell +nDCG@20 of validation\nhinge +0\.\d{4} ± 0\.\d{4}\n", capsys.readouterr().out
     )
     (grid / "hinge" / "all.run").unlink()
     assert sweep("--epochs", "1") == 0

@@ -20,20 +20,22 @@ from rerank.runs.results import read_results
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
-def mean(results, run, measure="ndcg_cut_5"):
+def mean(results, run, measure="nDCG@5"):
     values = evaluate(results.qrels, run, [measure])[measure]
     return sum(values.values()) / len(values)
 
 
-def test_depth_goes_from_the_first_stage_to_the_run_below_the_ceiling(results):
+def test_depth_goes_from_the_first_stage_to_the_run_below_the_upper_bound(results):
     data = depths(results)
     good = results.experiments[0]
     assert (data.depths[0], data.depths[-1]) == (0, DEPTH)
     for name, line in data.reached.items():
         assert line[0] == pytest.approx(mean(results, good.first_stage))
-        assert all(value <= most + 1e-12 for value, most in zip(line, data.ceilings[FIRST_STAGE], strict=True)), name
+        assert all(value <= most + 1e-12 for value, most in zip(line, data.upper_bounds[FIRST_STAGE], strict=True)), (
+            name
+        )
     assert data.reached["good"][-1] == pytest.approx(mean(results, good.run))
-    assert data.ceilings[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
+    assert data.upper_bounds[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
 
 
 def test_depth_re_ranks_the_head_alone():
@@ -43,7 +45,7 @@ def test_depth_re_ranks_the_head_alone():
     assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
 
 
-@pytest.mark.parametrize("measure", ["map", "bpref", "Judged@3", "ndcg"])
+@pytest.mark.parametrize("measure", ["AP", "bpref", "Judged@3", "nDCG"])
 def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, measure):
     with (folder / "qrels.txt").open("a") as qrels:
         qrels.write("q0 0 elsewhere 0\nq1 0 elsewhere 0\nq1 0 nowhere 2\n")
@@ -55,8 +57,8 @@ def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, me
 def test_gains_are_differences_most_helped_first(results):
     data = gains(results, results.experiments[0])
     before, after = results.values(results.experiments[0])
-    assert [topic.gain for topic in data.topics] == sorted((after[q] - before[q] for q in before), reverse=True)
-    assert data.measure == "NDCG@5"
+    assert [query.gain for query in data.queries] == sorted((after[q] - before[q] for q in before), reverse=True)
+    assert data.measure == "nDCG@5"
 
 
 def test_judged_shares_against_a_loop(results):
@@ -84,18 +86,18 @@ def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept for curve in curves(read_results(folder, "map").experiments[0])] == [1, 2, 1]
+    assert [curve.kept for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_reliability_has_steps_or_else_epochs(results, folder):
     steps = reliability(results.experiments[0])
-    assert (steps.of, steps.first.shape, steps.second.shape) == ("step", (3 * 4, 2), (3 * 2 * 4, 2))
+    assert (steps.unit, steps.first.shape, steps.second.shape) == ("step", (3 * 4, 2), (3 * 2 * 4, 2))
     np.testing.assert_allclose(steps.second[:, 1], 0.9 * steps.second[:, 0], atol=1e-4)
     for log in folder.glob("good/fold*/log.jsonl"):
         records = [json.loads(line) for line in log.read_text().splitlines()]
         log.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "steps"}) + "\n" for r in records))
-    epochs = reliability(read_results(folder, "map").experiments[0])
-    assert (epochs.of, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
+    epochs = reliability(read_results(folder, "AP").experiments[0])
+    assert (epochs.unit, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
 
 
 def test_lengths_against_a_loop(results):
@@ -119,13 +121,13 @@ def test_lengths_against_a_loop(results):
 def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder):
     lengths = folder / "tokens" / "store" / "lengths.npy"
     np.save(lengths, np.load(lengths) + 1)
-    with pytest.raises(UserError, match="the tokenised documents of good are gone"):
+    with pytest.raises(UserError, match="the tokenised documents of good are missing"):
         by_length(results, results.experiments[0])
 
 
-def test_no_common_topic_is_no_chart(folder):
+def test_no_common_query_is_no_chart(folder):
     for number in ("1", "2"):
         (folder / "good" / f"fold{number}" / "test.run").unlink()
     (folder / "poor" / "fold3" / "test.run").unlink()
-    with pytest.raises(UserError, match="no topic was tested by all experiments"):
-        depths(read_results(folder, "map"))
+    with pytest.raises(UserError, match="no query was tested by all experiments"):
+        depths(read_results(folder, "AP"))

@@ -7,7 +7,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.plot import OF_ALL, OF_ONE, chart_figure
+from rerank.reports.charts.plot import COLLECTION_CHARTS, EXPERIMENT_CHARTS, chart_figure
 from rerank.runs.results import read_results
 from tests.support.small_collection import failed
 
@@ -15,9 +15,9 @@ HEADS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
 
 @pytest.mark.parametrize("ending", HEADS)
-@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+@pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
 def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys, chart, ending):
-    of = folder if chart in OF_ALL else folder / "good"
+    of = folder if chart in COLLECTION_CHARTS else folder / "good"
     written = []
     for name in ("first", "again"):
         main(["plot", chart, str(of), "--out", str(tmp_path / f"{name}.{ending}"), "--measure", "P@5"])
@@ -27,10 +27,10 @@ def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys
     assert capsys.readouterr().out.split()[-1] == str(tmp_path / f"again.{ending}")
 
 
-@pytest.mark.parametrize("chart", [*OF_ALL, *OF_ONE])
+@pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
 def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
-    results = read_results(folder / "good", "map")
-    figure = chart_figure(chart, results, *(results.experiments if chart in OF_ONE else []))
+    results = read_results(folder / "good", "AP")
+    figure = chart_figure(chart, results, *(results.experiments if chart in EXPERIMENT_CHARTS else []))
     svg = inline_svg(figure, "key", 'a "label" <of> it')
     assert svg.startswith("<svg viewBox=")
     assert 'aria-label="a &quot;label&quot; &lt;of&gt; it"' in svg
@@ -42,11 +42,11 @@ def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
     assert set(re.findall(r'(?:url\(#|href="#)([^)"]*)', svg)) <= set(ids)
 
 
-def test_a_topics_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
+def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     main(["plot", "gain", str(folder / "good"), "--out", str(tmp_path / "gain.svg")])
     svg = (tmp_path / "gain.svg").read_text()
     assert len(re.findall(r"<title>q\d+ — \d\.\d{3} → \d\.\d{3} \([+-]\d\.\d{3}\)</title>", svg)) == 15
-    results = read_results(folder / "good", "map")
+    results = read_results(folder / "good", "AP")
     results.queries.update(dict.fromkeys(results.qrels, 'a "b" <script>& it\'s'))
     inline = inline_svg(chart_figure("gain", results, *results.experiments), "key", "gain")
     assert "<script" not in inline

@@ -5,7 +5,7 @@ import re
 import shutil
 
 from rerank.cli.main import main
-from rerank.runs.table import measure_files, table_of
+from rerank.runs.table import compare_files
 from tests.support.parsed_html import Page
 from tests.support.small_results import FIRST_STAGE
 
@@ -27,7 +27,7 @@ def test_the_page_has_every_part_and_needs_no_other_file(folder, capsys):
     page = report(folder)
     assert capsys.readouterr().out.strip() == str(folder / "report.html")
     assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
-    assert "Not here" not in page.text
+    assert "Not available" not in page.text
     for part in (
         "ideal re-ranking",
         "recall of bm25",
@@ -59,7 +59,7 @@ def test_the_same_runs_are_the_same_bytes(folder):
 
 def test_the_table_is_that_of_eval(folder):
     runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
-    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", table_of(measure_files(runs)))
+    values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", str(compare_files(runs)))
     assert len(values) == 30
     shown = report(folder).text
     assert all(value in shown for value in values)
@@ -71,11 +71,11 @@ def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
     edit(tmp_path / "towns" / "queries.jsonl", lambda row: {**row, "text": f"{row['text']} {evil}"})
     page = report(folder)
     assert page.count("script") == page.count("img") == 0
-    assert page.text.count(evil) >= 15  # the topics' texts; those of documents have words of the query marked
+    assert page.text.count(evil) >= 15  # the queries' texts; those of documents have words of the query marked
     assert page.count("mark") > 0
 
 
-def test_the_most_changed_topics_have_their_documents_and_the_querys_words_marked(folder):
+def test_the_most_changed_queries_have_their_documents_and_the_querys_words_marked(folder):
     page = report(folder)
     source = (folder / "report.html").read_text()
     summaries = re.findall(r'<summary><span class="(up|down)">([+-]\d\.\d{3})</span> (q\d+): (\w+)</summary>', source)
@@ -91,7 +91,7 @@ def test_the_most_changed_topics_have_their_documents_and_the_querys_words_marke
 def test_without_the_collection_ids_stand_for_texts_and_the_page_says_why(folder, tmp_path, capsys):
     shutil.rmtree(tmp_path / "towns")
     page = report(folder)
-    assert "The texts of topics or documents are not here" in page.text
+    assert "The texts of queries or documents are not available" in page.text
     assert "there is no such folder" in page.text
     assert "no texts: " in capsys.readouterr().err
     assert re.search(r"[+-]\d\.\d{3} q\d+\d\.\d{3} before", page.text)
@@ -106,12 +106,12 @@ def test_what_is_missing_is_said_in_a_line_where_it_would_stand(folder):
         file.unlink()
     page = report(folder)
     for reason in (
-        f"good: the first stage's run {folder / FIRST_STAGE}.run is not there to compare with",
+        f"good: the first stage's run {folder / FIRST_STAGE}.run is missing, so it cannot be compared with",
         "good: no fold has a log.jsonl",
-        "poor: no manifest tells of texts",
+        "poor: no manifest has statistics",
     ):
-        assert f"Not here: {reason}" in page.text
-    assert "tokenised documents of good are gone" in page.text
+        assert f"Not available: {reason}" in page.text
+    assert "tokenised documents of good are missing" in page.text
     assert page.count("svg") == 4  # the scores of both, and of poor its curves and its reliability
 
 
@@ -121,9 +121,9 @@ def test_folds_that_are_finished_have_their_own_table(folder):
     (folder / "poor" / "all.run").unlink()
     page = report(folder)
     assert "Not all folds of poor are finished" in page.text
-    assert "over 3 folds, 15 topics" in page.text
-    assert "5 topics of fold 1" in page.text
-    assert "topics of fold 2" not in page.text
+    assert "over 3 folds, 15 queries" in page.text
+    assert "5 queries of fold 1" in page.text
+    assert "queries of fold 2" not in page.text
 
 
 def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
@@ -135,9 +135,9 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
         del facts["texts"]
         (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
     page = report(folder)
-    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest tells of texts"):
+    for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest has statistics"):
         assert f"poor: {reason}" in page.text
-    assert "ids stand for them: feature vectors have none" in page.text
+    assert "ids are shown: feature vectors have none" in page.text
     assert "Hidden units: 1024." in page.text
     assert page.count("svg") == 2  # curves and scores
     assert re.search(r"poor, fold 131\s*1\.5\s*–8", page.text)  # epochs, kept, minutes, no tokens/s, documents/s

@@ -40,7 +40,7 @@ def test_an_excerpt_is_where_most_of_the_querys_words_stand():
     assert part.endswith(" …")
     assert "amber and birch" in part
     assert len(part.split()) == 12
-    assert marked("And the BIRCHES", "birch and") == "And the <mark>BIRCHES</mark>"
+    assert marked("And the BIRCHES", "birch and") == [("And the ", False), ("BIRCHES", True)]
 
 
 def test_training_keeps_the_passages_that_scored_highest_and_the_page_shows_them(here, capsys):

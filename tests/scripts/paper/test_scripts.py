@@ -40,14 +40,14 @@ def folder(tmp_path):
 
 def test_the_table_of_losses(call, folder):
     lines = call("table2.py", folder).splitlines()
-    assert lines[2].split() == ["loss", "P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG", "MAP"]
+    assert lines[2].split() == ["loss", "P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP"]
     assert lines[3].startswith("ListNet  0.000 ± 0.000†  0.200 ± 0.000*  0.100 ± 0.000*  0.000 ± 0.000†")
     assert lines[4].startswith("SmoothI  1.000 ± 0.000*  0.200 ± 0.000* ")
     notes = "\n".join(lines[5:])
     assert lines[0] == "small: mean ± standard error over 5 folds on the test queries"
     assert "6 cells." in notes
     assert "p < 0.05 / 1: Bonferroni" in notes
-    assert "Left out, as it lacks a fold or a seed: other." in notes
+    assert "Left out, as a fold or a seed is missing: other." in notes
     markdown = call("table2.py", folder, "--format", "markdown")
     assert "| SmoothI | **1.000 ± 0.000** |" in markdown
 
@@ -68,7 +68,7 @@ def test_the_table_of_seconds(call, tmp_path, monkeypatch):
 
 
 def test_a_mistake_is_one_line(call, tmp_path):
-    with pytest.raises(SystemExit, match=r"^table2.py: .*expected runs/<collection> after a sweep$"):
+    with pytest.raises(SystemExit, match=r"^table2.py: .*expected runs/<collection> after .*`rerank sweep`$"):
         call("table2.py", tmp_path)
 
 
@@ -107,7 +107,7 @@ def test_the_points_are_printed(call, folder, tmp_path):
     pytest.importorskip("matplotlib")
     lines = call("figure5.py", folder, folder, "--out", tmp_path / "out.png").splitlines()
     head = lines.index(next(line for line in lines if line.startswith("SmoothI for")))
-    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "NDCG@1", "NDCG@5", "NDCG@10", "NDCG"]
+    assert lines[head].split()[2:] == ["P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG"]
     assert lines[head + 1].startswith("P@1 ")
     assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
     assert lines.count(lines[head]) == 2

@@ -3,10 +3,13 @@ import json
 import pytest
 
 from rerank.errors import UserError
-from rerank.experiments.sweep.results import Results, best_cells
+from rerank.experiments.sweep.run import best_cells
 from rerank.types import Fold
-from scripts.paper.selection import choose, reached, worse_than_best
+from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
+from scripts.paper.tables import open_results
 from tests.support.small_sweep import QUERIES, write_cell, write_collection
+
+P1, AP = "P@1", "AP"
 
 
 @pytest.fixture
@@ -19,33 +22,33 @@ def folder(tmp_path):
 
 
 def test_validation_chooses_fold_by_fold_and_test_queries_are_not_looked_at(folder):
-    results = Results(folder)
-    chosen = choose(results, results.cells(), "P_1")
+    results = open_results(folder)
+    chosen = select_by_validation(results, results.experiments, P1)
     assert {place: cell.name for place, cell in chosen.items()} == {
         ("1", 0): "a", ("2", 0): "a", ("3", 0): "b", ("4", 0): "b", ("5", 0): "b",
     }  # fmt: skip
-    found = reached(results, chosen, "P_1")
+    found = collect_test_result(results, chosen, P1)
     assert found.means == [0.5, 0.5, 1, 1, 1]
-    assert found.of_query.keys() == set(QUERIES)
-    assert sum(found.of_query.values()) == 3 + 3 + 18
+    assert found.values.keys() == set(QUERIES)
+    assert sum(found.values.values()) == 3 + 3 + 18
 
 
 def test_another_measure_may_choose_otherwise_and_the_first_name_wins_a_tie(tmp_path):
     folds = write_collection(tmp_path)
     write_cell(tmp_path, "late", folds, [1] * 5, [1] * 5)
     write_cell(tmp_path, "early", folds, [1] * 5, [0] * 5)
-    results = Results(tmp_path)
-    assert {cell.name for cell in choose(results, results.cells(), "map").values()} == {"early"}
+    results = open_results(tmp_path)
+    assert {cell.name for cell in select_by_validation(results, results.experiments, AP).values()} == {"early"}
 
 
 def test_validation_values_are_kept_until_the_run_changes(folder):
-    assert Results(folder).validation("a", "1", "P_1") == 1
+    assert open_results(folder).validation_mean("a", "1", P1) == 1
     kept = folder / "a" / "fold1" / "valid.json"
-    assert json.loads(kept.read_text())["means"]["P_1"] == 1
-    kept.write_text(kept.read_text().replace('"P_1": 1.0', '"P_1": 0.25'))
-    assert Results(folder).validation("a", "1", "P_1") == 0.25
+    assert json.loads(kept.read_text())["means"][P1] == 1
+    kept.write_text(kept.read_text().replace(f'"{P1}": 1.0', f'"{P1}": 0.25'))
+    assert open_results(folder).validation_mean("a", "1", P1) == 0.25
     (folder / "a" / "fold1" / "valid.run").write_text((folder / "b" / "fold1" / "valid.run").read_text())
-    assert Results(folder).validation("a", "1", "P_1") == 0
+    assert open_results(folder).validation_mean("a", "1", P1) == 0
 
 
 def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
@@ -53,26 +56,29 @@ def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
     for seed in range(3):
         write_cell(tmp_path, f"good-{seed}", [fold], [1], [seed / 2], seed=seed)
         write_cell(tmp_path, f"poor-{seed}", [fold], [0.5], [1], seed=seed)
-    results = Results(tmp_path)
-    chosen = choose(results, results.cells(), "P_1")
+    results = open_results(tmp_path)
+    chosen = select_by_validation(results, results.experiments, P1)
     assert {place: cell.name for place, cell in chosen.items()} == {("1", seed): f"good-{seed}" for seed in range(3)}
-    found = reached(results, chosen, "P_1")
+    found = collect_test_result(results, chosen, P1)
     assert found.means == [0, 0.5, 1]
-    assert len(found.of_query) == 10
-    assert sum(found.of_query.values()) == pytest.approx(5)
+    assert len(found.values) == 10
+    assert sum(found.values.values()) == pytest.approx(5)
 
 
 def test_worse_is_what_the_corrected_test_says(folder):
-    results = Results(folder)
+    results = open_results(folder)
     write_cell(folder, "c", list(results.folds.values()), [1] * 5, [5 / 6] * 4 + [1])
-    rows = {cell.name: reached(results, choose(results, [cell], "P_1"), "P_1") for cell in results.cells()}
-    assert worse_than_best(rows, 0.05) == ({"b"}, {"a"})  # b - c: 4 of 30 differ, p = 0.043 > 0.05 / 2
+    rows = {
+        cell.name: collect_test_result(results, select_by_validation(results, [cell], P1), P1)
+        for cell in results.experiments
+    }
+    assert compare_with_best(rows) == ({"b"}, {"a"})  # b - c: 4 of 30 differ, p = 0.043 > 0.05 / 2
     del rows["a"]
-    assert worse_than_best(rows, 0.05) == ({"b"}, {"c"})
+    assert compare_with_best(rows) == ({"b"}, {"c"})
 
 
 def test_the_best_cells_have_all_folds(folder):
-    folds = list(Results(folder).folds.values())
+    folds = list(open_results(folder).folds.values())
     write_cell(folder, "unfinished", folds[:4], [1] * 4, [1] * 4)
     lines = best_cells(folder, ["a", "b", "unfinished"], [fold.name for fold in folds], "P@1").splitlines()
     assert lines[0] == f"{folder}: the best of 2 finished cells, mean ± standard error over 5 folds"
@@ -80,5 +86,7 @@ def test_the_best_cells_have_all_folds(folder):
 
 
 def test_a_folder_without_cells_says_what_was_expected(tmp_path):
-    with pytest.raises(UserError, match="expected runs/<collection> after a sweep"):
-        Results(tmp_path).cells()
+    with pytest.raises(
+        UserError, match=r"no experiment here has a finished fold .*expected runs/<collection> after .*`rerank sweep`"
+    ):
+        _ = open_results(tmp_path).experiments

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rerank.evaluation.significance import bootstrap_intervals, cohens_d, detectable, mean_and_error
+from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
+from rerank.evaluation.significance import mean_and_error
 
 
 def values(n: int, seed: int = 0) -> list[float]:
@@ -42,7 +43,7 @@ def test_effect_size_by_hand() -> None:
 @pytest.mark.parametrize(("n", "level"), [(10, 0.05), (50, 0.05), (249, 0.05 / 13)])
 def test_a_detectable_difference_is_found_four_times_in_five(n: int, level: float) -> None:
     differences = values(n)
-    shift = detectable(differences, level) / mean_and_error(differences)[1]
+    shift = detectable_difference(differences, level) / mean_and_error(differences)[1]
     critical = stats.t.ppf(1 - level / 2, n - 1)
     assert stats.nct.sf(critical, n - 1, shift) == pytest.approx(0.8, abs=0.01)
-    assert math.isnan(detectable([0.1], level))
+    assert math.isnan(detectable_difference([0.1], level))

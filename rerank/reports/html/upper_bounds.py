@@ -1,0 +1,88 @@
+"""Upper bounds: the best possible re-ranking of the candidates, and how much of it the experiments reached."""
+
+import math
+from statistics import fmean
+from typing import NamedTuple
+
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.reports.charts.depth import common_queries, ideal
+from rerank.reports.html.parts import Noted, Rows, percent
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
+from rerank.types import Qrels, Run
+
+RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
+
+
+class UpperBound(NamedTuple):
+    """One measure, mean over the queries: before re-ranking, of the ideal re-ranking, and of each experiment."""
+
+    measure: str
+    first: float
+    ideal: float
+    reached: dict[str, float]
+
+
+def upper_bounds(results: CollectionResults, experiments: list[ExperimentResults]) -> list[UpperBound]:
+    """Every measure of the summary, for experiments with the same first stage, over the queries common to all."""
+    qrels, candidates = _common(results, experiments[0])
+    runs = {experiment.name: experiment.run for experiment in experiments}
+    before, best = _means(qrels, candidates), _means(qrels, ideal(candidates, qrels))
+    reached = {name: _means(qrels, run) for name, run in runs.items()}
+    return [
+        UpperBound(name, before[name], best[name], {run: means[name] for run, means in reached.items()})
+        for name in DEFAULT_MEASURES
+    ]
+
+
+def upper_bound_table(results: CollectionResults, experiments: list[ExperimentResults]) -> Rows:
+    """A row per measure: before re-ranking, each experiment, the ideal re-ranking."""
+    rows = [
+        [
+            bound.measure,
+            f"{bound.first:.4f}",
+            *(_reached(bound, value) for value in bound.reached.values()),
+            f"{bound.ideal:.4f}",
+        ]
+        for bound in upper_bounds(results, experiments)
+    ]
+    name = results.first_stage_name(experiments[0])
+    note = (
+        f"Over {len(common_queries(results))} queries. The ideal re-ranking sorts the candidates of {name} by their "
+        "judgments. Next to a mean: its share of this upper bound, and how much of the gap between "
+        f"{name} and the upper bound it closes."
+    )
+    return Rows(["mean", name, *(experiment.name for experiment in experiments), "ideal re-ranking"], rows, note)
+
+
+def recall_table(results: CollectionResults, experiment: ExperimentResults) -> tuple[Rows, str]:
+    """Recall of the candidates at several depths, and a line on the queries without a relevant candidate."""
+    qrels, candidates = _common(results, experiment)
+    deepest = max(map(len, candidates.values()))
+    depths = [*(depth for depth in RECALL_DEPTHS if depth < deepest), deepest]
+    names = [f"R@{depth}" for depth in depths]
+    means = _means(qrels, candidates, names)
+    without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in candidates[q]) for q in qrels)
+    row = [f"recall of {results.first_stage_name(experiment)}", *(f"{means[name]:.4f}" for name in names)]
+    note = f"{without} of {len(qrels)} queries have no relevant candidate: no re-ranking can help them."
+    return Rows(["among the first", *depths], [row]), note
+
+
+def _common(results: CollectionResults, experiment: ExperimentResults) -> tuple[Qrels, Run]:
+    """The judgments and the candidates of the queries that all experiments tested."""
+    query_ids, candidates = common_queries(results), experiment.candidates()
+    return results.judged(query_ids), {query_id: candidates.get(query_id, {}) for query_id in query_ids}
+
+
+def _reached(bound: UpperBound, value: float) -> Noted:
+    of_bound, of_gap = _share(value, bound.ideal), _share(value - bound.first, bound.ideal - bound.first)
+    return Noted(f"{value:.4f}", f"{percent(of_bound)} · {percent(of_gap)}")
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def _means(qrels: Qrels, run: Run, measures: list[str] | tuple[str, ...] = DEFAULT_MEASURES) -> dict[str, float]:
+    return {name: fmean(values.values()) for name, values in evaluate(qrels, run, measures).items()}

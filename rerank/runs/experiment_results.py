@@ -1,0 +1,139 @@
+"""Reads the files of one experiment: settings, logs, manifests and runs."""
+
+import functools
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rerank.config import FirstStageSettings
+from rerank.data.trec import ranked, read_run
+from rerank.errors import UserError
+from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
+from rerank.runs.manifest import read_manifest
+from rerank.runs.settings import read_toml
+from rerank.types import Run
+
+
+@dataclass(frozen=True)
+class FoldResults:
+    """The files of one fold, each read when it is first used; what is not written yet is empty."""
+
+    folder: FoldFolder
+
+    @property
+    def name(self) -> str:
+        """The fold's name, such as "1"."""
+        return self.folder.name
+
+    @functools.cached_property
+    def history(self) -> list[dict[str, Any]]:
+        """One record per epoch; raises UserError for a line that is not JSON."""
+        log = self.folder.log
+        records = []
+        for number, line in enumerate(log.read_text(encoding="utf-8").splitlines() if log.is_file() else [], 1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as error:
+                raise UserError(f"{log}:{number}: expected a record in JSON, got {line[:80]!r}") from error
+        return records
+
+    @functools.cached_property
+    def facts(self) -> dict[str, Any]:
+        """The manifest; raises UserError if it is damaged."""
+        try:
+            return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
+        except ValueError as error:
+            raise UserError(f"{self.folder.manifest}: expected JSON ({error}); remove the file") from error
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """The run of the test queries."""
+        return read_run(self.folder.test_run) if self.folder.finished else {}
+
+    @functools.cached_property
+    def passages(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """query_id -> doc_id -> (the highest scoring passage, from 0; number of passages), for documents with several.
+
+        Raises UserError if the file is damaged.
+        """
+        file = self.folder.passages
+        try:
+            passages: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        except ValueError as error:
+            raise UserError(f"{file}: expected JSON ({error}); remove the file") from error
+        return passages
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """One experiment; `first_stages` keeps the runs that experiments of a collection share, by file."""
+
+    folder: ExperimentFolder
+    first_stages: dict[Path, Run] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.folder.name
+
+    @functools.cached_property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The sections of config.toml; raises UserError if config.toml is damaged."""
+        return read_toml(self.folder.settings)
+
+    def setting(self, key: str) -> Any:
+        """The value of a setting such as loss.alpha; None if it is not set."""
+        section, name = key.split(".")
+        return self.settings.get(section, {}).get(name)
+
+    @functools.cached_property
+    def folds(self) -> list[FoldResults]:
+        """The folds that were begun, by number."""
+        return [FoldResults(folder) for folder in self.folder.folds]
+
+    @functools.cached_property
+    def run(self) -> Run:
+        """The test runs of all finished folds."""
+        return {query_id: scores for fold in self.folds for query_id, scores in fold.run.items()}
+
+    @property
+    def has_features(self) -> bool:
+        """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
+        return any("features" in fold.facts for fold in self.folds)
+
+    @functools.cached_property
+    def _first_stage_settings(self) -> FirstStageSettings:
+        return FirstStageSettings(**self.settings.get("first_stage", {}))
+
+    @property
+    def depth(self) -> int:
+        """How many candidates of each query were re-ranked."""
+        return self._first_stage_settings.depth
+
+    @property
+    def first_stage_file(self) -> Path:
+        """The run that was re-ranked; the file may have been removed since."""
+        return CollectionFolder(self.folder.path.parent).first_stage(self._first_stage_settings)
+
+    @functools.cached_property
+    def first_stage(self) -> Run:
+        """The candidates of the queries of finished folds; empty if the first stage's run was removed."""
+        file = self.first_stage_file
+        if self.run and file not in self.first_stages:
+            self.first_stages[file] = read_run(file) if file.is_file() else {}
+        return {
+            query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: self.depth]}
+            for query_id, scores in self.first_stages.get(file, {}).items()
+            if query_id in self.run
+        }
+
+    def candidates(self) -> Run:
+        """The first stage's candidates; raises UserError if there are none."""
+        if self.has_features:
+            raise UserError(f"{self.name}: feature vectors have no first stage to compare with")
+        if not self.first_stage:
+            raise UserError(
+                f"{self.name}: the first stage's run {self.first_stage_file} is missing, so it cannot be compared with"
+            )
+        return self.first_stage
