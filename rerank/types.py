@@ -1,6 +1,7 @@
-"""The vocabulary that every room shares: plain dictionaries and frozen records, keyed by query_id and doc_id."""
+"""The types that all packages share: plain dictionaries and frozen records, keyed by query_id and doc_id."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Run = dict[str, dict[str, float]]
 """query_id -> doc_id -> score, as pytrec_eval takes it."""
@@ -12,11 +13,28 @@ Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""
 
 
+class Document(NamedTuple):
+    """A document of a collection; `title` is "" if it has none."""
+
+    doc_id: str
+    title: str
+    body: str
+
+    @property
+    def text(self) -> str:
+        """Title and body, as they are indexed and as models read them.
+
+        >>> Document("d1", "On wings", "Lift and drag.").text
+        'On wings Lift and drag.'
+        """
+        return f"{self.title} {self.body}" if self.title else self.body
+
+
 @dataclass(frozen=True)
 class Candidates:
-    """The documents that the first stage found for one query.
+    """The documents that the first stage retrieved for one query.
 
-    `doc_ids` are in first-stage order. `labels` are the judgments of the same documents, 0 where there is none.
+    `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none.
     """
 
     query_id: str
@@ -30,7 +48,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Fold:
-    """The query ids that train, validate and test one model; no query may stand in two parts."""
+    """The query ids that train, validate and test one model; no query is in more than one part."""
 
     name: str
     train: tuple[str, ...]
@@ -41,4 +59,4 @@ class Fold:
         parts = [*self.train, *self.valid, *self.test]
         if len(set(parts)) != len(parts):
             twice = sorted({q for q in parts if parts.count(q) > 1})
-            raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} stand in more than one part")
+            raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one part")

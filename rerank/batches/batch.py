@@ -1,4 +1,4 @@
-"""A batch: packed inputs of real documents only, and the (lists, documents) grid that a loss works on."""
+"""Batch: packed inputs without padding documents, and the (lists, documents) grid that losses work on."""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -15,10 +15,10 @@ Inputs = TypeVar("Inputs")
 class Packed(NamedTuple):
     """Passages of text, one after the other without padding.
 
-    input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders that have none;
+    input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders without them;
     offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
     documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
-    seeds: (passages,) int64, what dropout follows from; None in evaluation.
+    seeds: (passages,) int64, for deterministic dropout; None in evaluation.
     """
 
     input_ids: Tensor
@@ -28,12 +28,12 @@ class Packed(NamedTuple):
     seeds: Tensor | None = None
 
     def lengths(self) -> list[int]:
-        """Tokens of each passage."""
+        """The number of tokens of each passage."""
         lengths: list[int] = self.offsets.diff().tolist()
         return lengths
 
     def take(self, passages: Sequence[int]) -> "Packed":
-        """Those passages, in that order; their documents keep their numbers."""
+        """These passages, in this order; their documents keep their numbers."""
         chosen = torch.tensor(passages)
         ends = self.offsets[1:][chosen].tolist()
         slices = [slice(begin, end) for begin, end in zip(self.offsets[chosen].tolist(), ends, strict=True)]
@@ -46,7 +46,7 @@ class Packed(NamedTuple):
         )
 
     def seeded(self, document_seeds: Tensor) -> "Packed":
-        """With a seed for each passage, from one for each document, (documents,) int64, and its number there."""
+        """With a seed for each passage, from its document's seed, (documents,) int64, and its number there."""
         first = torch.searchsorted(self.documents, self.documents)
         number = torch.arange(len(self.documents)) - first
         return self._replace(seeds=document_seeds[self.documents] * 1_000_003 + number)
@@ -58,10 +58,10 @@ class Packed(NamedTuple):
 
 
 class Batch(NamedTuple, Generic[Inputs]):
-    """Lists of documents: flat inputs of the real ones, and their grid.
+    """Lists of documents: flat inputs of the real documents, and their grid.
 
-    labels: (lists, documents) float32, 0 where there is no document; mask: (lists, documents) bool, True on real ones.
-    The flat order of documents is that of the grid's real places, row by row.
+    labels: (lists, documents) float32, 0 on padding; mask: (lists, documents) bool, False on padding. The flat order of
+    documents is that of the grid, row by row.
     """
 
     inputs: Inputs
@@ -70,13 +70,13 @@ class Batch(NamedTuple, Generic[Inputs]):
     query_ids: tuple[str, ...]
 
     def grid(self, flat: Tensor) -> Tensor:
-        """(documents,) values onto the (lists, documents) grid, 0 where there is no document."""
+        """Puts (documents,) values onto the (lists, documents) grid, 0 on padding."""
         mask = self.mask.to(flat.device)
         return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
 
 
 Pairs = Sequence[tuple[str, str]]
-"""(query_id, doc_id) of the documents to score."""
+"""The (query_id, doc_id) pairs to score."""
 
 
 def make_batch(lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs]) -> Batch[Inputs]:

@@ -1,4 +1,4 @@
-"""Queries of a feature set -> a batch: the vectors of their documents, gathered by index, and the grid."""
+"""Batches of feature vectors: the vectors of all documents of some queries, gathered by index, and their grid."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,38 +10,38 @@ from torch import Tensor
 from rerank.batches.batch import Batch
 from rerank.data.letor.feature_set import FeatureSet
 
-SPREAD = np.uint64(0x9E3779B97F4A7C15)
+SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
 """The step from one state of splitmix64 to the next."""
 
 
 class FeatureList(NamedTuple):
-    """A training list: all documents of query number `query` of a set, in an order that is drawn with `seed`.
+    """A training list: all documents of query number `query` of a set, in a random order that `seed` decides.
 
-    The file's order must not teach: ListMLE keeps documents of one label in the order in which it gets them.
+    The model must not learn the file's order: ListMLE keeps documents of one label in the order in which it gets them.
     """
 
-    of: FeatureSet
+    features: FeatureSet
     query: int
     seed: tuple[int, ...]
 
     @property
     def query_id(self) -> str:
         """The query's id."""
-        return self.of.query_ids[self.query]
+        return self.features.query_ids[self.query]
 
     @property
     def doc_ids(self) -> tuple[str, ...]:
         """The ids of its documents, in the file's order."""
-        return self.of.doc_ids(self.query)
+        return self.features.doc_ids(self.query)
 
 
 class Vectors(NamedTuple):
-    """The feature vectors of real documents only, so that batch norm sees no padding: (documents, features) float32."""
+    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32."""
 
     features: Tensor
 
     def seeded(self, document_seeds: Tensor) -> "Vectors":
-        """Itself: nothing here is drawn at random."""
+        """Itself: the network has no dropout."""
         return self
 
     def to(self, device: torch.device) -> "Vectors":
@@ -50,20 +50,21 @@ class Vectors(NamedTuple):
 
 
 def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:
-    """The batch of these lists, which are of one set."""
-    found = lists[0].of
+    """The batch of these lists, all of one set."""
+    features = lists[0].features
     queries = np.array([drawn.query for drawn in lists])
-    lengths = found.ends[queries] - found.begins[queries]
-    rows = rows_of(found, queries)
-    of_list = np.repeat(np.arange(len(lists)), lengths)
+    lengths = features.stops[queries] - features.starts[queries]
+    rows = rows_of(features, queries)
+    list_numbers = np.repeat(np.arange(len(lists)), lengths)
     seeds = np.array([hash(drawn.seed) % 2**64 for drawn in lists], dtype=np.uint64)
-    rows = rows[np.lexsort((_mixed(seeds[of_list] + rows.astype(np.uint64) * SPREAD), of_list))]
-    labels, mask = make_grid(found, rows, lengths)
-    return Batch(Vectors(vectors(found, rows)), labels, mask, tuple(drawn.query_id for drawn in lists))
+    keys = seeds[list_numbers] + rows.astype(np.uint64) * SPLITMIX_STEP
+    rows = rows[np.lexsort((_mix(keys), list_numbers))]
+    labels, mask = make_grid(features, rows, lengths)
+    return Batch(Vectors(vectors(features, rows)), labels, mask, tuple(drawn.query_id for drawn in lists))
 
 
-def _mixed(keys: np.ndarray) -> np.ndarray:
-    """The numbers that splitmix64 draws from these states: a generator for each list would take ten times as long."""
+def _mix(keys: np.ndarray) -> np.ndarray:
+    """splitmix64's numbers from these states: a generator for each list would take ten times as long."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
     mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
@@ -79,11 +80,11 @@ def make_grid(features: FeatureSet, rows: np.ndarray, lengths: np.ndarray) -> tu
 
 
 def rows_of(features: FeatureSet, queries: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where the documents of these queries stand in the set, query after query: (documents,)."""
-    begins = features.begins[np.asarray(queries)]
-    lengths = features.ends[np.asarray(queries)] - begins
+    """The rows of the documents of these queries in the set, query by query: (documents,)."""
+    starts = features.starts[np.asarray(queries)]
+    lengths = features.stops[np.asarray(queries)] - starts
     ends = lengths.cumsum()
-    rows: np.ndarray = np.arange(ends[-1]) + np.repeat(begins - ends + lengths, lengths)
+    rows: np.ndarray = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Which passages go through the encoder together: micro-batches filled to a budget of tokens, longest first."""
+"""Groups passages into micro-batches of at most N tokens, the longest passages first."""
 
 from collections.abc import Sequence
 
@@ -7,25 +7,25 @@ from torch import Tensor
 
 
 def make_microbatches(lengths: Sequence[int], tokens: int, padded: bool = False) -> list[list[int]]:
-    """The places of these lengths, longest first, in micro-batches of at most so many tokens.
+    """The indices of these lengths, longest first, in micro-batches of at most `tokens` tokens.
 
-    Where the encoder needs padding, it counts. A passage that is longer than the budget is alone.
+    `padded` counts padding too, for encoders that need it. A passage longer than `tokens` is a micro-batch of its own.
 
-    >>> micro_batches([5, 9, 30, 4], 10)
+    >>> make_microbatches([5, 9, 30, 4], 10)
     [[2], [1], [0, 3]]
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     filled = longest = 0
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        filled = longest * (len(found[-1]) + 1) if padded and found else filled + lengths[place]
-        if not found or filled > tokens:
-            found.append([])
-            filled = longest = lengths[place]
-        found[-1].append(place)
-    return found
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        filled = longest * (len(groups[-1]) + 1) if padded and groups else filled + lengths[index]
+        if not groups or filled > tokens:
+            groups.append([])
+            filled = longest = lengths[index]
+        groups[-1].append(index)
+    return groups
 
 
 def restore_order(scores: Tensor, groups: list[list[int]]) -> Tensor:
-    """Scores that were computed in groups of places, in the order of the places: (passages,)."""
-    places = torch.tensor([place for group in groups for place in group], device=scores.device)
-    return scores[places.argsort()]
+    """Scores that were computed in groups of indices, in the order of the indices: (passages,)."""
+    indices = torch.tensor([index for group in groups for index in group], device=scores.device)
+    return scores[indices.argsort()]

@@ -1,4 +1,4 @@
-"""What a tokenizer puts around the two texts of a pair, so that texts tokenised before can be put between."""
+"""The special tokens that a tokenizer adds around a (query, passage) pair."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import Any
 
 from rerank.errors import UserError
 
-PROBES = ("a", "b")  # any two texts: what a tokenizer puts around a pair does not depend on them
+PROBES = ("a", "b")  # any two texts: the special tokens do not depend on them
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class PairTemplate:
     """The special tokens before the query, between query and passage, and after the passage.
 
     `token_types` holds the token type of each of the five parts prefix, query, middle, passage and suffix, or None
-    where the model has no token types.
+    if the model has no token types.
     """
 
     prefix: tuple[int, ...]
@@ -27,7 +27,7 @@ def pair_template(tokenizer: Any) -> PairTemplate:
     """The template of a Hugging Face tokenizer, read off an encoded pair.
 
     prefix + query + middle + passage + suffix is what `tokenizer(query, passage)` gives, where query and passage are
-    tokenised without special tokens. Raises UserError where the tokenizer does not join a pair in this way.
+    tokenised without special tokens. Raises UserError if the tokenizer joins a pair in another way.
     """
     query, passage = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in PROBES)
     pair = tokenizer(*PROBES)
@@ -42,11 +42,13 @@ def pair_template(tokenizer: Any) -> PairTemplate:
             "part; use another encoder"
         )
     prefix, _, middle, _, suffix = (tuple(ids[begin:end]) for begin, end in parts)
-    kinds = tuple(types[begin] if begin < end else 0 for begin, end in parts) if "token_type_ids" in pair else None
-    return PairTemplate(prefix, middle, suffix, kinds)
+    token_types = (
+        tuple(types[begin] if begin < end else 0 for begin, end in parts) if "token_type_ids" in pair else None
+    )
+    return PairTemplate(prefix, middle, suffix, token_types)
 
 
 def _find(part: list[int], ids: list[int], begin: int) -> int:
-    """Where `part` first stands in `ids` at or after `begin`, -1 where it does not or is empty."""
-    places = range(begin, len(ids) - len(part) + 1) if part else ()
-    return next((place for place in places if ids[place : place + len(part)] == part), -1)
+    """The first position of `part` in `ids` from `begin` on; -1 if there is none or `part` is empty."""
+    positions = range(begin, len(ids) - len(part) + 1) if part else ()
+    return next((position for position in positions if ids[position : position + len(part)] == part), -1)

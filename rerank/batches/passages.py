@@ -1,14 +1,15 @@
-"""A query and a document -> passages that fit the encoder: [CLS] query [SEP] passage [SEP]."""
+"""PassageBuilder: the passages of (query, document) pairs as an encoder reads them: [CLS] query [SEP] passage [SEP]."""
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 
 from rerank.batches.batch import Packed, Pairs
-from rerank.batches.pair_template import PairTemplate
-from rerank.data.tokens import TokenStore
+from rerank.batches.pair_template import PairTemplate, pair_template
+from rerank.data.tokens import TokenStore, tokenise
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,9 @@ class PassageBuilder:
 
     A document is split into as few passages as fit the encoder's `max_length` together with the query, all of equal
     length to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one
-    passage without tokens of its own. A query may take at most half of the encoder's room.
+    passage without tokens of its own. A query is cut to half of a passage's tokens.
+
+    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included.
     """
 
     queries: dict[str, list[int]]
@@ -25,41 +28,49 @@ class PassageBuilder:
     template: PairTemplate
     max_length: int
 
+    @classmethod
+    def build(cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, max_length: int) -> "PassageBuilder":
+        """Tokenises the queries, texts by query_id, for documents that the same tokenizer has tokenised.
+
+        Raises UserError if the tokenizer does not join two texts by special tokens.
+        """
+        tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
+        return cls(tokens, documents, pair_template(tokenizer), max_length)
+
     @property
-    def room(self) -> int:
-        """Tokens of a passage that are not special."""
+    def max_tokens(self) -> int:
+        """The tokens of a passage that are not special: query and text."""
         return self.max_length - len(self.template.prefix) - len(self.template.middle) - len(self.template.suffix)
 
     def query(self, query_id: str) -> list[int]:
-        """The query's token ids, cut to half of the room."""
-        return self.queries[query_id][: self.room // 2]
+        """The query's token ids, cut to half of `max_tokens`."""
+        return self.queries[query_id][: self.max_tokens // 2]
 
     def truncated_queries(self) -> int:
-        """How many queries are longer than half of the room."""
-        return sum(len(tokens) > self.room // 2 for tokens in self.queries.values())
+        """The number of queries longer than half of `max_tokens`."""
+        return sum(len(tokens) > self.max_tokens // 2 for tokens in self.queries.values())
 
-    def bounds(self, query_id: str, doc_id: str) -> np.ndarray:
-        """Where the document's passages begin and end, in its tokens: (passages + 1,)."""
+    def split(self, query_id: str, doc_id: str) -> np.ndarray:
+        """Splits the document: passage p is its tokens bounds[p]:bounds[p + 1]; (passages + 1,) bounds."""
         row = self.documents.rows[doc_id]
         length = int(self.documents.offsets[row + 1] - self.documents.offsets[row])
-        passages = max(1, -(-length // (self.room - len(self.query(query_id)))))
+        passages = max(1, -(-length // (self.max_tokens - len(self.query(query_id)))))
         return np.arange(passages + 1) * length // passages
 
     def lengths(self, query_id: str, doc_id: str) -> np.ndarray:
-        """Tokens of each passage, query and special tokens included: (passages,)."""
-        return np.diff(self.bounds(query_id, doc_id)) + self.max_length - self.room + len(self.query(query_id))
+        """The number of tokens of each passage, query and special tokens included: (passages,)."""
+        return np.diff(self.split(query_id, doc_id)) + self.max_length - self.max_tokens + len(self.query(query_id))
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
-        head, between, tail = self.template.prefix, self.template.middle, self.template.suffix
+        prefix, middle, suffix = self.template.prefix, self.template.middle, self.template.suffix
         ids: list[np.ndarray] = []
         types: list[np.ndarray] = []
         offsets, documents = [0], []
         for number, (query_id, doc_id) in enumerate(pairs):
             query, tokens = self.query(query_id), self.documents[doc_id]
-            bounds = self.bounds(query_id, doc_id)
-            for begin, end in pairwise(bounds.tolist()):
-                parts = (head, query, between, tokens[begin:end], tail)
+            for begin, end in pairwise(self.split(query_id, doc_id).tolist()):
+                parts = (prefix, query, middle, tokens[begin:end], suffix)
                 ids += [np.asarray(part, dtype=np.int64) for part in parts]
                 if self.template.token_types is not None:
                     types.append(np.repeat(self.template.token_types, [len(part) for part in parts]))

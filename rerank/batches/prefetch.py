@@ -1,4 +1,4 @@
-"""Builds the next batch in the background while the model works on this one."""
+"""Prefetching: builds the next batch in a background thread."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +9,13 @@ Built = TypeVar("Built")
 
 
 def prefetch(items: Iterable[Item], build: Callable[[Item], Built]) -> Iterator[tuple[Item, Built]]:
-    """Each item with what `build` makes of it, in order; the next one is built while the caller works on this one."""
+    """Yields each item with `build(item)`, in order; the next one is built while the caller works on this one."""
     with ThreadPoolExecutor(max_workers=1) as background:
-        waiting = None
+        current = None
         for item in items:
             following = item, background.submit(build, item)
-            if waiting is not None:
-                yield waiting[0], waiting[1].result()
-            waiting = following
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()
+            if current is not None:
+                yield current[0], current[1].result()
+            current = following
+        if current is not None:
+            yield current[0], current[1].result()

@@ -1,4 +1,4 @@
-"""Which documents make a training list, and which lists make an epoch: a function of seed and epoch alone."""
+"""Samples the documents of a training list and the lists of an epoch; seed and epoch alone decide."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,10 +11,10 @@ Count = int | Literal["all"]
 
 
 def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rng: np.random.Generator) -> Candidates:
-    """Up to `relevant` relevant (label >= 1) and `non_relevant` other documents, drawn without repetition.
+    """Up to `relevant` relevant (label >= 1) and `non_relevant` other documents, sampled without replacement.
 
-    Their order is drawn too: ListMLE takes documents of one label as they come, so it would learn the first stage's
-    order. A query that has fewer gives what it has.
+    Their order is random too: ListMLE takes documents of one label as they come, so it would learn the first stage's
+    order. A query with fewer documents gives all of them.
     """
     labels = np.asarray(candidates.labels)
     chosen = rng.permutation(
@@ -29,10 +29,10 @@ def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rn
     )
 
 
-def _draw(places: np.ndarray, count: Count, rng: np.random.Generator) -> np.ndarray:
-    if count == "all" or count >= len(places):
-        return places
-    return rng.choice(places, size=count, replace=False)
+def _draw(indices: np.ndarray, count: Count, rng: np.random.Generator) -> np.ndarray:
+    if count == "all" or count >= len(indices):
+        return indices
+    return rng.choice(indices, size=count, replace=False)
 
 
 def epoch_lists(
@@ -46,15 +46,15 @@ def epoch_lists(
 
 
 def epoch_queries(queries: int, epoch: int, lists: Count, seed: int) -> list[tuple[int, int]]:
-    """The place, counted over all epochs, and the query's number of the `lists` lists of an epoch (counted from 0).
+    """The place, counted over all epochs, and the query's number of each list of an epoch (counted from 0).
 
-    Queries come in rounds, each round a new order of all of them, and a round goes on in the next epoch, so that over
-    time every query is used equally often; "all" is one round an epoch. Nothing but the arguments decides: a resumed
-    run sees the same lists.
+    Queries come in rounds, each a new random order of all of them, and a round continues in the next epoch, so that
+    every query is used equally often in the long run; "all" is one round per epoch. Only the arguments decide, so a
+    resumed run sees the same lists.
     """
-    each = queries if lists == "all" else lists
+    lists_per_epoch = queries if lists == "all" else lists
     chosen: list[tuple[int, int]] = []
-    for place in range(epoch * each, (epoch + 1) * each):
+    for place in range(epoch * lists_per_epoch, (epoch + 1) * lists_per_epoch):
         cycle, index = divmod(place, queries)
         if not chosen or index == 0:
             order = np.random.default_rng([seed, 0, cycle]).permutation(queries).tolist()

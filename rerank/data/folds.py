@@ -23,9 +23,9 @@ def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold
 
 
 def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
-    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, all others train.
+    """The folds of (name, query ids) parts: part i tests, part i - 1 (cyclic) validates, the rest train.
 
-    Raises UserError for fewer than 3 parts and for a query that stands in two of them.
+    Raises UserError for fewer than 3 parts and for a query that is in two of them.
     """
     if len(parts) < 3:
         raise UserError(f"folds: expected at least 3 (one tests, one validates, the rest train), got {len(parts)}")
@@ -34,7 +34,7 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     for name, query_ids in members:
         for query_id in query_ids:
             if query_id in part_of:
-                raise UserError(f"folds: query {query_id} stands in {part_of[query_id]} and in {name}, expected once")
+                raise UserError(f"folds: query {query_id} is in {part_of[query_id]} and in {name}, expected once")
             part_of[query_id] = name
     folds = []
     for i, (name, test) in enumerate(members):
@@ -45,11 +45,11 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
 
 
 def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
-    """The fold called `name`, or every fold for "all"; raises UserError for a fold that does not exist."""
-    chosen = [fold for fold in folds if name in ("all", fold.name)]
-    if not chosen:
+    """The fold called `name`, or every fold for "all". Raises UserError for a fold that does not exist."""
+    selected = [fold for fold in folds if name in ("all", fold.name)]
+    if not selected:
         raise UserError(f"fold {name}: no such fold; expected {', '.join(fold.name for fold in folds)} or all")
-    return chosen
+    return selected
 
 
 def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
@@ -60,7 +60,7 @@ def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
 
 
 def read_folds(path: str | Path) -> list[Fold]:
-    """Reads what `write_folds` wrote; raises UserError for a file that is missing or does not hold folds."""
+    """Reads what `write_folds` wrote. Raises UserError for a missing file and for one without folds."""
     try:
         return [
             Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))

@@ -1,18 +1,18 @@
-"""Reads and writes TREC runs and judgments; THE order of a ranking, ties included, is decided here.
+"""Reads and writes TREC run and qrels files; defines the canonical order of a ranking, ties included.
 
 A run line is `query_id Q0 doc_id rank score tag`, a judgment `query_id 0 doc_id relevance`. trec_eval ignores the rank,
 sorts by the score as a float32 and breaks ties by doc_id, descending; so does `ranked`. `write_run` then writes scores
-that no evaluator can tie or read in another order.
+that no evaluator can tie or sort into another order.
 """
 
 import gzip
 import itertools
+import math
 import zlib
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from rerank.errors import UserError
 from rerank.types import Qrels, Run
@@ -22,7 +22,6 @@ RUN_LINE = "query_id Q0 doc_id rank score tag"
 QRELS_LINE = "query_id 0 doc_id relevance"
 BEIR_LINE = "query-id corpus-id score"
 FLOAT32_MAX = 3.4028234663852886e38
-Number = TypeVar("Number", int, float)
 
 
 def ranked(scores: dict[str, float]) -> list[str]:
@@ -37,24 +36,37 @@ def ranked(scores: dict[str, float]) -> list[str]:
 def read_run(path: str | Path) -> Run:
     """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
 
-    The lines may come in any order and the ranks may lie; only the scores count. Tabs, CRLF and a BOM are tolerated.
-    Raises UserError with file and line for a line without six columns, a score that is no finite float32, and a
-    document that a query has twice; and for a file that is missing, damaged or empty.
+    Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF and a BOM are
+    tolerated. Raises UserError with file and line for a line without six columns, a score that is not a finite
+    float32, and a document that a query has twice; and for a file that is missing, damaged or empty.
     """
-    query_column, _, doc_column, _, score_column, _ = _columns(path, _read(path, RUN_LINE), RUN_LINE)
-    scores = _numbers(path, score_column, float, "a finite score")
-    if not all(-FLOAT32_MAX <= score <= FLOAT32_MAX for score in scores):
-        i = next(i for i, score in enumerate(scores) if not -FLOAT32_MAX <= score <= FLOAT32_MAX)
-        _fail(path, 1 + i, "a finite score", _text(score_column[i]))
-    query_ids, doc_ids = _texts(path, query_column), _texts(path, doc_column)
-    run = _by_query(query_ids, doc_ids, scores)
-    if sum(map(len, run.values())) < len(scores):
-        seen: set[tuple[str, str]] = set()
-        for number, pair in enumerate(zip(query_ids, doc_ids, strict=True), 1):
-            if pair in seen:
-                _fail(path, number, "a document once in a query", f"document {pair[1]} of query {pair[0]} again")
-            seen.add(pair)
-    return {query_id: {doc_id: scores_[doc_id] for doc_id in ranked(scores_)} for query_id, scores_ in run.items()}
+    data = _read(path, RUN_LINE)
+    with_nul, with_underscore = b"\0" in data, b"_" in data  # searching the file at once is faster than each line
+    run: Run = {}
+    last, query_id, scores = b"", "", {}  # type: bytes, str, dict[str, float]
+    for number, line in enumerate(data.split(b"\n"), 1):
+        columns = line.split()
+        if len(columns) != 6 or (with_nul and b"\0" in line):
+            _fail_columns(path, number, line, RUN_LINE)
+        query, _, doc, _, text, _ = columns
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        # Python reads 1_0 as 10; no evaluator does.
+        if not -FLOAT32_MAX <= score <= FLOAT32_MAX or (with_underscore and b"_" in text):
+            _fail(path, number, "a finite score", _printable(text))
+        try:
+            doc_id = doc.decode()
+            if query != last:
+                last, query_id = query, query.decode()
+                scores = run.setdefault(query_id, {})
+        except UnicodeDecodeError as error:
+            _fail(path, number, "UTF-8", _printable(error.object))
+        if doc_id in scores:
+            _fail(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
+        scores[doc_id] = score
+    return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
 
 
 def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
@@ -86,8 +98,8 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 def read_qrels(path: str | Path) -> Qrels:
     """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
-    Raises UserError with file and line for a malformed line, a relevance that is no integer, and two judgments of a
-    document that disagree; and for a file that is missing, damaged or empty.
+    Raises UserError with file and line for a malformed line, a relevance that is not an integer, and two judgments of
+    a document that disagree; and for a file that is missing, damaged or empty.
     """
     data, first = _read(path, QRELS_LINE), 1
     head, _, below = data.partition(b"\n")
@@ -96,16 +108,29 @@ def read_qrels(path: str | Path) -> Qrels:
     if header:
         data, first = below, 2
     expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in head) else QRELS_LINE
-    query_column, *_, doc_column, grades = _columns(path, data, expected, first)
-    relevance = _numbers(path, grades, int, "an integer relevance", first)
-    query_ids, doc_ids = _texts(path, query_column, first), _texts(path, doc_column, first)
-    qrels = _by_query(query_ids, doc_ids, relevance)
-    if sum(map(len, qrels.values())) < len(relevance):
-        seen: dict[tuple[str, str], int] = {}
-        for number, (*pair, grade) in enumerate(zip(query_ids, doc_ids, relevance, strict=True), first):
-            before = seen.setdefault((pair[0], pair[1]), grade)
-            if before != grade:
-                _fail(path, number, f"one judgment of document {pair[1]} for query {pair[0]}", f"{before} and {grade}")
+    with_nul, with_underscore, width = b"\0" in data, b"_" in data, len(expected.split())
+    qrels: Qrels = {}
+    last, query_id, judged = b"", "", {}  # type: bytes, str, dict[str, int]
+    for number, line in enumerate(data.split(b"\n"), first):
+        columns = line.split()
+        if len(columns) != width or (with_nul and b"\0" in line):
+            _fail_columns(path, number, line, expected)
+        query, doc, text = columns[0], columns[-2], columns[-1]
+        try:
+            relevance = int(text)
+            doc_id = doc.decode()
+            if query != last:
+                last, query_id = query, query.decode()
+                judged = qrels.setdefault(query_id, {})
+        except UnicodeDecodeError as error:
+            _fail(path, number, "UTF-8", _printable(error.object))
+        except ValueError:
+            _fail(path, number, "an integer relevance", _printable(text))
+        if with_underscore and b"_" in text:
+            _fail(path, number, "an integer relevance", _printable(text))
+        before = judged.setdefault(doc_id, relevance)
+        if before != relevance:
+            _fail(path, number, f"one judgment of document {doc_id} for query {query_id}", f"{before} and {relevance}")
     return qrels
 
 
@@ -162,61 +187,13 @@ def _read(path: str | Path, expected: str) -> bytes:
     return data
 
 
-def _columns(path: str | Path, data: bytes, expected: str, first: int = 1) -> list[list[bytes]]:
-    """The columns, one for each word of `expected`, cut at ASCII white space; `first` is the first line's number.
-
-    One split of the whole file is several times faster than one a line. A NUL in place of each line end stands in its
-    own column, which shows that no line is short or long.
-    """
-    width = len(expected.split())
-    words = data.replace(b"\n", b" \0 ").split()
-    lines = data.count(b"\n") + 1
-    if len(words) != (width + 1) * lines - 1 or words[width :: width + 1].count(b"\0") != lines - 1 or b"\0" in data:
-        for number, line in enumerate(data.split(b"\n"), first):
-            got = len(line.split())
-            if got != width or b"\0" in line:
-                _fail(path, number, f"{width} columns, `{expected}`", f"{got}: {_text(line.strip())[:200]!r}")
-    return [words[i :: width + 1] for i in range(width)]
+def _fail_columns(path: str | Path, number: int, line: bytes, expected: str) -> NoReturn:
+    got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
+    _fail(path, number, f"{len(expected.split())} columns, `{expected}`", got)
 
 
-def _numbers(
-    path: str | Path, column: Sequence[bytes], number: Callable[[bytes], Number], expected: str, first: int = 1
-) -> list[Number]:
-    try:
-        if b"_" not in b"".join(column):  # Python reads 1_0 as 10; no evaluator does
-            return list(map(number, column))
-    except ValueError:
-        pass
-    for line, text in enumerate(column, first):
-        try:
-            bad = b"_" in text or number(text) is None
-        except ValueError:
-            bad = True
-        if bad:
-            _fail(path, line, expected, _text(text))
-    raise AssertionError("a column that cannot be read has a first bad line")
-
-
-def _texts(path: str | Path, column: Sequence[bytes], first: int = 1) -> list[str]:
-    """Decodes a column in one go: far faster than name by name."""
-    try:
-        return b"\n".join(column).decode().split("\n") if column else []
-    except UnicodeDecodeError as error:
-        number = first + b"\n".join(column)[: error.start].count(b"\n")
-        _fail(path, number, "UTF-8", _text(column[number - first]))
-
-
-def _by_query(
-    query_ids: Iterable[str], doc_ids: Iterable[str], values: Iterable[Number]
-) -> dict[str, dict[str, Number]]:
-    nested: dict[str, dict[str, Number]] = defaultdict(dict)
-    for query_id, doc_id, value in zip(query_ids, doc_ids, values, strict=True):
-        nested[query_id][doc_id] = value
-    return dict(nested)
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")
+def _printable(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
 
 
 def _fail(path: str | Path, number: int, expected: str, got: str) -> NoReturn:

@@ -141,7 +141,7 @@ class FeatureTask:
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.settings = dataset.config.training
         _, train, valid, test = dataset.sets[fold.name]
-        if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.begins, train.ends, strict=True)):
+        if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.starts, train.stops, strict=True)):
             raise UserError(
                 f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
                 "nothing to learn"

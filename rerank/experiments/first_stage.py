@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 from rerank.config import Config, FirstStageSettings, validate
-from rerank.data.collections import Collection, open_documents
+from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import write_run
 from rerank.errors import UserError
 from rerank.experiments.checks import expect_text
-from rerank.retrieval.bm25 import choose_index, retrieve, with_texts_from_index
+from rerank.retrieval.bm25 import choose_index, search
+from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
@@ -30,7 +31,7 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
             )
     else:
         index = find_index(settings, collection, folder)
-        run = retrieve(index, collection.queries, settings.depth, settings.k1, settings.b, settings.threads or None)
+        run = search(index, collection.queries, settings.depth, settings.k1, settings.b, settings.threads or None)
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
@@ -59,7 +60,7 @@ def with_texts(config: Config, collection: Collection, folder: CollectionFolder)
     """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
     if collection.has_documents:
         return collection
-    return with_texts_from_index(collection, find_index(config.first_stage, collection, folder))
+    return IndexedTexts(collection, find_index(config.first_stage, collection, folder))
 
 
 def documents_and_index(config: Config) -> tuple[Collection, Path]:
@@ -69,7 +70,7 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     """
     validate(config)
     expect_text(config.collection.source)
-    collection = open_documents(config.collection.source)
+    collection = open_collection(config.collection.source)
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     index = find_index(config.first_stage, collection, folder)
-    return (collection if collection.has_documents else with_texts_from_index(collection, index)), index
+    return (collection if collection.has_documents else IndexedTexts(collection, index)), index

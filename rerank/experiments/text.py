@@ -1,6 +1,6 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
-from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
-from rerank.data.tokens import TokenStore, open_store, tokenise
+from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.errors import UserError
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
@@ -88,13 +87,13 @@ class TextDataset:
         documents = open_store(
             self.folder.tokens,
             doc_ids,
-            self.collection.texts,
+            lambda doc_ids: (document.text for document in self.collection.get(doc_ids)),
             tokenizer,
             self.config.encoder.max_doc_tokens,
             self.collection.fingerprint,
         )
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
-        return build_passages(queries, documents, tokenizer, max_length)
+        return PassageBuilder.build(queries, documents, tokenizer, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         """The task of a fold."""
@@ -142,21 +141,13 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     return model, tokenizer, max_length
 
 
-def build_passages(
-    queries: Mapping[str, str], documents: TokenStore, tokenizer: Any, max_length: int
-) -> PassageBuilder:
-    """The builder of the inputs of these queries with any of these documents."""
-    tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
-    return PassageBuilder(tokens, documents, pair_template(tokenizer), max_length)
-
-
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
     """One line: how many documents and queries are longer than what the model sees of them."""
     stats = passages.documents.statistics()
     return (
         f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
         f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
-        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.room // 2} tokens"
+        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_tokens // 2} tokens"
     )
 
 

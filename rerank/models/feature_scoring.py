@@ -32,8 +32,8 @@ def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -
         )
     if not scores.isfinite().all():
         first = int(scores.isfinite().int().argmin())
-        query = int(np.searchsorted((features.ends - features.begins).cumsum(), first, side="right"))
-        document = features.doc_ids(query)[int(rows[first] - features.begins[query])]
+        query = int(np.searchsorted((features.stops - features.starts).cumsum(), first, side="right"))
+        document = features.doc_ids(query)[int(rows[first] - features.starts[query])]
         raise UserError(
             f"query {features.query_ids[query]}, document {document}: the model's score is {float(scores[first])}; "
             "is it broken?"

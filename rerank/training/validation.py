@@ -44,7 +44,7 @@ def mean_loss_of(features: FeatureSet, scores: Tensor, loss: Loss) -> float:
     total, done = 0.0, 0
     for begin in range(0, len(features.query_ids), LISTS):
         queries = np.arange(begin, min(begin + LISTS, len(features.query_ids)))
-        lengths = features.ends[queries] - features.begins[queries]
+        lengths = features.stops[queries] - features.starts[queries]
         labels, mask = make_grid(features, rows_of(features, queries), lengths)
         documents = int(mask.sum())
         grid = torch.zeros(mask.shape).masked_scatter(mask, scores[done : done + documents])

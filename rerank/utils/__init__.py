@@ -1,0 +1,4 @@
+"""Utilities: atomic writes, locks, processes, progress and logging.
+
+Knows nothing of ranking. Import from the modules.
+"""

@@ -1,4 +1,4 @@
-"""Files and folders that are written aside and renamed, so that nothing is ever half there; and their hashes."""
+"""Atomic writes of files and folders, and file hashes."""
 
 import contextlib
 import errno
@@ -12,15 +12,15 @@ from rerank.errors import UserError
 from rerank.utils.progress import progress
 
 BLOCK = 16 * 2**20
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
 
 
 @contextlib.contextmanager
 def atomic_write(target: str | Path) -> Iterator[Path]:
-    """Yields a path beside `target` to write a file or a folder at; it takes `target`'s place when the block ends well.
+    """Yields a temporary path next to `target` to write a file or a folder at; it replaces `target` after the block.
 
-    When the block fails, a full disk and an interrupt included, `target` is as it was and nothing is left beside it.
-    Raises UserError where the place cannot be written to, the disk is full, or a file would replace a folder.
+    If the block fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed.
+    Raises UserError if the path cannot be written to, the disk is full, or a file would replace a folder.
     """
     target = Path(target)
     tmp, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("part", "old"))
@@ -30,7 +30,7 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot be written: {target.parent}: {error.strerror}") from error
     try:
         yield tmp
-        if target.is_dir():  # a folder cannot be renamed over a folder that holds something
+        if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
             if not tmp.is_dir():
                 raise UserError(f"{target}: is a folder, expected the name of a file to write; the folder is kept")
             os.replace(target, old)
@@ -48,10 +48,10 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
 
 
 def _refusal(error: BaseException) -> str | None:
-    """Why the disk took nothing, or None where that is not what went wrong."""
-    if isinstance(error, OSError) and error.errno in DISK:
+    """Why the disk refused the write; None for any other error."""
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return error.strerror
-    if "os error 28" in str(error):  # safetensors writes by itself and has its own exception
+    if "os error 28" in str(error):  # safetensors writes files itself and has its own exception
         return os.strerror(errno.ENOSPC)
     return None
 
@@ -69,10 +69,10 @@ def short_hash(*parts: object) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes, with a bar where they are many."""
-    found, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
+    """SHA-256 of a file's bytes; a large file shows a progress bar."""
+    digest, blocks = hashlib.sha256(), -(-path.stat().st_size // BLOCK)
     with path.open("rb") as file:
-        read = iter(lambda: file.read(BLOCK), b"")
-        for block in progress(read, blocks, f"hashing {path.name}", show=blocks > 1):
-            found.update(block)
-    return found.hexdigest()
+        contents = iter(lambda: file.read(BLOCK), b"")
+        for block in progress(contents, blocks, f"hashing {path.name}", show=blocks > 1):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,9 +1,10 @@
-"""One process at a time: runs side by side share what one of them makes."""
+"""File locks, so that concurrent processes build shared files only once."""
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
 from rerank.utils.progress import log
@@ -11,19 +12,21 @@ from rerank.utils.progress import log
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
-    """Waits until no other process works on `what` in `folder`, and says so; the folder is made.
+    """Holds the lock of `what` in `folder`, which is made; waits for another process that has it, and logs so once.
 
-    Raises UserError where it cannot be written to.
+    Raises UserError if the folder cannot be written to.
     """
+    lock = FileLock(folder / f"{what}.lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / f"{what}.lock").open("a")
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            log.info(f"{folder}: waiting for another process, which makes the {what}")
+            lock.acquire()
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.info(f"{folder}: waiting for another process, which makes the {what}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+    try:
         yield
+    finally:
+        lock.release()

@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the time left on a terminal, a plain line now and then elsewhere."""
+"""Logging and progress: a bar with the time left on a terminal, else a line every ten seconds."""
 
 import logging
 import sys
@@ -13,7 +13,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 log = logging.getLogger("rerank")
-"""What the package reports to people; silent until `log_to_terminal` or the caller's own logging is set up."""
+"""The logger of the package; silent until `log_to_terminal` or the caller configures logging."""
 
 
 class _Terminal(logging.Handler):
@@ -24,7 +24,7 @@ class _Terminal(logging.Handler):
 
 
 def log_to_terminal() -> None:
-    """Makes the package's messages plain lines on standard error, as the command line shows them."""
+    """Writes the package's messages as plain lines to standard error, as the command line does."""
     if not any(isinstance(handler, _Terminal) for handler in log.handlers):
         log.addHandler(_Terminal())
         log.setLevel(logging.INFO)
@@ -32,11 +32,11 @@ def log_to_terminal() -> None:
 
 
 def progress(
-    items: Iterable[Item], total: int, what: str, figures: Callable[[], str] = lambda: "", show: bool = True
+    items: Iterable[Item], total: int, what: str, postfix: Callable[[], str] = lambda: "", show: bool = True
 ) -> Iterator[Item]:
-    """Hands the items on and shows how far they are; `figures` gives what stands behind the bar (a loss, a rate).
+    """Yields the items and shows the progress; `postfix()` is the text after the bar (a loss, a rate).
 
-    `total` is the number of items; `show=False` is for processes that share the work of one that shows.
+    `total` is the number of items. `show=False` shows nothing: of several processes, one shows the progress.
     """
     if not show:
         yield from items
@@ -44,17 +44,17 @@ def progress(
         with tqdm(items, total=total, desc=what, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
             for item in bar:
                 yield item
-                bar.set_postfix_str(figures(), refresh=False)
+                bar.set_postfix_str(postfix(), refresh=False)
     else:
-        yield from _lines(items, total, what, figures)
+        yield from _lines(items, total, what, postfix)
 
 
-def _lines(items: Iterable[Item], total: int, what: str, figures: Callable[[], str]) -> Iterator[Item]:
-    start = told = time.monotonic()
+def _lines(items: Iterable[Item], total: int, what: str, postfix: Callable[[], str]) -> Iterator[Item]:
+    start = reported = time.monotonic()
     for done, item in enumerate(items, 1):
         yield item
         now = time.monotonic()
-        if now - told >= SECONDS_BETWEEN_LINES and done < total:
-            told = now
+        if now - reported >= SECONDS_BETWEEN_LINES and done < total:
+            reported = now
             left = (now - start) / done * (total - done)
-            log.info(f"{what}: {done}/{total}, {left:.0f} s left {figures()}".rstrip())
+            log.info(f"{what}: {done}/{total}, {left:.0f} s left {postfix()}".rstrip())

@@ -30,7 +30,7 @@ def test_it_is_the_queries_rows_one_after_the_other_and_their_labels_on_the_grid
     batch = batch_of(features, queries)
     row, lengths = 0, []
     for place, query in enumerate(queries):
-        begin, end = features.begins[query], features.ends[query]
+        begin, end = features.starts[query], features.stops[query]
         lengths.append(int(end - begin))
         assert batch.mask[place].tolist() == [i < lengths[-1] for i in range(batch.mask.shape[1])]
         assert not batch.labels[place, lengths[-1] :].any()
@@ -57,13 +57,13 @@ def test_a_list_in_another_order_or_company_is_the_same_list(features):
 def test_a_list_names_its_query_and_documents(features):
     found = FeatureList(features, 4, (0,))
     assert found.doc_ids[0] == f"d{found.query_id}-0"
-    assert len(found.doc_ids) == features.ends[4] - features.begins[4]
+    assert len(found.doc_ids) == features.stops[4] - features.starts[4]
 
 
 def test_the_files_order_is_not_taught_but_every_order_alike(features):
-    lengths = features.ends - features.begins
+    lengths = features.stops - features.starts
     query = int((lengths == 4).argmax())
-    begin, draws = int(features.begins[query]), 4_800
+    begin, draws = int(features.starts[query]), 4_800
     batch = make_feature_batch([FeatureList(features, query, (0, 1, place)) for place in range(draws)])
     documents = {tuple(features.features[begin + i].tolist()): i for i in range(4)}
     found = [documents[tuple(vector)] for vector in batch.inputs.features.tolist()]

@@ -50,7 +50,7 @@ def test_passages_of_a_document_are_of_equal_length_to_within_one_token(encoder,
 def test_a_long_query_takes_half_of_the_room_and_is_counted(encoder, tmp_path):
     inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
     assert inputs_of.truncated_queries() == 1
-    assert len(inputs_of.query("long")) == inputs_of.room // 2
+    assert len(inputs_of.query("long")) == inputs_of.max_tokens // 2
     assert inputs_of.lengths("long", "many").max() <= encoder.max_length
 
 

@@ -93,7 +93,7 @@ def test_a_full_disk_while_training_is_one_line_and_the_epoch_before_is_kept(her
 def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeypatch):
     """On a full disk Lucene's indexer closes without a word."""
     shutil.rmtree("runs")
-    monkeypatch.setattr(first_stage, "_count", lambda index: 3)
+    monkeypatch.setattr(first_stage, "count_documents", lambda index: 3)
     assert "is the disk full?" in failed(capsys, "retrieve", "--collection", "towns")
     assert not list(Path("runs/towns/index").iterdir())
     monkeypatch.undo()

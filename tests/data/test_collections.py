@@ -1,12 +1,17 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
-from rerank.data.collections import open_collection, open_documents
+from rerank.data import collections
+from rerank.data.collections import open_collection
+from rerank.data.formats.beir import BeirFolder
 from rerank.errors import UserError
 from tests.support import robust04_standin as standin
+from tests.support.paths import ROOT
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
 needs_shared = pytest.mark.skipif(
@@ -42,13 +47,17 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
     assert collection.official_folds == ()
     assert collection.has_documents
-    assert list(collection.texts(["d3", "d1", "d2", "d1"])) == [
+    assert [document.text for document in collection.get(["d3", "d1", "d2", "d1"])] == [
         "no title",
         "Wings lift and drag",
         "café 😀 in orbit",
         "Wings lift and drag",
     ]
-    assert dict(collection.documents()) == {"d1": "Wings lift and drag", "d2": "café 😀 in orbit", "d3": "no title"}
+    assert list(collection.documents()) == [
+        ("d1", "Wings", "lift and drag"),
+        ("d2", "", "café 😀 in orbit"),
+        ("d3", "", "no title"),
+    ]
 
 
 def test_the_header_of_qrels_may_be_absent(folder):
@@ -65,7 +74,7 @@ def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_tim
     write_lines(folder / "corpus.jsonl", [{"_id": "d1", "text": "other"}])
     collection = open_collection(str(folder))
     assert collection.fingerprint != before
-    assert list(collection.texts(["d1"])) == ["other"]
+    assert list(collection.get(["d1"])) == [("d1", "", "other")]
 
 
 def test_opening_does_not_read_the_documents(folder):
@@ -75,7 +84,7 @@ def test_opening_does_not_read_the_documents(folder):
 
 def test_a_missing_document_is_named(folder):
     with pytest.raises(UserError, match=r"corpus\.jsonl: has no document d7"):
-        list(open_collection(str(folder)).texts(["d1", "d7"]))
+        list(open_collection(str(folder)).get(["d1", "d7"]))
 
 
 @pytest.mark.parametrize(
@@ -87,15 +96,15 @@ def test_a_missing_document_is_named(folder):
         ('{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: expected a text under '_id', got 4"),
         ('{"_id": "d4", "text": null}', r"corpus\.jsonl:4: expected a text under 'text', got None"),
         ('{"_id": "d4", "text": "x", "title": 7}', r"corpus\.jsonl:4: expected a text under 'title', got 7"),
-        ('{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd 4' is empty or holds white space"),
-        ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 stands here a second time"),
+        ('{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd 4' is empty or has white space"),
+        ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 occurs a second time"),
     ],
 )
 def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
     with (folder / "corpus.jsonl").open("a") as corpus:
         corpus.write(line + "\n")
     collection = open_collection(str(folder))
-    for read in (lambda: list(collection.documents()), lambda: list(collection.texts(["d1"]))):
+    for read in (lambda: list(collection.documents()), lambda: list(collection.get(["d1"]))):
         with pytest.raises(UserError, match=message) as caught:
             read()
         assert "\n" not in str(caught.value)
@@ -104,13 +113,15 @@ def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
 def test_documents_alone_need_no_queries_and_no_judgments(folder):
     (folder / "queries.jsonl").unlink()
     (folder / "qrels" / "test.tsv").unlink()
-    alone = open_documents(str(folder))
-    assert (alone.queries, alone.qrels, alone.official_folds) == ({}, {}, ())
-    doc_ids, texts = zip(*alone.documents(), strict=True)
-    assert [f"{title} {body}".strip() for title, body in alone.titled(doc_ids)] == list(texts)
+    alone = open_collection(str(folder))
+    documents = list(alone.documents())
+    assert list(alone.get([document.doc_id for document in documents])) == documents
+    for read in (lambda: alone.queries, lambda: alone.qrels):
+        with pytest.raises(UserError, match=r"no queries\.jsonl and no qrels/test\.tsv; a collection folder holds"):
+            read()
     (folder / "corpus.jsonl").unlink()
     with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
-        open_documents(str(folder))
+        open_collection(str(folder))
 
 
 def test_bytes_that_are_not_utf8_are_named(folder):
@@ -123,8 +134,12 @@ def test_bytes_that_are_not_utf8_are_named(folder):
     ("name", "content", "message"),
     [
         ("queries.jsonl", '{"_id": "q1"}', r"queries\.jsonl:1: expected a text under 'text', got none"),
-        ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 stands here a second"),
-        ("queries.jsonl", '{"_id": "q1", "text": "x"}', r"test\.tsv: judges query q2, which .*queries\.jsonl lacks"),
+        ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 occurs a second"),
+        (
+            "queries.jsonl",
+            '{"_id": "q1", "text": "x"}',
+            r"test\.tsv: judges query q2, which is not in .*queries\.jsonl; add it or drop",
+        ),
         ("qrels/test.tsv", "q1 d1\n", r"test\.tsv:1: expected 4 columns, `query_id 0 doc_id .*`, got 2: 'q1 d1'"),
         ("qrels/test.tsv", "q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv:2: expected an integer relevance, got high"),
         ("qrels/test.tsv", "q1\td1\t1\nq1\td1\t0\n", r"test\.tsv:2: expected one judgment of document d1 .*, got 1"),
@@ -133,7 +148,7 @@ def test_bytes_that_are_not_utf8_are_named(folder):
 def test_bad_queries_and_qrels_are_named(folder, name, content, message):
     (folder / name).write_text(content)
     with pytest.raises(UserError, match=message):
-        open_collection(str(folder))
+        open_collection(str(folder)).queries  # noqa: B018
 
 
 def test_a_folder_without_its_files_tells_the_layout(folder):
@@ -141,7 +156,7 @@ def test_a_folder_without_its_files_tells_the_layout(folder):
     with pytest.raises(
         UserError, match=r"no queries\.jsonl; a collection folder holds corpus\.jsonl .*qrels/test\.tsv"
     ):
-        open_collection(str(folder))
+        open_collection(str(folder)).queries  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -154,7 +169,57 @@ def test_a_folder_without_its_files_tells_the_layout(folder):
 def test_an_id_that_cannot_be_used_names_those_that_can(monkeypatch, tmp_path, source, message):
     standin.use_home(monkeypatch, tmp_path)
     with pytest.raises(UserError, match=message):
+        open_collection(source).queries  # noqa: B018
+
+
+@pytest.mark.parametrize("source", ["/nowhere/docs", "./docs", "../docs", "~/docs", "small/docs"])
+def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(UserError, match="no such folder; expected a folder with corpus") as caught:
         open_collection(source)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_file_that_is_no_collection_says_what_is_expected(folder):
+    expected = r"corpus\.jsonl: is a file without feature vectors; expected a folder with corpus\.jsonl, queries\.jsonl"
+    with pytest.raises(UserError, match=expected):
+        open_collection(str(folder / "corpus.jsonl"))
+
+
+def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
+    monkeypatch.setattr(collections, "_readers", [])
+
+    @collections.register
+    class Papers(BeirFolder):
+        def __init__(self, source):
+            super().__init__(source, id_key="pmid", title_key="headline", text_key="abstract")
+
+        @classmethod
+        def matches(cls, source):
+            return source.endswith("papers")
+
+    collections.register(BeirFolder, fallback=True)
+    papers = folder.rename(folder.parent / "papers")
+    write_lines(papers / "corpus.jsonl", [{"pmid": "d1", "headline": "Wings", "abstract": "drag"}])
+    write_lines(papers / "queries.jsonl", [{"pmid": "q1", "abstract": "orbit"}, {"pmid": "q2", "abstract": "drag"}])
+    collection = open_collection(str(papers))
+    assert list(collection.documents()) == list(collection.get(["d1"])) == [("d1", "Wings", "drag")]
+    assert collection.queries == {"q1": "orbit", "q2": "drag"}
+    assert collection.fingerprint != BeirFolder(str(papers)).fingerprint
+    with (papers / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"pmid": "d2"}')
+    with pytest.raises(UserError, match=r"corpus.jsonl:2: expected a text under 'abstract', got none"):
+        list(collection.documents())
+
+
+@pytest.mark.parametrize("module", ["rerank.data", "rerank.data.letor", "rerank.data.collections", "rerank.retrieval"])
+def test_importing_loads_no_heavy_package(module):
+    code = (
+        f"import sys, {module}; "
+        "loaded = {'torch', 'pyarrow', 'ir_datasets', 'pyserini', 'jnius'} & set(sys.modules); "
+        "assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -177,16 +242,16 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert [name for name, _ in collection.official_folds] == ["fold1", "fold2", "fold3", "fold4", "fold5"]
     assert sorted(q for _, queries in collection.official_folds for q in queries) == sorted(collection.queries)
     assert collection.has_documents
-    texts = dict(collection.documents())
+    texts = {document.doc_id: document.text for document in collection.documents()}
     assert len(texts) == 12
     doc_ids = sorted(texts, reverse=True)
-    assert list(collection.texts(doc_ids)) == [texts[doc_id] for doc_id in doc_ids]
-    for doc_id, (title, body) in zip(doc_ids, collection.titled(doc_ids), strict=True):
+    assert [document.text for document in collection.get(doc_ids)] == [texts[doc_id] for doc_id in doc_ids]
+    for doc_id, title, body in collection.get(doc_ids):
         assert (2 < len(title.split()) < 10) == (not doc_id.startswith("FR"))  # which ir_datasets gives no title
         assert texts[doc_id].strip().endswith(f"{title} {body}".strip())
         assert "14 MAY 91" not in title  # which the Financial Times puts before every headline
     with pytest.raises(UserError, match="has no document FT1"):
-        list(collection.texts(["FT1"]))
+        list(collection.get(["FT1"]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -199,7 +264,7 @@ def test_robust04_without_the_disks_names_the_tree(monkeypatch, tmp_path):
     expected = (
         r"not on this machine: expected .*/disks45/corpus, with 2295 files that match .*/FBIS/FB\*, .*/LATIMES/LA\*"
     )
-    for read in (lambda: list(collection.documents()), lambda: list(collection.texts(["FT911-1"]))):
+    for read in (lambda: list(collection.documents()), lambda: list(collection.get(["FT911-1"]))):
         with pytest.raises(UserError, match=expected):
             read()
 
@@ -210,12 +275,12 @@ def test_an_incomplete_tree_is_counted(monkeypatch, tmp_path):
     next((tmp_path / "disks45" / "corpus").rglob("LA*9")).unlink()
     standin.use_home(monkeypatch, tmp_path)
     with pytest.raises(UserError, match=r"found 2294 files of the collection; expected .*2295 files"):
-        open_collection(ROBUST04)
+        open_collection(ROBUST04).has_documents  # noqa: B018
 
 
 def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd):
     standin.use_home(monkeypatch, tmp_path)
     expected = r"its queries cannot be had: looked for .*04\.testset\.gz, then the download failed .*no network"
     with pytest.raises(UserError, match=expected):
-        open_collection(ROBUST04)
+        open_collection(ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")

@@ -31,7 +31,7 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
     monkeypatch.setattr(feature_scoring, "DOCUMENTS_PER_FORWARD", 7)  # slices that cut queries
     sliced = run_of(features.qrels(), score_features(model.train(), features, PLAIN))
     for query, query_id in enumerate(features.query_ids):
-        rows = torch.from_numpy(features.features[features.begins[query] : features.ends[query]].copy())
+        rows = torch.from_numpy(features.features[features.starts[query] : features.stops[query]].copy())
         with torch.no_grad():
             expected = dict(zip(features.doc_ids(query), model.eval()(Vectors(rows)).tolist(), strict=True))
         assert whole[query_id] == pytest.approx(expected, abs=1e-5)
@@ -42,9 +42,9 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
 @pytest.mark.parametrize("loss", [smoothi, listnet])
 def test_the_mean_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
     monkeypatch.setattr(validation, "LISTS", 5)
-    scores = torch.randn(int((features.ends - features.begins).sum()), generator=torch.Generator().manual_seed(0))
+    scores = torch.randn(int((features.stops - features.starts).sum()), generator=torch.Generator().manual_seed(0))
     one_by_one, done = [], 0
-    for begin, end in zip(features.begins, features.ends, strict=True):
+    for begin, end in zip(features.starts, features.stops, strict=True):
         of_query = scores[done : done + end - begin]
         labels = torch.from_numpy(features.labels[begin:end].copy()).float()
         one_by_one.append(float(loss(of_query[None], labels[None])))
@@ -57,7 +57,7 @@ def test_a_score_that_is_not_finite_names_query_and_document(features):
     class Broken(torch.nn.Module):
         def forward(self, inputs):
             scores = torch.zeros(len(inputs.features))
-            scores[int(features.ends[0] - features.begins[0])] = torch.nan
+            scores[int(features.stops[0] - features.starts[0])] = torch.nan
             return scores
 
     where = f"query {features.query_ids[1]}, document {features.doc_ids(1)[0]}"

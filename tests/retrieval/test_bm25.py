@@ -14,11 +14,12 @@ from rerank.retrieval.bm25 import (
     build_index,
     choose_index,
     prebuilt_index,
-    raw_documents,
     retrieve,
-    with_texts_from_index,
+    search,
 )
+from rerank.retrieval.indexed_texts import IndexedTexts, raw_documents
 from rerank.retrieval.java import java_class
+from rerank.types import Document
 from tests.support import robust04_standin as standin
 from tests.support.paths import SHARED_DATA
 
@@ -49,11 +50,11 @@ for folder, k1, b in [job.split() for job in sys.argv[1:]]:
 JOBS = [("generated", 0.9, 0.4), ("generated", 1.5, 0.8), ("cranfield", 0.9, 0.4)]
 
 DOCUMENTS = [
-    ("wing", "the lift of a wing and the drag of a wing"),
-    ("body", "the drag of a blunt body in hypersonic flow"),
-    ("café", 'un café 😀 \u0000 with "quotes" and \\ and a\ttab\nand lines'),
-    ("same1", "supersonic nozzle"),
-    ("same2", "supersonic nozzle"),
+    Document("wing", "", "the lift of a wing and the drag of a wing"),
+    Document("body", "", "the drag of a blunt body in hypersonic flow"),
+    Document("café", "", 'un café 😀 \u0000 with "quotes" and \\ and a\ttab\nand lines'),
+    Document("same1", "", "supersonic nozzle"),
+    Document("same2", "", "supersonic nozzle"),
 ]
 
 
@@ -73,8 +74,10 @@ def generated():
         for ending in ("ns", "rt", "lly")
     ]
     weights = [1 / (rank + 1) for rank in range(len(words))]
-    documents = [(f"doc-{i}", " ".join(rng.choices(words, weights, k=rng.randint(3, 60)))) for i in range(295)]
-    documents += [(f"twin-{i}", documents[0][1]) for i in range(5)]
+    documents = [
+        Document(f"doc-{i}", "", " ".join(rng.choices(words, weights, k=rng.randint(3, 60)))) for i in range(295)
+    ]
+    documents += [Document(f"twin-{i}", "", documents[0].body) for i in range(5)]
     return documents, {f"q{i}": " ".join(rng.choices(words, k=rng.randint(1, 4))) for i in range(40)}
 
 
@@ -93,7 +96,7 @@ def pyserini_runs(tmp_path_factory):
     for name in {name for name, _, _ in jobs}:
         documents, queries = documents_and_queries(name)
         (root / name / "documents").mkdir(parents=True)
-        lines = [json.dumps({"id": doc_id, "contents": text}) for doc_id, text in documents]
+        lines = [json.dumps({"id": document.doc_id, "contents": document.text}) for document in documents]
         (root / name / "documents" / "all.jsonl").write_text("\n".join(lines))
         (root / name / "queries.tsv").write_text("".join(f"{query_id}\t{text}\n" for query_id, text in queries.items()))
     arguments = [f"{root / name} {k1} {b}" for name, k1, b in jobs]
@@ -108,7 +111,7 @@ def test_the_run_is_the_one_that_pyserini_writes(pyserini_runs, tmp_path, name, 
         pytest.skip("the shared collection is not here")
     documents, queries = documents_and_queries(name)
     build_index(documents, tmp_path / "own")
-    run = retrieve(tmp_path / "own", queries, 150, k1, b)
+    run = search(tmp_path / "own", queries, 150, k1, b)
     assert list(run) == [query_id for query_id in queries if query_id in run]
     write_run(tmp_path / "own.run", run, "Anserini", as_found=True)
     theirs = (pyserini_runs / name / f"{k1}.run").read_text()
@@ -120,28 +123,28 @@ def test_bm25_is_as_good_as_it_is_known_to_be(tmp_path, name, ndcg):
     if not (SHARED / name).is_dir():
         pytest.skip("the shared collection is not here")
     collection = open_collection(str(SHARED / name))
-    run = retrieve(choose_index("auto", collection, tmp_path), collection.queries, 150)
+    run = search(choose_index("auto", collection, tmp_path), collection.queries, 150)
     measured = pytrec_eval.RelevanceEvaluator(collection.qrels, {"ndcg_cut.20"}).evaluate(run)
     mean = sum(values["ndcg_cut_20"] for values in measured.values()) / len(collection.qrels)
     assert mean == pytest.approx(ndcg, abs=0.006)
 
 
 def test_queries_that_find_nothing_are_counted_and_kept_out(index, capfd):
-    run = retrieve(index, {"1": "drag", "2": "the of", "3": "", "4": "zebra", "😀": "café 😀"}, depth=10)
+    run = search(index, {"1": "drag", "2": "the of", "3": "", "4": "zebra", "😀": "café 😀"}, depth=10)
     assert {query_id: list(hits) for query_id, hits in run.items()} == {"1": ["wing", "body"], "😀": ["café"]}
     assert "3 of 5 queries find no document: 2, 3, 4\n" in capfd.readouterr().err
 
 
 def test_equal_scores_are_in_the_order_of_document_ids_and_depth_cuts(index):
-    hits = retrieve(index, {"1": "supersonic"}, depth=10)["1"]
+    hits = search(index, {"1": "supersonic"}, depth=10)["1"]
     assert list(hits) == ["same1", "same2"]
     assert 0 <= hits["same1"] - hits["same2"] < 2e-6  # Anserini sets equal scores a millionth apart
-    assert list(retrieve(index, {"1": "supersonic"}, depth=1)["1"]) == ["same1"]
+    assert list(search(index, {"1": "supersonic"}, depth=1)["1"]) == ["same1"]
 
 
 def test_the_index_gives_the_documents_back(index):
     raw = [json.loads(document) for document in raw_documents(index, ["café", "wing"])]
-    assert raw == [{"id": doc_id, "contents": dict(DOCUMENTS)[doc_id]} for doc_id in ("café", "wing")]
+    assert raw == [{"id": DOCUMENTS[i].doc_id, "contents": DOCUMENTS[i].text} for i in (2, 0)]
     with pytest.raises(UserError, match="has no document nowhere"):
         list(raw_documents(index, ["nowhere"]))
 
@@ -156,10 +159,10 @@ def test_an_index_without_texts_says_so(tmp_path):
 
 
 def test_documents_without_text_are_counted(tmp_path, capfd):
-    build_index([*DOCUMENTS, ("blank", " \n"), ("void", "")], tmp_path / "index")
+    build_index([*DOCUMENTS, Document("blank", "", " \n"), Document("void", "", "")], tmp_path / "index")
     assert "2 documents have no text, so BM25 cannot find them: blank, void\n" in capfd.readouterr().err
     with pytest.raises(UserError, match="there is no document with text"):
-        build_index([("void", "")], tmp_path / "other")
+        build_index([Document("void", "", "")], tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
@@ -168,10 +171,10 @@ def test_an_interrupt_leaves_the_index_that_was_there(tmp_path):
         yield from DOCUMENTS
         raise KeyboardInterrupt
 
-    build_index([("old", "drag")], tmp_path / "index")
+    build_index([Document("old", "", "drag")], tmp_path / "index")
     with pytest.raises(KeyboardInterrupt):
         build_index(interrupted(), tmp_path / "index")
-    assert list(retrieve(tmp_path / "index", {"1": "drag"}, depth=5)["1"]) == ["old"]
+    assert list(search(tmp_path / "index", {"1": "drag"}, depth=5)["1"]) == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
@@ -179,7 +182,7 @@ def test_an_interrupt_leaves_the_index_that_was_there(tmp_path):
 def folder(tmp_path):
     folder = tmp_path / "small"
     (folder / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": doc_id, "text": text}) for doc_id, text in DOCUMENTS]
+    lines = [json.dumps({"_id": document.doc_id, "text": document.text}) for document in DOCUMENTS]
     (folder / "corpus.jsonl").write_text("\n".join(lines))
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "drag"}')
     (folder / "qrels" / "test.tsv").write_text("q1\twing\t1\n")
@@ -203,11 +206,11 @@ def test_a_folder_with_an_index_is_taken(folder, index, tmp_path):
     with pytest.raises(UserError, match="not a folder with a Lucene index; expected a file segments_N"):
         choose_index(str(folder), collection, tmp_path)
     with pytest.raises(UserError, match="nowhere: not a folder with a Lucene index"):
-        retrieve(tmp_path / "nowhere", {"1": "drag"}, depth=5)
+        search(tmp_path / "nowhere", {"1": "drag"}, depth=5)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "segments_1").write_text("not an index")
     with pytest.raises(UserError, match="broken: Lucene cannot read it: ") as caught:
-        retrieve(tmp_path / "broken", {"1": "drag"}, depth=5)
+        search(tmp_path / "broken", {"1": "drag"}, depth=5)
     assert "\n" not in str(caught.value)
 
 
@@ -225,6 +228,19 @@ def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, ca
     assert capfd.readouterr() == ("", "")
 
 
+def test_retrieval_from_python_needs_no_experiment(folder, tmp_path):
+    (folder / "qrels" / "test.tsv").write_text("q1\twing\t1\n")
+    run = retrieve(str(folder), depth=2)
+    assert {query_id: list(hits) for query_id, hits in run.items()} == {"q1": ["wing", "body"]}
+    assert not list(folder.glob("small*"))
+    collection = open_collection(str(folder))
+    assert retrieve(collection, depth=2, cache=tmp_path / "cache") == run
+    (index,) = (tmp_path / "cache").iterdir()
+    assert retrieve(collection, depth=1, k1=1.2, b=0.75, index=str(index))["q1"].keys() == {"wing"}
+    with pytest.raises(UserError, match="index robust4: neither auto"):
+        retrieve(collection, index="robust4")
+
+
 @needs_shared
 def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     standin.write_standin(tmp_path / "owner", docs_per_topic=10, topics=["301", "350", "401", "601"])
@@ -232,7 +248,7 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     cache = tmp_path / "pyserini"
     cached = standin.write_prebuilt_index(cache, tmp_path / "owner")
     standin.use_home(monkeypatch, tmp_path / "owner")
-    texts = dict(open_collection(ROBUST04).documents())
+    texts = {document.doc_id: document.text for document in open_collection(ROBUST04).documents()}
     assert {doc_id[:2] for doc_id in texts} == {"FB", "FR", "FT", "LA"}
 
     standin.use_home(monkeypatch, tmp_path / "user")
@@ -240,26 +256,27 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     collection = open_collection(ROBUST04)
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index == cached
-    run = retrieve(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
+    run = search(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
     assert len(run["301"]) >= 10
 
-    from_index = with_texts_from_index(collection, index)
+    from_index = IndexedTexts(collection, index)
     assert from_index.fingerprint != collection.fingerprint
     doc_ids = sorted(texts)
-    for doc_id, text in zip(doc_ids, from_index.texts(doc_ids), strict=True):
+    for document in from_index.get(doc_ids):
+        doc_id, text = document.doc_id, document.text
         if doc_id.startswith("FBIS"):  # Anserini drops H3, where FBIS has its titles
             assert texts[doc_id].endswith(text)
             assert len(texts[doc_id]) - len(text) < 25
         else:
             assert text == texts[doc_id]
-    assert {doc_id for doc_id, _ in from_index.documents()} == set(texts)
+    assert {document.doc_id for document in from_index.documents()} == set(texts)
     assert from_index.count() == len(texts)
-    for doc_id, (title, body) in zip(doc_ids, from_index.titled(doc_ids), strict=True):
+    for doc_id, title, body in from_index.get(doc_ids):
         assert bool(title) == doc_id.startswith(("FT", "LA"))
         assert not title.startswith("FT ")
         assert texts[doc_id].rstrip().endswith(body)
     with pytest.raises(UserError, match="has no document FT1"):
-        list(from_index.texts(["FT1"]))
+        list(from_index.get(["FT1"]))
 
 
 @needs_shared
@@ -269,5 +286,6 @@ def test_robust04_from_the_disks(monkeypatch, tmp_path):
     collection = open_collection(ROBUST04)
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index.parent == tmp_path / "cache"
-    doc_ids = [doc_id for doc_id, _ in collection.documents()]
-    assert list(with_texts_from_index(collection, index).texts(doc_ids)) == list(collection.texts(doc_ids))
+    doc_ids = [document.doc_id for document in collection.documents()]
+    texts = [document.text for document in collection.get(doc_ids)]
+    assert [document.text for document in IndexedTexts(collection, index).get(doc_ids)] == texts

@@ -34,7 +34,7 @@ def test_an_old_java_home_is_passed_over_for_path(no_java, monkeypatch, tmp_path
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "1.8.0_292")))
     fake_java(tmp_path / "path", "22-ea")
     java = find_java()
-    assert (java.home, java.major, java.found) == (tmp_path / "path", 22, "java on PATH")
+    assert (java.home, java.major, java.origin) == (tmp_path / "path", 22, "java on PATH")
 
 
 @pytest.mark.parametrize("version", [None, "17.0.15", "broken"])

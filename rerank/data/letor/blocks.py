@@ -1,4 +1,4 @@
-"""A text file, gzipped or not, as blocks of whole lines, read in several processes and handed on in order."""
+"""Reads a text file, gzipped or not, in blocks of whole lines, and hashes it."""
 
 import codecs
 import gzip
@@ -12,27 +12,27 @@ from rerank.data.letor.line_errors import LINE
 from rerank.errors import UserError
 
 BLOCK = 4 * 2**20
-"""Bytes of text that are read at once."""
+"""Bytes of text that are read at a time."""
 LONGEST_LINE = 4 * 2**20
 
 
 class HashedFile:
-    """A file opened for reading whose SHA-256 and size so far are known, whatever reads it."""
+    """A file opened for reading that keeps the SHA-256 and the number of the bytes read so far."""
 
     def __init__(self, path: Path) -> None:
         self._file: Any = path.open("rb")
         self._hash = hashlib.sha256()
-        self.done = 0
+        self.position = 0
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most `size`."""
         data: bytes = self._file.read(size)
         self._hash.update(data)
-        self.done += len(data)
+        self.position += len(data)
         return data
 
     def sha256(self) -> str:
-        """Of what was read, in hexadecimal digits; all of the rest is read first."""
+        """The hash of the whole file, in hexadecimal digits; reads the rest first."""
         while self.read(BLOCK):
             pass
         return self._hash.hexdigest()
@@ -43,20 +43,20 @@ class HashedFile:
 
 
 def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
-    """The text in blocks of whole lines; raises UserError for a file that is damaged or has no line ends."""
+    """The text in blocks of whole lines. Raises UserError for a damaged file and for a line that is too long."""
     stream: Any = gzip.GzipFile(fileobj=file, mode="rb") if path.suffix == ".gz" else file  # type: ignore[call-overload]
-    begun, line = b"", 1
+    rest, line = b"", 1
     try:
         while block := stream.read(BLOCK):
-            block = begun + (block if begun or line > 1 else block.removeprefix(codecs.BOM_UTF8))
+            block = rest + (block if rest or line > 1 else block.removeprefix(codecs.BOM_UTF8))
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield block[:cut]
                 line += block.count(b"\n")
-            begun = block[cut:]
-            if len(begun) > LONGEST_LINE:
+            rest = block[cut:]
+            if len(rest) > LONGEST_LINE:
                 raise UserError(f"{path}:{line}: expected `{LINE}`, got a line of more than {LONGEST_LINE:,} bytes")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
-    if begun:
-        yield begun
+    if rest:
+        yield rest

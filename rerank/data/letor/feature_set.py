@@ -1,4 +1,4 @@
-"""Feature vectors of the documents of queries: what a learning-to-rank data set holds."""
+"""FeatureSet: the feature vectors of the documents of queries, as learning-to-rank data sets have them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,49 +12,51 @@ from rerank.types import Qrels
 class FeatureSet:
     """Queries with the feature vectors of their documents; a query's documents are together.
 
-    features: (documents, features) float32, memory-mapped; labels: (documents,) int32, memory-mapped; begins, ends:
-    (queries,) int64, query q has the documents begins[q]:ends[q]; query_ids: one a query.
-    id_lines: (bytes,) uint8, memory-mapped, a line for each document with its id, an empty one for a document without;
-    id_begins, id_ends: (queries,) int64, where a query's lines stand. None where no document has an id.
+    features: (documents, features) float32, memory-mapped; labels: (documents,) int32, memory-mapped; starts, stops:
+    (queries,) int64, query q has the documents starts[q]:stops[q]; query_ids: one for each query.
+    id_lines: (bytes,) uint8, memory-mapped, a line for each document with its id, empty if it has none;
+    id_starts, id_stops: (queries,) int64, the bytes of a query's lines. None if no document has an id.
     """
 
     features: np.ndarray
     labels: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
     query_ids: tuple[str, ...]
     id_lines: np.ndarray | None = None
-    id_begins: np.ndarray | None = None
-    id_ends: np.ndarray | None = None
+    id_starts: np.ndarray | None = None
+    id_stops: np.ndarray | None = None
 
     def doc_ids(self, query: int) -> tuple[str, ...]:
-        """The ids of a query's documents, in their order; document i without an id is called `query_id-i`, from 0."""
-        count = int(self.ends[query] - self.begins[query])
+        """The ids of a query's documents, in their order; a document i without an id, from 0, gets `query_id-i`."""
+        count = int(self.stops[query] - self.starts[query])
         lines = [""] * count
-        if self.id_lines is not None and self.id_begins is not None and self.id_ends is not None:
-            lines = self.id_lines[self.id_begins[query] : self.id_ends[query]].tobytes().decode().split("\n")[:count]
+        if self.id_lines is not None and self.id_starts is not None and self.id_stops is not None:
+            lines = self.id_lines[self.id_starts[query] : self.id_stops[query]].tobytes().decode().split("\n")[:count]
         return tuple(line or f"{self.query_ids[query]}-{i}" for i, line in enumerate(lines))
 
     def qrels(self) -> Qrels:
-        """The labels of the documents, query after query."""
-        bounds = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        """The labels of the documents, by query."""
+        ranges = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
         return {
-            query_id: dict(zip(self.doc_ids(query), self.labels[begin:end].tolist(), strict=True))
-            for query, (query_id, (begin, end)) in enumerate(zip(self.query_ids, bounds, strict=True))
+            query_id: dict(zip(self.doc_ids(query), self.labels[start:stop].tolist(), strict=True))
+            for query, (query_id, (start, stop)) in enumerate(zip(self.query_ids, ranges, strict=True))
         }
 
-    def of(self, query_ids: Sequence[str]) -> "FeatureSet":
-        """These queries only, in this order; nothing is copied. Raises ValueError for a query that is not here."""
-        places = {query_id: place for place, query_id in enumerate(self.query_ids)}
-        unknown = [query_id for query_id in query_ids if query_id not in places]
+    def subset(self, query_ids: Sequence[str]) -> "FeatureSet":
+        """The set of these queries, in this order; nothing is copied. Raises ValueError for an unknown query."""
+        numbers = {query_id: number for number, query_id in enumerate(self.query_ids)}
+        unknown = [query_id for query_id in query_ids if query_id not in numbers]
         if unknown:
-            raise ValueError(f"queries {', '.join(unknown[:5])}: expected queries of the {len(places)} that are here")
-        rows = np.array([places[query_id] for query_id in query_ids], dtype=np.int64)
+            raise ValueError(
+                f"queries {', '.join(unknown[:5])}: expected some of the {len(numbers)} queries of the set"
+            )
+        rows = np.array([numbers[query_id] for query_id in query_ids], dtype=np.int64)
         return replace(
             self,
-            begins=self.begins[rows],
-            ends=self.ends[rows],
+            starts=self.starts[rows],
+            stops=self.stops[rows],
             query_ids=tuple(query_ids),
-            id_begins=None if self.id_begins is None else self.id_begins[rows],
-            id_ends=None if self.id_ends is None else self.id_ends[rows],
+            id_starts=None if self.id_starts is None else self.id_starts[rows],
+            id_stops=None if self.id_stops is None else self.id_stops[rows],
         )

@@ -1,8 +1,10 @@
-"""The exact form of an SVMlight line, checked line by line: slow, only for text that `lines.parse` could not read."""
+"""The exact form of an SVMlight line, checked line by line: slow, only for text that `parser.parse` could not read."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from rerank.data.trec import FLOAT32_MAX
 
 LARGEST_INDEX = 9_999
 """Rows are stored dense: this one is 40 kB."""
@@ -11,62 +13,61 @@ LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
 DOC_ID = re.compile(rb"\bdocid *= *([^ ]*)")
 FEATURE = re.compile(rb"([0-9]+):([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|nan|inf|infinity))", re.I)
-FLOAT32_MAX = 3.4028234663852886e38
 
 
-class Mistake(NamedTuple):
-    """What is wrong with a line: its number from 0, what was expected, what stands there."""
+class LineError(NamedTuple):
+    """An invalid line: its number from 0, what was expected and what was got."""
 
     line: int
     expected: str
     got: str
 
 
-def first_mistake(lines: Iterable[bytes], with_queries: bool) -> Mistake | None:
-    """The first line that is not as it should be; blanks are spaces only."""
+def first_error(lines: Iterable[bytes], with_queries: bool) -> LineError | None:
+    """The first invalid line, or None; the only white space is spaces."""
     for number, line in enumerate(lines):
         content, _, comment = line.partition(b"#")
-        wrong = _in_content(content.split(), with_queries) or _in_comment(comment)
-        if wrong:
-            return Mistake(number, *wrong)
+        error = _content_error(content.split(), with_queries) or _comment_error(comment)
+        if error:
+            return LineError(number, *error)
     return None
 
 
-def _in_content(words: list[bytes], with_queries: bool) -> tuple[str, str] | None:
+def _content_error(words: list[bytes], with_queries: bool) -> tuple[str, str] | None:
     if not words:
         return None
     if not LABEL.fullmatch(words[0]):
-        return "a whole number of at most 9 digits as label", shown(words[0])
+        return "a whole number of at most 9 digits as label", quote(words[0])
     features = words[1:]
     if with_queries:
         if not features or not features[0].startswith(b"qid:") or features[0] == b"qid:":
-            got = shown(features[0]) if features else "the end of the line"
+            got = quote(features[0]) if features else "the end of the line"
             return f"qid:QUERY after the label, as in `{LINE}`", got
         if _text(features[0]) is None:
-            return "a query id in UTF-8", shown(features[0])
+            return "a query id in UTF-8", quote(features[0])
         features = features[1:]
     last = 0
     for feature in features:
         match = FEATURE.fullmatch(feature)
         if not match:
-            return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", shown(feature)
+            return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", quote(feature)
         index = int(match[1])
         if not 1 <= index <= LARGEST_INDEX:
-            return f"a feature index from 1 to {LARGEST_INDEX:,}", shown(feature)
+            return f"a feature index from 1 to {LARGEST_INDEX:,}", quote(feature)
         if index <= last:
-            return f"feature indices that rise, so one above {last}", shown(feature)
+            return f"feature indices that rise, so one above {last}", quote(feature)
         if not -FLOAT32_MAX <= float(match[2]) <= FLOAT32_MAX:
-            return f"a finite value (float32) of feature {index}", shown(match[2])
+            return f"a finite value (float32) of feature {index}", quote(match[2])
         last = index
     return None
 
 
-def _in_comment(comment: bytes) -> tuple[str, str] | None:
+def _comment_error(comment: bytes) -> tuple[str, str] | None:
     match = DOC_ID.search(comment)
     if match and not match[1]:
-        return "a document id after `docid =`", shown(b"#" + comment)
+        return "a document id after `docid =`", quote(b"#" + comment)
     if match and _text(match[1]) is None:
-        return "a document id in UTF-8", shown(match[1])
+        return "a document id in UTF-8", quote(match[1])
     return None
 
 
@@ -77,6 +78,6 @@ def _text(name: bytes) -> str | None:
         return None
 
 
-def shown(text: bytes) -> str:
-    """Some text of a file for a message, cut where it is long."""
+def quote(text: bytes) -> str:
+    """Some text of a file for a message, shortened if it is long."""
     return repr(text[:60].decode(errors="backslashreplace") + ("…" if len(text) > 60 else ""))

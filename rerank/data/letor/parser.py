@@ -1,4 +1,4 @@
-"""Lines of SVMlight text with query ids and `# docid =` comments -> arrays, many lines at a time."""
+"""Parses lines of SVMlight text with query ids and `# docid =` comments into arrays, many lines at a time."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,18 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, Mistake, first_mistake
+from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, LineError, first_error
 
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 
 class Lines(NamedTuple):
-    """What some lines hold; a row is a line with a document, blank and comment lines have none.
+    """The contents of some lines; a row is a line with a document, which blank and comment lines do not have.
 
     length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
-    of each query in turn, none where the text names no queries; doc_ids: one a row, b"" where there is none, or None
-    where no row has one; sizes: (rows,) int32, features that a row names; indices: (values,) int32 from 1, or None
-    where every row has 1 to `width`; values: (values,) float32; width: the largest index.
+    of each query in turn, empty if the text names no queries; doc_ids: one for each row, b"" if it has none, or None
+    if no row has one; sizes: (rows,) int32, the number of features of a row; indices: (values,) int32 from 1, or None
+    if every row has 1 to `width`; values: (values,) float32; width: the largest index.
     """
 
     length: int
@@ -31,18 +31,18 @@ class Lines(NamedTuple):
     width: int
 
 
-def parse(text: bytes, with_queries: bool) -> Lines | Mistake:
-    """Reads whole lines; `with_queries`: they name their queries. The first line that is wrong is a Mistake."""
+def parse(text: bytes, with_queries: bool) -> Lines | LineError:
+    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError."""
     if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
         text = text.translate(BLANKS)
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
         return _read(lines, with_queries)
     except ValueError as error:  # pyarrow's ArrowInvalid is one
-        mistake = first_mistake(lines, with_queries)
-        if mistake is None:
-            raise AssertionError(f"lines that cannot be read have a first that is wrong: {error}") from error
-        return mistake
+        line_error = first_error(lines, with_queries)
+        if line_error is None:
+            raise AssertionError(f"lines that cannot be parsed have a first invalid one: {error}") from error
+        return line_error
 
 
 def _read(lines: list[bytes], with_queries: bool) -> Lines:
@@ -115,7 +115,7 @@ def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checked_width(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> int:
-    """The largest index; raises ValueError where one is out of range or order, or a value is not finite."""
+    """The largest index; raises ValueError if one is out of range or order, or a value is not finite."""
     if not len(indices):
         return 0
     falls = indices[1:] <= indices[:-1]

@@ -19,9 +19,11 @@ FORMAT = 1
 DAMAGED = "the stored features cannot be read ({}); remove the folder and run again"
 
 
-class Stored(NamedTuple):
-    """A text file and the folder with what it holds; rows: documents; width: the largest feature index; sha256: of the
-    text file, and of its side file where there is one.
+class Store(NamedTuple):
+    """A parsed text file: its path, the folder of its binary files, and `facts`.
+
+    facts: rows (documents), width (the largest feature index), layout, stamp, and checksums (SHA-256 of the text file
+    and of its side file).
     """
 
     path: Path
@@ -29,11 +31,11 @@ class Stored(NamedTuple):
     facts: dict[str, Any]
 
 
-def stored(path: Path, cache: Path) -> Stored:
-    """The store of a text file under `cache`, made unless it is there; `locked` is the caller's.
+def build_store(path: Path, cache: Path) -> Store:
+    """The store of a text file under `cache`, built if it does not exist; the caller holds the lock of `cache`.
 
-    A file of the same size and time is taken for the same; one that was touched is hashed, and read again only where it
-    changed. Raises UserError for a file that cannot be read or is not as it should be.
+    A file of the same size and time counts as unchanged; one that was touched is hashed, and parsed again only if it
+    has changed. Raises UserError for a file that cannot be read or is malformed.
     """
     folder = cache / f"letor-{short_hash(FORMAT, path.resolve())}"
     files = [path, *([side_file(path)] if side_file(path).is_file() else [])]
@@ -55,15 +57,15 @@ def stored(path: Path, cache: Path) -> Stored:
                 _write_facts(tmp, facts)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of `{LINE}`") from error
-    return Stored(path, folder, facts)
+    return Store(path, folder, facts)
 
 
-def load(store: Stored, width: int) -> FeatureSet:
-    """What is stored, with rows of `width` features, memory-mapped; raises UserError where the store is damaged."""
+def open_store(store: Store, width: int) -> FeatureSet:
+    """The stored set with rows of `width` features, memory-mapped. Raises UserError if the store is damaged."""
     folder, facts = store.folder, store.facts
     try:
         if len(facts["layout"]) > 1 or facts["layout"][0][1] < width:
-            facts = _spread(folder, facts, width)
+            facts = _widen(folder, facts, width)
         features = np.memmap(folder / facts.get("features", "features.bin"), np.float32, "r")
         labels = np.memmap(folder / "labels.bin", np.int32, "r")
         rows, ids = np.load(folder / "offsets.npy")
@@ -71,7 +73,7 @@ def load(store: Stored, width: int) -> FeatureSet:
         id_lines = np.memmap(folder / "doc_ids.txt", np.uint8, "r") if (folder / "doc_ids.txt").is_file() else None
         lengths = facts["rows"], len(query_ids) + 1, ids[-1]
         if lengths != (len(labels), len(rows), ids[-1] if id_lines is None else len(id_lines)):
-            raise ValueError("files do not go together")
+            raise ValueError("its files do not match each other")
         return FeatureSet(
             features.reshape(facts["rows"], facts["layout"][0][1])[:, :width],
             labels,
@@ -86,8 +88,8 @@ def load(store: Stored, width: int) -> FeatureSet:
         raise UserError(f"{folder}: {DAMAGED.format(error)}") from error
 
 
-def _spread(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
-    """Writes the features once more, all rows of one width: some were written before a wider one was seen."""
+def _widen(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
+    """Writes the features again, all rows of one width: the first rows may be narrower than a later one."""
     name = f"features-{width}.bin"
     old = folder / facts.get("features", "features.bin")
     with old.open("rb") as source, atomic_write(folder / name) as tmp, tmp.open("wb") as out:

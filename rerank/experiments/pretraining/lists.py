@@ -10,7 +10,6 @@ from typing import Any
 
 from rerank.experiments.pretraining.negatives import select_negatives
 from rerank.experiments.pretraining.pseudo_queries import (
-    Document,
     Frequencies,
     PseudoQuery,
     Sources,
@@ -20,7 +19,7 @@ from rerank.experiments.pretraining.pseudo_queries import (
     text_of,
     variant_id,
 )
-from rerank.types import Candidates, Run
+from rerank.types import Candidates, Document, Run
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import progress
 
@@ -30,8 +29,8 @@ CHUNK = 256
 SPARE = 3
 """Random documents drawn beyond those requested, as some are too short."""
 
-Titled = Callable[[Sequence[str]], Iterator[tuple[str, str]]]
-"""Gives the titles and bodies of documents, in the order asked for."""
+GetDocuments = Callable[[Sequence[str]], Iterator[Document]]
+"""Gives documents by their ids, in the order asked for."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class PseudoLists:
 
 def usable_documents(
     doc_ids: Sequence[str],
-    titled: Titled,
+    get: GetDocuments,
     frequencies: Frequencies,
     weights: Mapping[str, float],
     requested: int,
@@ -68,8 +67,7 @@ def usable_documents(
     examined = 0
     while len(usable) < requested and examined < len(order):
         chunk = order[examined : examined + CHUNK]
-        for doc_id, (title, body) in zip(chunk, titled(chunk), strict=True):
-            document = Document(doc_id, title, body)
+        for document in get(chunk):
             sources = sources_of(document, frequencies)
             if any(getattr(sources, kind) for kind, weight in weights.items() if weight > 0):
                 usable.append((document, sources))
@@ -100,7 +98,7 @@ def make_lists(
     queries: Mapping[str, PseudoQuery],
     ranked: Run,
     allowed: Sequence[str],
-    titled: Titled,
+    get: GetDocuments,
     hard_count: int,
     random_count: int,
     seed: int,
@@ -119,7 +117,7 @@ def make_lists(
         drawn = min(len(allowed), hard_count + random_count + SPARE)
         others = {query_id: rngs[query_id].sample(allowed, drawn) for query_id in chunk}
         needed = sorted({i for q in chunk for i in (queries[q].doc_id, *hard[q], *others[q])})
-        documents = {i: Document(i, *parts) for i, parts in zip(needed, titled(needed), strict=True)}
+        documents = {document.doc_id: document for document in get(needed)}
         for query_id in chunk:
             query, rng = queries[query_id], rngs[query_id]
             doc_ids = select_negatives(
@@ -132,12 +130,12 @@ def make_lists(
     return lists
 
 
-def texts_of(variants: Sequence[str], titled: Titled) -> Iterator[str]:
+def texts_of(variants: Sequence[str], get: GetDocuments) -> Iterator[str]:
     """The texts of documents with their hidden parts, in the order asked for."""
     for first in range(0, len(variants), CHUNK):
         chunk = [parse_variant_id(variant) for variant in variants[first : first + CHUNK]]
         doc_ids = list(dict.fromkeys(doc_id for doc_id, _ in chunk))
-        documents = {i: Document(i, *parts) for i, parts in zip(doc_ids, titled(doc_ids), strict=True)}
+        documents = {document.doc_id: document for document in get(doc_ids)}
         yield from (text_of(documents[doc_id], hidden) for doc_id, hidden in chunk)
 
 

@@ -8,7 +8,7 @@ from rerank.data.collections import Collection
 from rerank.errors import UserError
 from rerank.experiments.pretraining.lists import PseudoLists, make_lists, pseudo_queries, usable_documents
 from rerank.experiments.pretraining.pseudo_queries import KINDS, MIN_WORDS, frequencies_of
-from rerank.retrieval.bm25 import retrieve
+from rerank.retrieval.bm25 import search
 from rerank.utils.progress import log, progress
 
 MIN_DOCUMENTS = 10
@@ -25,13 +25,13 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     doc_ids: list[str] = []
 
     def texts() -> Iterator[str]:
-        for doc_id, text in progress(collection.documents(), collection.count(), "counting words"):
-            doc_ids.append(doc_id)
-            yield text
+        for document in progress(collection.documents(), collection.count(), "counting words"):
+            doc_ids.append(document.doc_id)
+            yield document.text
 
     frequencies = frequencies_of(texts())
     requested = total + settings.held_out
-    usable, examined = usable_documents(doc_ids, collection.titled, frequencies, weights, requested, seed)
+    usable, examined = usable_documents(doc_ids, collection.get, frequencies, weights, requested, seed)
     enough = f"{len(usable)} of {examined} documents can make pseudo-queries"
     kinds = ", ".join(kind for kind in KINDS if weights[kind] > 0)
     if len(usable) < MIN_DOCUMENTS:
@@ -47,14 +47,14 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     queries = train_queries | held_out_queries
     texts_by_id = {query_id: query.text for query_id, query in queries.items()}
     first = config.first_stage
-    ranked = retrieve(index, texts_by_id, settings.depth, first.k1, first.b, first.threads or None)
+    ranked = search(index, texts_by_id, settings.depth, first.k1, first.b, first.threads or None)
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
-    titled, hard, others = collection.titled, settings.hard_negatives, settings.random_negatives
+    get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
     lists = PseudoLists(
         texts_by_id,
         {query_id: query.kind for query_id, query in queries.items()},
-        make_lists(train_queries, ranked, allowed, titled, hard, others, seed),
-        make_lists(held_out_queries, ranked, sorted(doc_ids), titled, HELD_OUT_NEGATIVES, 0, seed),
+        make_lists(train_queries, ranked, allowed, get, hard, others, seed),
+        make_lists(held_out_queries, ranked, sorted(doc_ids), get, HELD_OUT_NEGATIVES, 0, seed),
     )
     made = [lists.kinds[candidates.query_id] for candidates in lists.train]
     mixture = ", ".join(f"{made.count(kind)} {kind}" for kind in KINDS if kind in made)

@@ -10,6 +10,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
+from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
@@ -18,7 +19,7 @@ from rerank.experiments.checks import pretraining_loss
 from rerank.experiments.first_stage import documents_and_index
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
-from rerank.experiments.text import build_passages, open_model
+from rerank.experiments.text import open_model
 from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
@@ -111,12 +112,12 @@ class PretrainingTask:
             documents = open_store(
                 folder.tokens,
                 self.lists.variants(),
-                lambda variants: texts_of(variants, collection.titled),
+                lambda variants: texts_of(variants, collection.get),
                 self.tokenizer,
                 config.encoder.max_doc_tokens,
                 collection.fingerprint,
             )
-            self.passages = build_passages(self.lists.queries, documents, self.tokenizer, max_length)
+            self.passages = PassageBuilder.build(self.lists.queries, documents, self.tokenizer, max_length)
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
 
     @property

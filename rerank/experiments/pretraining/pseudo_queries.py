@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from rerank.types import Document
+
 KINDS = ("title", "sentence", "keywords")
 
 MIN_WORDS = 10
@@ -25,14 +27,6 @@ HIDDEN = " without "  # a doc_id contains no white space
 # Not after a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
 END = r"\s?[.!?]+[\"')\]]*\s+"
 END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
-
-
-class Document(NamedTuple):
-    """A document of a collection; the title is "" if it has none."""
-
-    doc_id: str
-    title: str
-    body: str
 
 
 class PseudoQuery(NamedTuple):

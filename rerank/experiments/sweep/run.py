@@ -1,6 +1,5 @@
 """`rerank sweep`: trains a grid of settings × folds in parallel; each cell is an ordinary experiment."""
 
-import os
 import random
 import sys
 from collections.abc import Sequence
@@ -23,8 +22,9 @@ from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import open_loss
-from rerank.utils.processes import work
+from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
+from rerank.utils.workers import work
 
 BEST = 20
 """How many cells the table of the best ones has."""
@@ -110,7 +110,7 @@ def _train_all(jobs: list[Job], workers: int | None, total: int) -> list[tuple[J
     log.info(f"{total} folds of cells, {total - len(jobs)} of them finished already")
     if not jobs:
         return []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = count_cores()
     workers = min(workers or (1 if torch.cuda.is_available() else cores), len(jobs))
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
     failed: list[tuple[Job, str]] = []

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from rerank.data.collections import Collection, open_collection
 from rerank.errors import UserError
-from rerank.retrieval.bm25 import choose_index, with_texts_from_index
+from rerank.retrieval.bm25 import choose_index
+from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.results import CollectionResults
 
 # Lucene's English stop words: BM25 does not see them either.
@@ -36,9 +37,9 @@ def open_queries(results: CollectionResults) -> tuple[dict[str, str], Collection
     source = results.experiments[0].settings.get("collection", {}).get("source", "")
     try:
         collection = open_collection(source)
+        return collection.queries, collection, ""
     except UserError as error:
         return {}, None, f"{error}"
-    return collection.queries, collection, ""
 
 
 def read_documents(results: CollectionResults, collection: Collection, doc_ids: Iterable[str]) -> Texts:
@@ -48,8 +49,8 @@ def read_documents(results: CollectionResults, collection: Collection, doc_ids: 
         if not collection.has_documents:
             table = results.experiments[0].settings["first_stage"]
             index = choose_index(table["index"], collection, results.folder.index)
-            collection = with_texts_from_index(collection, index)
-        return Texts(collection.queries, dict(zip(wanted, collection.texts(wanted), strict=True)), "")
+            collection = IndexedTexts(collection, index)
+        return Texts(collection.queries, {document.doc_id: document.text for document in collection.get(wanted)}, "")
     except UserError as error:
         return Texts(collection.queries, {}, f"{error}")
 

@@ -49,7 +49,7 @@ def test_five_folds(tmp_path, form, width, names, end):
         assert not part.features.flags.writeable  # a file in memory
         np.testing.assert_array_equal(part.features[3:], matrix(3, width, seed=30 + 2 * j + 1))
         assert part.labels.tolist() == [0, 1, 2] * 2
-        assert (part.begins.tolist(), part.ends.tolist()) == ([0, 3], [3, 6])
+        assert (part.starts.tolist(), part.stops.tolist()) == ([0, 3], [3, 6])
     own = "41-{}" if form == MSLR else "41.{}"
     assert fold.test.doc_ids(1) == tuple(own.format(i) for i in range(3))
 
@@ -80,7 +80,7 @@ def test_a_single_file_is_cut_into_folds(tmp_path):
         assert len({*fold.train.query_ids, *fold.valid.query_ids, *fold.test.query_ids}) == 9
         for place, query in enumerate(fold.test.query_ids):
             i = int(query[1:])
-            rows = slice(fold.test.begins[place], fold.test.ends[place])
+            rows = slice(fold.test.starts[place], fold.test.stops[place])
             np.testing.assert_array_equal(fold.test.features[rows], matrix(1 + i % 3, 5, seed=i))
             assert fold.test.doc_ids(place) == tuple(f"{query}.{j}" for j in range(1 + i % 3))
     assert "fold 4: no such fold" in refused(source, "4", folds=3)
@@ -94,7 +94,7 @@ def test_lightgbm(tmp_path):
     fold = opened(source)
     assert fold.valid.query_ids == ("valid-1", "valid-2")
     assert fold.valid.doc_ids(0) == ("valid-1-0", "valid-1-1")
-    assert fold.valid.ends.tolist() == [2, 3]
+    assert fold.valid.stops.tolist() == [2, 3]
     assert sorted(checksums(str(source), "1", 5, tmp_path / "cache")) == sorted(
         f"{part}.txt.{end}" for part in ("train", "valid", "test") for end in ("gz", "query")
     )
@@ -194,3 +194,26 @@ def test_mq2008(tmp_path):
     first = tests[0]
     assert (first.query_ids[0], first.doc_ids(0)[0]) == ("18219", "GX004-93-7097963")
     np.testing.assert_array_equal(first.features[0, :5], np.float32([0.052893, 1, 0.75, 1, 0.066225]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "features"),
+    [
+        ("docs.jsonl", '{"_id": "1", "text": "at 10:30"}\n', False),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\n1\td1\t1\n", False),
+        ("bm25.run", "301 Q0 d1 1 12.5 bm25\n", False),
+        ("times.tsv", "d1\t10:30 in the morning\n", False),
+        ("mq.txt", "2 qid:1 1:0.5 #docid = GX-1\n", True),
+        ("mq.txt.gz", "# comment\n\n1.0\tqid:1\t1:0.5\n", True),
+        ("lightgbm.txt", "\ufeff1 1:0.5\n", True),
+        ("broken.txt", "x qid:1 1:1\n0 qid:1 1:1\n", True),
+        ("empty.txt", "", True),
+    ],
+)
+def test_a_file_is_a_feature_source_if_its_lines_look_like_it(tmp_path, name, content, features):
+    assert is_feature_source(str(put(tmp_path / name, content))) == features
+
+
+def test_a_damaged_file_is_left_to_its_reader(tmp_path):
+    (tmp_path / "cut.txt.gz").write_bytes(b"\x1f\x8b\x08")
+    assert is_feature_source(str(tmp_path / "cut.txt.gz"))

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from rerank.data.letor.line_errors import Mistake, first_mistake
+from rerank.data.letor.line_errors import LineError, first_error
 from rerank.data.letor.parser import Lines, parse
 
 
@@ -103,7 +103,7 @@ MISTAKES = [
 def test_mistakes(line, expected, got):
     text = f"0 qid:1 1:1 2:1\n\n{line}\n0 qid:1 1:1 2:1\n7\n".encode(errors="surrogateescape")
     mistake = parse(text, True)
-    assert isinstance(mistake, Mistake)
+    assert isinstance(mistake, LineError)
     assert mistake.line == 2
     assert expected in mistake.expected
     assert got in mistake.got
@@ -111,7 +111,7 @@ def test_mistakes(line, expected, got):
 
 def test_a_query_where_a_side_file_counts_them():
     mistake = parse(b"1 qid:1 1:2\n", False)
-    assert mistake == Mistake(0, "index:value, as in `label index:value … # docid = DOCUMENT`", "'qid:1'")
+    assert mistake == LineError(0, "index:value, as in `label index:value … # docid = DOCUMENT`", "'qid:1'")
 
 
 def test_quick_and_exact_reading_agree_on_what_is_wrong():
@@ -123,7 +123,7 @@ def test_quick_and_exact_reading_agree_on_what_is_wrong():
         mark = numbers.choice('0123456789:.eE+-# \t\rxnaif_,"\0q\x85')
         broken = (line[:place] + mark + line[place + numbers.randrange(2) :]).encode()
         read = parse(broken, True)  # raises AssertionError where the exact check sees nothing wrong
-        exact = first_mistake(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"), True)
-        assert isinstance(read, Mistake) == (exact is not None), broken
+        exact = first_error(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"), True)
+        assert isinstance(read, LineError) == (exact is not None), broken
         wrong += exact is not None
     assert 100 < wrong < 700

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rerank.data.letor import store
-from rerank.data.letor.store import load, stored
+from rerank.data.letor.store import build_store, open_store
 from rerank.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, matrix, put, text
 
@@ -37,20 +37,20 @@ def touch(path: Path) -> None:
 
 
 def test_a_file_is_read_once(source, reads, tmp_path):
-    first = load(stored(source, tmp_path / "cache"), 4)
-    again = load(stored(source, tmp_path / "cache"), 4)
+    first = open_store(build_store(source, tmp_path / "cache"), 4)
+    again = open_store(build_store(source, tmp_path / "cache"), 4)
     assert reads == [source]
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
 
 
 def test_a_touched_file_is_hashed_not_read(source, reads, tmp_path, capsys):
-    stored(source, tmp_path / "cache")
+    build_store(source, tmp_path / "cache")
     touch(source)
-    kept = stored(source, tmp_path / "cache")
+    kept = build_store(source, tmp_path / "cache")
     assert reads == [source]
     assert "comparing its checksum" in capsys.readouterr().err
-    assert kept.facts == stored(source, tmp_path / "cache").facts
+    assert kept.facts == build_store(source, tmp_path / "cache").facts
     assert "comparing" not in capsys.readouterr().err  # its new time is kept
 
 
@@ -58,25 +58,25 @@ def test_a_touched_file_is_hashed_not_read(source, reads, tmp_path, capsys):
 def test_a_changed_file_is_read_again(tmp_path, reads, which):
     source = put(tmp_path / "train.txt", "1 1:5\n0 1:6\n1 1:7\n")
     side = put(tmp_path / "train.txt.query", "1\n2\n")
-    assert load(stored(source, tmp_path / "cache"), 1).ends.tolist() == [1, 3]
+    assert open_store(build_store(source, tmp_path / "cache"), 1).stops.tolist() == [1, 3]
     put(tmp_path / which, {source: "1 1:5\n0 1:6\n1 1:8\n", side: "2\n1\n"}[tmp_path / which])
     touch(tmp_path / which)
-    changed = load(stored(source, tmp_path / "cache"), 1)
+    changed = open_store(build_store(source, tmp_path / "cache"), 1)
     assert reads == [source, source]
-    assert (changed.features[2, 0], changed.ends[0]) == {source: (8, 1), side: (7, 2)}[tmp_path / which]
+    assert (changed.features[2, 0], changed.stops[0]) == {source: (8, 1), side: (7, 2)}[tmp_path / which]
     side.unlink()
     with pytest.raises(UserError, match=r"train.txt:1: expected qid:QUERY"):
-        stored(source, tmp_path / "cache")
+        build_store(source, tmp_path / "cache")
 
 
 def test_a_mistake_keeps_what_was_there(source, tmp_path):
-    before = stored(source, tmp_path / "cache")
+    before = build_store(source, tmp_path / "cache")
     good = source.read_text()
     put(source, good + "x\n")
     with pytest.raises(UserError, match=r"train.txt:6: expected a whole number"):
-        stored(source, tmp_path / "cache")
+        build_store(source, tmp_path / "cache")
     put(source, good)
-    assert stored(source, tmp_path / "cache").facts["checksums"] == before.facts["checksums"]
+    assert build_store(source, tmp_path / "cache").facts["checksums"] == before.facts["checksums"]
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [before.folder.name]
 
 
@@ -85,11 +85,11 @@ def test_rows_become_wider_on_the_way(tmp_path, monkeypatch):
     monkeypatch.setattr("rerank.utils.processes.FEW", 99)
     rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {9: 4}]
     lines = [f"0 qid:1 {' '.join(f'{i}:{value}' for i, value in row.items())}\n" for row in rows]
-    kept = stored(put(tmp_path / "a.txt", "".join(lines)), tmp_path / "cache")
+    kept = build_store(put(tmp_path / "a.txt", "".join(lines)), tmp_path / "cache")
     assert kept.facts["width"] == 9
     expected = np.array([[row.get(i, 0) for i in range(1, 12)] for row in rows], dtype=np.float32)
     for width in (9, 11, 9):
-        features = load(stored(tmp_path / "a.txt", tmp_path / "cache"), width)
+        features = open_store(build_store(tmp_path / "a.txt", tmp_path / "cache"), width)
         np.testing.assert_array_equal(features.features, expected[:, :width])
     assert len(list(kept.folder.glob("features*"))) == 1
 
@@ -98,16 +98,16 @@ def test_blocks_do_not_show(tmp_path, monkeypatch):
     """Whatever the blocks, gzipped or not, by processes or not: the same store."""
     named, unnamed = text(LETOR, {"1": matrix(3, 4)}), text(MSLR, {"2": matrix(5, 4, seed=2)})
     content = f"\ufeff{named}\r\n# c\n{unnamed.rstrip()}"
-    whole = stored(put(tmp_path / "whole.txt", content), tmp_path / "cache")
+    whole = build_store(put(tmp_path / "whole.txt", content), tmp_path / "cache")
     monkeypatch.setattr("rerank.data.letor.blocks.BLOCK", 40)
     for name, few in [("here.txt", 999), ("others.txt.gz", 3)]:
         monkeypatch.setattr("rerank.utils.processes.FEW", few)
-        cut = stored(put(tmp_path / name, content), tmp_path / "cache")
+        cut = build_store(put(tmp_path / name, content), tmp_path / "cache")
         files = sorted(path.name for path in whole.folder.iterdir())
         assert sorted(path.name for path in cut.folder.iterdir()) == files
         for file in set(files) - {"facts.json"}:
             assert (cut.folder / file).read_bytes() == (whole.folder / file).read_bytes()
-    features = load(whole, 4)
+    features = open_store(whole, 4)
     assert features.doc_ids(0) == ("1.0", "1.1", "1.2")
     assert features.doc_ids(1) == ("2-0", "2-1", "2-2", "2-3", "2-4")
 
@@ -115,21 +115,21 @@ def test_blocks_do_not_show(tmp_path, monkeypatch):
 def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr("rerank.data.letor.blocks.LONGEST_LINE", 50)
     with pytest.raises(UserError, match=r"a.txt:2: expected .*, got a line of more than 50 bytes"):
-        stored(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), tmp_path / "cache")
+        build_store(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), tmp_path / "cache")
 
 
 def test_a_damaged_store(source, tmp_path):
-    kept = stored(source, tmp_path / "cache")
+    kept = build_store(source, tmp_path / "cache")
     (kept.folder / "labels.bin").write_bytes(b"\0" * 4)
     with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
-        load(stored(source, tmp_path / "cache"), 4)
+        open_store(build_store(source, tmp_path / "cache"), 4)
     (kept.folder / "facts.json").write_text("{")
     with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
-        stored(source, tmp_path / "cache")
+        build_store(source, tmp_path / "cache")
 
 
 def test_facts_are_those_of_the_file(source, tmp_path):
-    kept = stored(source, tmp_path / "cache")
+    kept = build_store(source, tmp_path / "cache")
     facts = json.loads((kept.folder / "facts.json").read_text())
     assert (facts["rows"], facts["width"]) == (5, 4)
     assert len(facts["checksums"]["train.txt"]) == 64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rerank.data.collections import open_documents
+from rerank.data.collections import open_collection
 from rerank.experiments.pretraining.lists import (
     PseudoLists,
     make_lists,
@@ -21,12 +21,12 @@ WEIGHTS = dict.fromkeys(KINDS, 1.0)
 
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
-    return open_documents(str(write_documents(tmp_path_factory.mktemp("small") / "docs")))
+    return open_collection(str(write_documents(tmp_path_factory.mktemp("small") / "docs")))
 
 
 def usable(documents, wanted=100, seed=0):
-    doc_ids, texts = zip(*documents.documents(), strict=True)
-    return usable_documents(doc_ids[::-1], documents.titled, frequencies_of(texts), WEIGHTS, wanted, seed)
+    doc_ids, texts = zip(*((document.doc_id, document.text) for document in documents.documents()), strict=True)
+    return usable_documents(doc_ids[::-1], documents.get, frequencies_of(texts), WEIGHTS, wanted, seed)
 
 
 def test_documents_come_in_an_order_of_the_seed(documents):
@@ -53,7 +53,7 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
     queries = pseudo_queries(found, 60, WEIGHTS, 0.1, 0)
     run = {query_id: {f"d{i}": 50.0 - i for i in range(30)} for query_id in queries}
     allowed = [f"d{i}" for i in range(5, 40)]
-    lists = make_lists(queries, run, allowed, documents.titled, 3, 1, 0)
+    lists = make_lists(queries, run, allowed, documents.get, 3, 1, 0)
     assert [candidates.query_id for candidates in lists] == list(queries)
     places = set()
     for candidates in lists:
@@ -68,14 +68,14 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
         assert set(dict(others)) <= set(allowed)
         assert {without for _, without in others} == {"title" if query.kind == "title" else ""}
     assert places == {0, 1, 2, 3, 4}
-    assert lists == make_lists(queries, run, allowed, documents.titled, 3, 1, 0)
-    assert lists != make_lists(queries, run, allowed, documents.titled, 3, 1, 1)
+    assert lists == make_lists(queries, run, allowed, documents.get, 3, 1, 0)
+    assert lists != make_lists(queries, run, allowed, documents.get, 3, 1, 1)
 
 
 def test_texts_are_those_of_the_documents_without_the_part(documents):
-    ((title, body),) = documents.titled(["d3"])
+    ((_, title, body),) = documents.get(["d3"])
     first = body.split(".")[0]
-    whole, untitled, cut = texts_of(["d3", "d3 without title", "d3 without sentence 0"], documents.titled)
+    whole, untitled, cut = texts_of(["d3", "d3 without title", "d3 without sentence 0"], documents.get)
     assert whole == f"{title} {body}"
     assert untitled == body
     assert first not in cut

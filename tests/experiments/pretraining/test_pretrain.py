@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data import beir
+from rerank.data.formats import beir
 from rerank.data.trec import read_run
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.support.small_documents import NAMES, write_documents
@@ -58,8 +58,8 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
     def closed(*_):
         raise AssertionError("a pre-training opened queries or judgments")
 
-    monkeypatch.setattr(beir, "read_queries", closed)
-    monkeypatch.setattr("rerank.data.collections.read_qrels", closed)
+    monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
+    monkeypatch.setattr(beir, "read_qrels", closed)
     main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
     assert capsys.readouterr().out.strip() == "again"
     for name in ("model.safetensors", "head.safetensors"):

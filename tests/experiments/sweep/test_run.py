@@ -15,7 +15,7 @@ from rerank.data.trec import read_run
 from rerank.errors import UserError
 from rerank.experiments.sweep import run as command
 from rerank.training import loop as training
-from rerank.utils.processes import outcome
+from rerank.utils.workers import outcome
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID

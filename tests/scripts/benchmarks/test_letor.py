@@ -30,7 +30,7 @@ def test_the_file_is_one_that_we_read(tmp_path):
     letor.write_rows(tmp_path / "all.txt", 601)
     fold = open_fold(str(tmp_path / "all.txt"), "1", 5, tmp_path / "cache")
     assert fold.train.features.shape == (601, 136)
-    sizes = np.concatenate([part.ends - part.begins for part in (fold.train, fold.valid, fold.test)])
+    sizes = np.concatenate([part.stops - part.starts for part in (fold.train, fold.valid, fold.test)])
     assert sorted(sizes.tolist()) == [1, 120, 120, 120, 120, 120]
 
 

@@ -1,0 +1,4 @@
+"""The formats of collections, one module each. `open_collection` imports every module of this folder.
+
+A module that registers its reader with `rerank.data.collections.register` needs no other change.
+"""

@@ -1,0 +1,196 @@
+"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels/test.tsv.
+
+BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
+"""
+
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rerank.data.collections import register
+from rerank.data.trec import read_qrels
+from rerank.errors import UserError
+from rerank.types import Document, Qrels
+from rerank.utils.files import file_hash, short_hash
+from rerank.utils.progress import progress
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+
+
+@dataclass(frozen=True)
+class BeirFolder:
+    """A collection in a folder; see `Collection` for its attributes.
+
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
+    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
+
+    Files with other keys need a reader of a few lines, in a module of this folder:
+
+    >>> @register
+    ... class Abstracts(BeirFolder):
+    ...     def __init__(self, source): super().__init__(source, id_key="pmid", text_key="abstract")
+    ...     @classmethod
+    ...     def matches(cls, source): return source.endswith("-abstracts")
+    """
+
+    source: str
+    id_key: str = "_id"
+    title_key: str = "title"
+    text_key: str = "text"
+
+    def __post_init__(self) -> None:
+        self._check_files(CORPUS)
+
+    @classmethod
+    def matches(cls, source: str) -> bool:
+        """Whether the source is a folder."""
+        return Path(source).is_dir()
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return Path(self.source).resolve().name
+
+    @functools.cached_property
+    def qrels(self) -> Qrels:
+        """The judgments."""
+        self._check_files(CORPUS, QUERIES, QRELS)
+        return read_qrels(Path(self.source) / QRELS)
+
+    @functools.cached_property
+    def queries(self) -> dict[str, str]:
+        """The texts of the judged queries, in the order of queries.jsonl, as BEIR's own loader takes them.
+
+        Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
+        """
+        qrels, path = self.qrels, Path(self.source) / QUERIES
+        queries: dict[str, str] = {}
+        for where, _, query in self._records(path):
+            if query.doc_id in queries:
+                raise UserError(f"{where}: the query {query.doc_id} occurs a second time; expected each id once")
+            queries[query.doc_id] = query.body
+        for query_id in qrels:
+            if query_id not in queries:
+                missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
+                raise UserError(f"{Path(self.source) / QRELS}: {missing}")
+        return {query_id: text for query_id, text in queries.items() if query_id in qrels}
+
+    @property
+    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """None: the layout has no folds."""
+        return ()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of corpus.jsonl, computed once while its size and time stay."""
+        keys = (self.id_key, self.title_key, self.text_key)
+        parts = () if keys == ("_id", "title", "text") else keys
+        return short_hash("beir", _checksum(self._corpus, _stamp(self._corpus)), *parts)
+
+    @property
+    def has_documents(self) -> bool:
+        """True: opening has checked it."""
+        return True
+
+    def count(self) -> int:
+        """The number of lines of corpus.jsonl."""
+        with self._corpus.open("rb") as lines:
+            return sum(1 for _ in lines)
+
+    def documents(self) -> Iterator[Document]:
+        """Every document. Raises UserError for a malformed line or an id that occurs twice."""
+        seen = set()
+        for where, _, document in self._records(self._corpus):
+            if document.doc_id in seen:
+                raise _repeated(where, document.doc_id)
+            seen.add(document.doc_id)
+            yield document
+
+    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
+        path = self._corpus
+        offsets = _offsets(self, _stamp(path))
+        for doc_id in doc_ids:
+            if doc_id not in offsets:
+                raise UserError(f"{path}: has no document {doc_id}; the run or the qrels come from another collection")
+        with path.open("rb") as corpus:
+            for doc_id in doc_ids:
+                corpus.seek(offsets[doc_id])
+                yield self._record(corpus.readline(), f"{path}, document {doc_id}")
+
+    @property
+    def _corpus(self) -> Path:
+        return Path(self.source) / CORPUS
+
+    def _check_files(self, *names: str) -> None:
+        """Raises UserError, with the expected layout, if one of the files is missing."""
+        missing = [name for name in names if not (Path(self.source) / name).is_file()]
+        if missing:
+            raise UserError(
+                f"{self.source}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with "
+                f"{self.id_key}, {self.title_key}, {self.text_key}), {QUERIES} (lines with {self.id_key}, "
+                f"{self.text_key}) and {QRELS} (query id, document id and relevance, tab-separated)"
+            )
+
+    def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
+        """Each line's place as file:line, its offset in bytes, and its content, checked."""
+        offset = 0
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                where = f"{path}:{number}"
+                if line.strip():
+                    yield where, offset, self._record(line, where)
+                offset += len(line)
+
+    def _record(self, line: bytes, where: str) -> Document:
+        expected = f"{self.id_key} and {self.text_key}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:  # a UnicodeDecodeError is one too
+            raise UserError(f"{where}: not JSON ({error}); expected an object with {expected} on one line") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: expected a JSON object with {expected}, got {str(record)[:60]!r}")
+        record[self.title_key] = (
+            record.get(self.title_key) or ""
+        )  # BEIR's queries have none, nor do some of its corpora
+        for key in (self.id_key, self.text_key, self.title_key):
+            if not isinstance(record.get(key), str):
+                got = repr(record[key]) if key in record else "none"
+                raise UserError(f"{where}: expected a text under {key!r}, got {got}")
+        name = record[self.id_key]
+        if name.split() != [name]:
+            raise UserError(
+                f"{where}: the {self.id_key} {name!r} is empty or has white space, which no run file can hold"
+            )
+        return Document(name, record[self.title_key], record[self.text_key])
+
+
+register(BeirFolder, fallback=True)
+
+
+def _repeated(where: str, doc_id: str) -> UserError:
+    return UserError(f"{where}: the document {doc_id} occurs a second time; expected each id once")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes when a file does: its size in bytes and its time of change in nanoseconds."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=2)
+def _checksum(path: Path, _stamp: tuple[int, int]) -> str:
+    return file_hash(path)
+
+
+@functools.lru_cache(maxsize=2)
+def _offsets(folder: BeirFolder, _stamp: tuple[int, int]) -> dict[str, int]:
+    """Where the line of each document begins, in bytes."""
+    offsets: dict[str, int] = {}
+    path = folder._corpus
+    for where, offset, document in progress(folder._records(path), folder.count(), f"indexing {path.name}"):
+        if offsets.setdefault(document.doc_id, offset) != offset:
+            raise _repeated(where, document.doc_id)
+    return offsets

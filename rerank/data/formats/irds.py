@@ -1,0 +1,202 @@
+"""The collections that ir_datasets knows (MacAvaney et al., "Simplified Data Wrangling with ir_datasets", 2021)."""
+
+import difflib
+import functools
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rerank.data.collections import register
+from rerank.data.formats._ir_datasets import describe_copy, error_in_one_line, files_of, is_complete, library, own_copy
+from rerank.errors import UserError, nearest
+from rerank.types import Document, Qrels
+
+DOCUMENTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class IrDataset:
+    """A collection of ir_datasets by its id; see `Collection` for its attributes.
+
+    Opening raises UserError if ir_datasets has no such id or no documents for it.
+    """
+
+    source: str
+
+    def __post_init__(self) -> None:
+        registry = library().registry
+        if self.source not in registry:
+            near = difflib.get_close_matches(self.source, registry, n=3, cutoff=0)
+            raise UserError(
+                f"collection {self.source}: there is no such folder, and ir_datasets has no such id; "
+                f"{nearest(self.source, near)}"
+            )
+        self._check_parts("documents")
+
+    @classmethod
+    def matches(cls, source: str) -> bool:
+        """Whether the source may be an id: neither a path nor below a folder, unless ir_datasets knows it."""
+        if source.startswith(("/", ".", "~")) or Path(source).exists():
+            return False
+        folder, *below = Path(source).parts
+        return not (below and Path(folder).exists()) or source in library().registry
+
+    @property
+    def name(self) -> str:
+        """The id, with - for /."""
+        return self.source.replace("/", "-")
+
+    @functools.cached_property
+    def queries(self) -> dict[str, str]:
+        """query_id to text; the title, for TREC topics."""
+        self._check_parts("documents", "queries", "qrels")
+        return _read_queries(self.source)
+
+    @functools.cached_property
+    def qrels(self) -> Qrels:
+        """The judgments."""
+        self._check_parts("documents", "queries", "qrels")
+        dataset = library().load(self.source)
+        qrels: Qrels = {}
+        with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
+            for qrel in dataset.qrels_iter():
+                qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
+        return qrels
+
+    @functools.cached_property
+    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The names and query ids of the subsets fold1, fold2, ... that ir_datasets has below the id."""
+        ids = sorted(name for name in library().registry if name.startswith(f"{self.source}/fold"))
+        return tuple((name.rsplit("/", 1)[1], tuple(_read_queries(name))) for name in ids)
+
+    @property
+    def fingerprint(self) -> str:
+        """The id that all collections with these documents share."""
+        return str(library().docs_parent_id(self.source))
+
+    @functools.cached_property
+    def has_documents(self) -> bool:
+        """Whether the documents are on this machine or can be downloaded.
+
+        Raises UserError if the user's own copy is incomplete.
+        """
+        files = files_of(self._handler)
+        place = own_copy(files)
+        return place is None or self._is_built() or is_complete(files, place)
+
+    def count(self) -> int:
+        """The number of documents that ir_datasets states, 0 if it does not."""
+        return int((library().load(self.source).docs_metadata() or {}).get("count") or 0)
+
+    def documents(self) -> Iterator[Document]:
+        """Every document. Raises UserError if the documents cannot be had."""
+        self._check_documents()
+        with error_in_one_line(self.source, "docs", self._handler):
+            for doc in library().load(self.source).docs_iter():
+                yield _document(doc)
+
+    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        """These documents, in the order asked; ir_datasets builds its own store on the first call.
+
+        Raises UserError if the documents cannot be had and for an unknown id.
+        """
+        self._check_documents()
+        with error_in_one_line(self.source, "docs", self._handler):
+            store = self._handler.docs_store()
+            for start in range(0, len(doc_ids), DOCUMENTS_AT_ONCE):
+                requested = doc_ids[start : start + DOCUMENTS_AT_ONCE]
+                docs = store.get_many(requested)
+                for doc_id in requested:
+                    if doc_id not in docs:
+                        raise UserError(
+                            f"{self.source}: has no document {doc_id}; the run or the qrels come from another "
+                            "collection"
+                        )
+                    yield _document(docs[doc_id])
+
+    def parse_sgml(self, doc_id: str, sgml: str) -> Document:
+        """The document whose SGML a Lucene index stores, as Anserini's TrecCollection makes it.
+
+        ir_datasets' own parser reads it, so the text is `default_text()` of the same document, with one exception:
+        Anserini keeps the elements TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA only, and the title
+        of an FBIS document is in H3. Raises UserError if the collection is not SGML.
+        """
+        parse = files_of(self._handler).parser
+        if parse is None:
+            raise UserError(
+                f"document {doc_id}: the index stores {sgml[:40]!r}..., which is neither JSON nor TREC's SGML"
+            )
+        whole = f"<DOC>\n<DOCNO> {doc_id} </DOCNO>\n{sgml}\n</DOC>\n"
+        return _document(next(iter(parse(io.BytesIO(whole.encode())))), doc_id)
+
+    @property
+    def _handler(self) -> Any:
+        return library().load(self.source).docs_handler()
+
+    def _check_parts(self, *expected: str) -> None:
+        """Raises UserError if the id comes without documents, queries or qrels."""
+        registry = library().registry
+        if missing := [part for part in expected if not _has(registry[self.source], part)]:
+            below = [name for name in registry if name.startswith(f"{self.source}/")]
+            complete = [
+                name for name in below if all(_has(registry[name], p) for p in ("documents", "queries", "qrels"))
+            ]
+            hint = (
+                f"below it, these have all three: {', '.join(complete[:5])}"
+                if complete
+                else "choose an id that has all three"
+            )
+            raise UserError(f"collection {self.source}: ir_datasets has no {' and no '.join(missing)} for it; {hint}")
+
+    def _check_documents(self) -> None:
+        if not self.has_documents:
+            files = files_of(self._handler)
+            expected = describe_copy(files, own_copy(files))
+            raise UserError(
+                f"{self.source}: its documents are not on this machine: {expected}; put your copy or a link there, or "
+                "take the texts from a Lucene index that stores them (--first-stage.index)"
+            )
+
+    def _is_built(self) -> bool:
+        built = getattr(self._handler.docs_store(), "built", None)
+        return bool(built and built())
+
+
+register(IrDataset, fallback=True)
+
+
+class _Document(Document):
+    """A document whose text is ir_datasets' default text: not every collection joins title and body by a space."""
+
+    default_text: str
+
+    @property
+    def text(self) -> str:
+        return self.default_text
+
+
+def _document(doc: Any, doc_id: str = "") -> Document:
+    """Title and body are set apart if the default text begins with the title; else the title is ""."""
+    text = doc.default_text()
+    title, body = (getattr(doc, "title", None) or "").strip(), text.strip()
+    if title and body.startswith(title):
+        body = body[len(title) :].strip()
+        title = re.sub(r"^FT\s+\d+ [A-Z]+ \d+ / ", "", title)  # the date before a headline of the Financial Times
+    else:
+        title = ""
+    document = _Document(doc_id or doc.doc_id, title, body)
+    document.default_text = text
+    return document
+
+
+def _has(dataset: Any, part: str) -> bool:
+    return bool({"documents": dataset.has_docs, "queries": dataset.has_queries, "qrels": dataset.has_qrels}[part]())
+
+
+def _read_queries(source: str) -> dict[str, str]:
+    dataset = library().load(source)
+    with error_in_one_line(source, "queries", dataset.queries_handler()):
+        return {query.query_id: query.default_text() for query in dataset.queries_iter()}

@@ -1,0 +1,115 @@
+"""The texts of a collection's documents as a Lucene index stores them, for users without a copy of the documents."""
+
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rerank.data.collections import Collection
+from rerank.data.formats.irds import IrDataset
+from rerank.errors import UserError
+from rerank.retrieval.bm25 import check_index, count_documents, open_searcher
+from rerank.types import Document, Qrels
+from rerank.utils.files import short_hash
+
+
+@dataclass(frozen=True)
+class IndexedTexts:
+    """A collection with the documents that a Lucene index stores; see `Collection` for its attributes.
+
+    Queries, judgments and folds are those of `collection`. For Robust04 the texts are those that ir_datasets gives,
+    except for the titles of FBIS (see `IrDataset.parse_sgml`). Raises UserError if `index` is not a Lucene index.
+    """
+
+    collection: Collection
+    index: Path
+
+    def __post_init__(self) -> None:
+        check_index(self.index)
+
+    @property
+    def source(self) -> str:
+        """The collection's source."""
+        return self.collection.source
+
+    @property
+    def name(self) -> str:
+        """The collection's name."""
+        return self.collection.name
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """The collection's queries."""
+        return self.collection.queries
+
+    @property
+    def qrels(self) -> Qrels:
+        """The collection's judgments."""
+        return self.collection.qrels
+
+    @property
+    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The collection's folds."""
+        return self.collection.official_folds
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of the index's commits: Lucene writes a random id into each."""
+        return short_hash("lucene", *sorted(path.read_bytes() for path in self.index.glob("segments_*")))
+
+    @property
+    def has_documents(self) -> bool:
+        """True: the index has them."""
+        return True
+
+    def count(self) -> int:
+        """The number of documents of the index."""
+        return count_documents(self.index)
+
+    def documents(self) -> Iterator[Document]:
+        """Every document, in the index's order. Raises UserError if the index does not store the texts."""
+        with open_searcher(self.index) as searcher:
+            for number in range(int(searcher.get_total_num_docs())):
+                document = searcher.doc(number)
+                raw = document.get("raw")
+                if raw is None:
+                    raise UserError(
+                        f"index {self.index}: does not store the texts of its documents; take another index"
+                    )
+                yield self._parse(str(document.get("id")), str(raw))
+
+    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        """These documents, in the order asked.
+
+        Raises UserError for an id that is not in the index, and if the index does not store the texts.
+        """
+        for doc_id, raw in zip(doc_ids, raw_documents(self.index, doc_ids), strict=True):
+            yield self._parse(doc_id, raw)
+
+    def _parse(self, doc_id: str, raw: str) -> Document:
+        """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
+        if isinstance(self.collection, IrDataset) and not raw.lstrip().startswith("{"):
+            return self.collection.parse_sgml(doc_id, raw)
+        try:
+            return Document(doc_id, "", str(json.loads(raw)["contents"]))
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON with 'contents'"
+            ) from None
+
+
+def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:
+    """The documents as the index stores them, in the order asked.
+
+    Raises UserError for an id that is not in the index, and for an index that stores no raw documents.
+    """
+    with open_searcher(index) as searcher:
+        for doc_id in doc_ids:
+            raw = searcher.doc_raw(doc_id)
+            if raw is None:
+                problem = "has no document" if searcher.doc(doc_id) is None else "does not store the text of document"
+                raise UserError(
+                    f"index {index}: {problem} {doc_id}; take another index, or give the collection's own copy"
+                )
+            yield raw

@@ -1,0 +1,53 @@
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+from rerank.utils.workers import work
+from tests.support.paths import ROOT
+from tests.support.small_grid import job
+
+
+def test_a_job_that_fails_and_a_worker_that_dies_cost_that_job_alone():
+    words = ["fine", "wrong", "killed", "broken", "well"]
+    ended = dict(work(job, words, workers=2))
+    assert sorted(ended) == sorted(words)
+    assert (ended["fine"], ended["well"], ended["wrong"]) == ("", "", "a mistake")
+    assert "exit code -9" in ended["killed"]
+    assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
+    assert ", in job" in ended["broken"]
+
+
+def test_an_end_of_the_iteration_interrupts_every_worker_and_waits_for_it(tmp_path):
+    waiting = [f"wait {tmp_path / name}" for name in "abc"]
+    with closing(work(job, ["fine", *waiting], workers=3)) as ended:
+        assert next(ended) == ("fine", "")
+        # The next step of the generator would wait for the others: what it has begun is told by their files.
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
+    files = list(tmp_path.iterdir())
+    assert len(files) == 2
+    assert [path.read_text() for path in files] == ["interrupted"] * 2
+    assert not [path for path in files if Path(f"/proc/{path.suffix[1:]}").exists()]
+
+
+def test_workers_end_with_their_parent_however_it_ends_and_whatever_it_ignores(tmp_path):
+    code = (
+        "import signal; from rerank.utils.workers import work; from tests.support.small_grid import job; "
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); "  # as a shell's background jobs do
+        f"list(work(job, ['wait {tmp_path / 'a'}'], 1))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    until(lambda: any(tmp_path.iterdir()))
+    (path,) = tmp_path.iterdir()
+    parent.kill()
+    parent.wait()
+    until(lambda: path.read_text() == "interrupted")
+    until(lambda: not Path(f"/proc/{path.suffix[1:]}").exists())
+
+
+def until(true):
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert true()
