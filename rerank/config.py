@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from cyclopts import Parameter, default_name_transform
 
 from rerank.errors import UserError
-from rerank.utils.registered_flags import hyperparameter_flags, loss_flag, pooling_flag  # noqa: F401 - named in annotations
 from rerank.utils.parameters import (
     Count,
     CountOrAuto,
@@ -23,6 +22,7 @@ from rerank.utils.parameters import (
     section,
     validators,
 )
+from rerank.utils.registered_flags import hyperparameter_flags, loss_flag, pooling_flag  # noqa: F401 - named in annotations
 from rerank.utils.registry import describe_losses
 
 RESERVED = ("index", "tokens", "features")

@@ -124,11 +124,10 @@ class Reranker:
                     "expected a run for this collection"
                 )
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
-        candidates = [found for found in select_candidates(run, {}, depth, known).values() if found.doc_ids]
-        doc_ids = sorted({doc_id for found in candidates for doc_id in found.doc_ids})
-        store = make_store(
-            doc_ids, (document.text for document in collection.get(doc_ids)), self.tokenizer, self.max_doc_tokens
-        )
+        candidates = [c for c in select_candidates(run, {}, depth, known).values() if c.doc_ids]
+        doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
+        texts = (document.text for document in collection.get(doc_ids))
+        store = make_store(doc_ids, texts, self.tokenizer, self.max_doc_tokens)
         return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
 
     def _score(

@@ -43,7 +43,9 @@ def test_scores_are_those_of_rerank_score(here, pooling):
     assert run.keys() == expected.keys()
     for query_id, scores in expected.items():
         assert run[query_id] == pytest.approx(scores, abs=1e-5)
-        alone = reranker.score(collection.queries[query_id], [document.text for document in collection.get(list(scores))])
+        alone = reranker.score(
+            collection.queries[query_id], [document.text for document in collection.get(list(scores))]
+        )
         assert alone.tolist() == pytest.approx(list(scores.values()), abs=1e-5)
     assert len({score for scores in expected.values() for score in scores.values()}) > 20
 
