@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from cyclopts import Parameter, default_name_transform
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.parameters import (
     Count,
     CountOrAuto,

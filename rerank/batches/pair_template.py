@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 PROBES = ("a", "b")  # any two texts: the special tokens do not depend on them
 

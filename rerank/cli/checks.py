@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rerank.config import Config
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
+from rerank.utils.errors import UserError
 
 
 def check_inputs(config: Config) -> None:

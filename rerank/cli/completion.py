@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.completion import ShellDetectionError, detect_shell
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.parameters import OptionalPath
 
 SHELLS = ("bash", "zsh", "fish")

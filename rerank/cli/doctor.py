@@ -10,10 +10,10 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.collections import open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
-from rerank.errors import UserError
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.java import describe_java
+from rerank.utils.errors import UserError
 
 
 @with_settings("collection", "first_stage.run", "first_stage.index", "encoder.name", "output.folder")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from rerank.errors import UserError
 from rerank.evaluation.significance import CORRECTIONS, TESTS
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:

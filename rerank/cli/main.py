@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import cyclopts
 from cyclopts import App, ArgumentCollection
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log_to_terminal
 
 app = App(

@@ -13,8 +13,8 @@ from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
 import rerank.config
 from rerank.config import Config, flag_name, validate
-from rerank.errors import UserError, nearest
 from rerank.runs.settings import read_toml
+from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath
 
 ConfigFile = Annotated[

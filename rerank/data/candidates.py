@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from rerank.data.trec import check_common, ranked
-from rerank.errors import UserError
 from rerank.types import Candidates, Qrels, Run
+from rerank.utils.errors import UserError
 
 
 def select_candidates(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from rerank.data import formats
-from rerank.errors import UserError
 from rerank.types import Document, Qrels
+from rerank.utils.errors import UserError
 
 EXPECTED = (
     "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, an ir_datasets id, "

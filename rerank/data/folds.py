@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rerank.errors import UserError
 from rerank.types import Fold
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 

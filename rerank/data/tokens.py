@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import progress
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from rerank.errors import UserError
 from rerank.types import Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 RUN_LINE = "query_id Q0 doc_id rank score tag"

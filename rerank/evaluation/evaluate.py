@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rerank.data.trec import check_common, check_scores, ranked
-from rerank.errors import UserError
 from rerank.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measures
 from rerank.evaluation.third_party import import_package
 from rerank.types import Measurements, Qrels, Run
+from rerank.utils.errors import UserError
 
 HIGHEST_GRADE = 16  # trec_eval has a counter for every gain up to the highest, and 2^16 of them are fast enough
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rerank.data.trec import check_common, examples
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.types import Fold, Measurements, Qrels, Run
+from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rerank.errors import UserError, nearest
+from rerank.utils.errors import UserError, nearest
 
 DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG@20", "nDCG")
 """The measures of the table "Text-based IR" of Thonet et al. (2022), in its order."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 
 @contextmanager

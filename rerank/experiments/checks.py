@@ -5,11 +5,11 @@ from pathlib import Path
 
 from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_name
 from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
+from rerank.utils.errors import UserError
 
 
 def check_training(config: Config) -> None:

@@ -19,7 +19,6 @@ from rerank.data.folds import read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_fold
 from rerank.data.trec import read_qrels, write_qrels
-from rerank.errors import UserError
 from rerank.experiments.checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
@@ -29,6 +28,7 @@ from rerank.training.gradients import Loss
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss_of
 from rerank.types import Fold, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import locked
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from rerank.config import Config, FirstStageSettings, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import write_run
-from rerank.errors import UserError
 from rerank.experiments.checks import expect_text
 from rerank.retrieval.bm25 import choose_index, search
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.layout import CollectionFolder
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
 

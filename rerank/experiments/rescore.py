@@ -8,7 +8,6 @@ from typing import Any
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import read_run, write_run
-from rerank.errors import UserError
 from rerank.experiments.checks import expect_text
 from rerank.experiments.text import text_dataset, truncation_summary
 from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
@@ -17,6 +16,7 @@ from rerank.models.scoring import score_candidates
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
+from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 

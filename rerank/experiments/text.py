@@ -17,7 +17,6 @@ from rerank.data.collections import Collection, open_collection
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
-from rerank.errors import UserError
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
@@ -29,6 +28,7 @@ from rerank.training.gradients import Loss
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.types import Candidates, Fold, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 

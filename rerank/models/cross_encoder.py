@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
-from rerank.errors import UserError, nearest
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
+from rerank.utils.errors import UserError, nearest
 
 HEAD_FILE = "head.safetensors"
 

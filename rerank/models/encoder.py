@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from rerank.errors import UserError
 from rerank.models.hub import encoder_folder
+from rerank.utils.errors import UserError
 
 DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it
 

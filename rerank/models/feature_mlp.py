@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
-from rerank.errors import UserError
 from rerank.models.batchnorm_head import batchnorm_head
+from rerank.utils.errors import UserError
 
 KIND = "feature_mlp"
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rerank.batches.features import Vectors, rows_of, vectors
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.errors import UserError
 from rerank.types import Qrels, Run
+from rerank.utils.errors import UserError
 
 DOCUMENTS_PER_FORWARD = 8192
 """Each layer of 1024 units then takes 32 MB."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 REQUIRED = {  # any one of the files on the right is enough

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 Result = TypeVar("Result")

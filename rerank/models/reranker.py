@@ -15,11 +15,11 @@ from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
 from rerank.data.tokens import TokenStore, make_store, tokenise
-from rerank.errors import UserError
 from rerank.models.cross_encoder import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.memory import open_budget
 from rerank.models.scoring import Autocast, chunk_by_length, make_run, pairs_of, score_chunks
 from rerank.types import Candidates, Run
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 Precision = Literal["auto", "float32", "bf16"]

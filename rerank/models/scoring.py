@@ -12,9 +12,9 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.prefetch import prefetch
-from rerank.errors import UserError
 from rerank.models.memory import TokenBudget
 from rerank.types import Candidates, Run
+from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
 Passages = dict[str, dict[str, tuple[int, int]]]

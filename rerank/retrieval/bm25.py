@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, open_collection
-from rerank.errors import UserError, nearest
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
+from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log, progress
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
-from rerank.errors import UserError
 from rerank.retrieval.bm25 import check_index, count_documents, open_searcher
 from rerank.types import Document, Qrels
+from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 OLDEST = 21
 """The oldest Java that the Lucene of Pyserini 1.6 runs on."""

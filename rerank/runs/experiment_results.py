@@ -8,11 +8,11 @@ from typing import Any
 
 from rerank.config import FirstStageSettings
 from rerank.data.trec import ranked, read_run
-from rerank.errors import UserError
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_toml
 from rerank.types import Run
+from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from statistics import fmean
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.types import Fold, Measurements, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 
 

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from rerank.errors import UserError
 from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.types import Run
+from rerank.utils.errors import UserError
 
 FOLD_NUMBER = re.compile(r"(?<![A-Za-z])fold[-_]?(\d+)(?!.*fold[-_]?\d)")  # the last one of a path
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, sections
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import ExperimentFolder
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 WITHOUT_EFFECT = (

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
-from rerank.errors import UserError
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
 from rerank.evaluation.fusion import fuse, tune_weight
@@ -23,6 +22,7 @@ from rerank.runs.run_files import (
     validation_run,
 )
 from rerank.types import Fold, Qrels, Run
+from rerank.utils.errors import UserError
 
 QRELS = CollectionFolder(Path()).qrels.name
 FOLDS = CollectionFolder(Path()).folds.name

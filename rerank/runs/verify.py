@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_name, measure_names
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, read_manifest
 from rerank.runs.settings import differences, read_toml
 from rerank.types import Fold, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 
 MEASURE = "nDCG@20"

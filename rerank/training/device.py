@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 

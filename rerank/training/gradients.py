@@ -11,9 +11,9 @@ from torch import Tensor
 
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
-from rerank.errors import UserError
 from rerank.losses import exact_metric, smoothi
 from rerank.models.memory import TokenBudget
+from rerank.utils.errors import UserError
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Maps scores, labels and mask, each (lists, documents), to (lists,)."""

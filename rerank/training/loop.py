@@ -18,11 +18,11 @@ from rerank.batches.batch import Batch, Packed
 from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.trec import write_run
-from rerank.errors import UserError
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.types import Candidates, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 

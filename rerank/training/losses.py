@@ -1,10 +1,10 @@
 """The loss of an experiment, made from its settings."""
 
 from rerank.config import LossSettings
-from rerank.errors import UserError, nearest
 from rerank.losses import LOSSES, create
 from rerank.losses.registry import refusal
 from rerank.training.gradients import Loss
+from rerank.utils.errors import UserError, nearest
 from rerank.utils.registry import describe
 
 

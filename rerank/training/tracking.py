@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_trackers
 
 from rerank.config import Config, sections
-from rerank.errors import UserError, nearest
+from rerank.utils.errors import UserError, nearest
 
 MakeTracker = Callable[[str, Path], GeneralTracker]
 """Makes a tracker from the name of a run, such as "smoothi/fold1", and a folder for its files (not made yet)."""

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
 BLOCK = 16 * 2**20

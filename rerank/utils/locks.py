@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypedDict, Union
 
 from cyclopts import Parameter
 
-from rerank.errors import nearest
+from rerank.utils.errors import nearest
 from rerank.utils.parameters import Whole
 from rerank.utils.registry import describe_hyperparameters, describe_losses, describe_poolings
 

@@ -12,7 +12,7 @@ from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, TypeVar
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 Job = TypeVar("Job")
 SECONDS_TO_END = 20.0

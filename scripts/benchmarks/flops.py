@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.errors import UserError
 from rerank.models.packed_attention import weights_of_first_tokens
+from rerank.utils.errors import UserError
 
 FORWARDS_OF_A_STEP = 3
 """The backward pass has two products for each of the forward pass: the gradients of the input and of the weight."""

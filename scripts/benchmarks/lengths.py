@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.tokens import tokenise
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 CUT = 800
 MEDIAN = 500.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from scripts.benchmarks.report import check, publish
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.errors import UserError
 from rerank.losses import LOSSES
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import smoothi_graph
 from scripts.benchmarks.memory import in_fresh_process, peak_memory

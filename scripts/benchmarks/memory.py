@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 Result = TypeVar("Result")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
 from rerank.training.device import device_name
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
 

@@ -18,7 +18,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from scripts.paper.tables import open_results
 
 

@@ -16,9 +16,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from rerank.errors import UserError
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, cells, format_mean, render
+from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, select_by_validation
 from scripts.paper.tables import MEASURES, open_results
 

@@ -10,12 +10,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from rerank.errors import UserError
 from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
+from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
 

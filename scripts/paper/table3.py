@@ -22,7 +22,6 @@ import cyclopts
 import torch
 
 from rerank.config import Config, replace_setting
-from rerank.errors import UserError
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.dataset import FoldTask
 from rerank.experiments.sweep.grid import cells, read_grid
@@ -32,6 +31,7 @@ from rerank.runs.settings import read_toml
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
 from rerank.types import Run
+from rerank.utils.errors import UserError
 from scripts.paper.tables import loss_label
 
 GRID = Path(__file__).parents[2] / "configs" / "sweeps" / "runtime.toml"

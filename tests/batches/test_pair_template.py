@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rerank.batches.pair_template import PairTemplate, pair_template
-from rerank.errors import UserError
 from rerank.models.encoder import load_encoder
+from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
 from tests.support.tiny_encoders import KINDS, make_encoder, make_tokenizer
 

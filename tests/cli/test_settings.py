@@ -10,7 +10,7 @@ import pytest
 from rerank.cli.main import app, main
 from rerank.cli.settings import setting_flags
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.small_collection import failed
 

@@ -9,7 +9,7 @@ import pytest
 from rerank.data import collections
 from rerank.data.collections import open_collection
 from rerank.data.formats.beir import BeirFolder
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
 

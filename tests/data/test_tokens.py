@@ -3,7 +3,7 @@
 import pytest
 
 from rerank.data.tokens import open_store
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_tokenizer
 

@@ -10,7 +10,7 @@ import pytest
 import pytrec_eval
 
 from rerank.data.trec import ranked, read_qrels, read_run, write_qrels, write_run
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support.paths import ROOT, SHARED_DATA
 
 ROBUST04 = SHARED_DATA / "data" / "robust04"

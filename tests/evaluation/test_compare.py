@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from rerank.data.folds import official_folds
-from rerank.errors import UserError
 from rerank.evaluation import compare
 from rerank.types import Qrels, Run
+from rerank.utils.errors import UserError
 
 QUERIES = [f"q{i}" for i in range(6)]
 QRELS: Qrels = {q: {"a": 1, "b": 0} for q in QUERIES}

@@ -1,9 +1,9 @@
 import pytest
 import pytrec_eval
 
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, WHOLE, WITH_CUTOFF, measure_name, measure_names
+from rerank.utils.errors import UserError
 
 
 def test_default_measures_are_the_papers_by_any_of_their_names() -> None:

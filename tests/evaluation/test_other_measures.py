@@ -1,9 +1,9 @@
 import pytest
 
 from rerank.data.trec import ranked
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.types import Qrels, Run
+from rerank.utils.errors import UserError
 from tests.evaluation.test_evaluate import graded
 
 

@@ -16,7 +16,7 @@ SYNTAX_WARNING = 'if 1 is "1":\n    pass\n'
 def evaluated(measure: str, packages: Path) -> str:
     """What is printed on evaluating a measure with warnings as errors; `packages` come before those installed."""
     script = f"""
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 try:
     print(evaluate({{"q": {{"a": 1, "b": 0}}}}, {{"q": {{"a": 1.0}}}}, [{measure!r}]))

@@ -10,13 +10,13 @@ import torch
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
-from rerank.errors import UserError
 from rerank.experiments import train as experiment
 from rerank.experiments.features import FeatureDataset
 from rerank.losses import smoothi
 from rerank.runs.layout import ExperimentFolder
 from rerank.training import gradients, losses
 from rerank.training import loop as training
+from rerank.utils.errors import UserError
 from tests.support.paths import ROOT, SHARED_DATA
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features, write_part

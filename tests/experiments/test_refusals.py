@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rerank.config import Config
-from rerank.errors import UserError
 from rerank.experiments.rescore import rescore
+from rerank.utils.errors import UserError
 from tests.support.small_collection import command, failed
 
 

@@ -8,10 +8,10 @@ import pytest
 from rerank.config import Config
 from rerank.data.collections import open_collection
 from rerank.data.trec import read_run
-from rerank.errors import UserError
 from rerank.experiments.rescore import rescore
 from rerank.experiments.train import train_folds
 from rerank.runs.layout import ExperimentFolder
+from rerank.utils.errors import UserError
 from tests.support.small_collection import SETTINGS
 
 RUN = Path("runs/towns/bm25.run")

@@ -5,8 +5,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rerank.errors import UserError
 from rerank.models.encoder import load_encoder
+from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
 from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
 

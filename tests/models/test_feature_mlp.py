@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from rerank.batches.features import Vectors
-from rerank.errors import UserError
 from rerank.models import batchnorm_head
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
+from rerank.utils.errors import UserError
 
 X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
 

@@ -7,13 +7,13 @@ import torch
 
 from rerank.batches.features import Vectors
 from rerank.data.letor.layouts import open_fold
-from rerank.errors import UserError
 from rerank.losses import listnet, smoothi
 from rerank.models import feature_scoring
 from rerank.models.feature_mlp import FeatureMLP
 from rerank.models.feature_scoring import run_of, score_features
 from rerank.training import validation
 from rerank.training.validation import mean_loss_of
+from rerank.utils.errors import UserError
 from tests.support.small_features import write_folds_of_features
 
 PLAIN = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autocast("cpu", enabled=False))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.errors import UserError
 from rerank.models.hub import encoder_folder
+from rerank.utils.errors import UserError
 from tests.support.tiny_encoders import make_encoder
 
 WORDS = ["cat", "mat"]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rerank.errors import UserError
 from rerank.models.memory import FIRST_TRIAL, TokenBudget, open_budget
+from rerank.utils.errors import UserError
 
 
 def fits(limit, tried):

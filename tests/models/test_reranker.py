@@ -9,9 +9,9 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.tokens import make_store, open_store
 from rerank.data.trec import read_run
-from rerank.errors import UserError
 from rerank.models import memory
 from rerank.models.reranker import Ranked
+from rerank.utils.errors import UserError
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder, make_tokenizer

@@ -4,10 +4,10 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import chunk_by_length, score_candidates
+from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import make_encoder
 

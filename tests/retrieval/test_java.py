@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from rerank.errors import UserError
 from rerank.retrieval.java import describe_java, find_java, java_class
+from rerank.utils.errors import UserError
 
 
 def fake_java(folder, version):

@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from rerank.data.trec import ranked, read_run
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.runs.results import read_results
+from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
 from tests.support.small_results import DEPTH, FIRST_STAGE
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rerank.config import Config, OutputSettings, TrainingSettings
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_names
 from rerank.runs.manifest import read_manifest, version, write_manifest
 from rerank.runs.settings import differences, read_toml, save_settings, settings_of
+from rerank.utils.errors import UserError
 
 OLD = """
 [training]

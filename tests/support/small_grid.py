@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 GRID = """
 config = "towns.toml"

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from rerank.batches.batch import make_batch
-from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.training.gradients import accumulate_gradient, probe_memory
+from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 

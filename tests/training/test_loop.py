@@ -7,11 +7,11 @@ import torch
 from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
-from rerank.errors import UserError
 from rerank.losses import hinge, smoothi
 from rerank.models.cross_encoder import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
+from rerank.utils.errors import UserError
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 
 

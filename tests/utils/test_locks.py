@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from tests.support.paths import ROOT
 

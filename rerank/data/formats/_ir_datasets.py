@@ -11,7 +11,7 @@ from glob import glob  # unlike Path.glob, it follows links to folders
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
 

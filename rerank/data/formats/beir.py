@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rerank.data.collections import register
 from rerank.data.trec import read_qrels
-from rerank.errors import UserError
 from rerank.types import Document, Qrels
+from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import progress
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from rerank.data.collections import register
 from rerank.data.formats._ir_datasets import describe_copy, error_in_one_line, files_of, is_complete, library, own_copy
-from rerank.errors import UserError, nearest
 from rerank.types import Document, Qrels
+from rerank.utils.errors import UserError, nearest
 
 DOCUMENTS_AT_ONCE = 256
 

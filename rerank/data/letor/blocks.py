@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.letor.line_errors import LINE
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 BLOCK = 4 * 2**20
 """Bytes of text that are read at a time."""

@@ -11,7 +11,7 @@ from rerank.data.folds import make_folds, select_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.store import Store, build_store, open_store
 from rerank.data.letor.store_writer import side_file
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 
 PARTS = {"train": ("train",), "valid": ("vali", "valid"), "test": ("test",)}

@@ -11,7 +11,7 @@ from rerank.data.letor.blocks import HashedFile
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.line_errors import LINE
 from rerank.data.letor.store_writer import VALUES_AT_A_TIME, side_file, write
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
 

@@ -11,7 +11,7 @@ import numpy as np
 from rerank.data.letor.blocks import HashedFile, blocks
 from rerank.data.letor.line_errors import LINE, LineError, quote
 from rerank.data.letor.parser import Lines, parse
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
 from rerank.utils.progress import progress
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.data.collections import Collection
-from rerank.errors import UserError
 from rerank.experiments.pretraining.lists import PseudoLists, make_lists, pseudo_queries, usable_documents
 from rerank.experiments.pretraining.pseudo_queries import KINDS, MIN_WORDS, frequencies_of
 from rerank.retrieval.bm25 import search
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
 MIN_DOCUMENTS = 10

@@ -14,7 +14,6 @@ from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
-from rerank.errors import UserError
 from rerank.experiments.checks import pretraining_loss
 from rerank.experiments.first_stage import documents_and_index
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
@@ -33,6 +32,7 @@ from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.progress import log
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
-from rerank.errors import UserError, nearest
 from rerank.runs.settings import current_key, current_value, read_toml
+from rerank.utils.errors import UserError, nearest
 from rerank.utils.registry import describe_hyperparameters
 
 KEYS = ("config", "fold", "grid")

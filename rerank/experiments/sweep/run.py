@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 
 from rerank.config import Config, validate
-from rerank.errors import UserError
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
@@ -23,6 +22,7 @@ from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
 from rerank.training.losses import open_loss
 from rerank.utils.cores import count_cores
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import work
 

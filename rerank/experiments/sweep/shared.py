@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from rerank.config import Config
-from rerank.errors import UserError
 from rerank.experiments.train import open_experiment
 from rerank.runs.layout import CollectionFolder
+from rerank.utils.errors import UserError
 
 OWN = ("loss", "lists", "training", "output")
 """The sections that nothing shared depends on."""

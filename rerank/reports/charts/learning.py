@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from rerank.errors import UserError
 from rerank.reports.charts.drawing import INK, QUIET, colour, hover
 from rerank.runs.experiment_results import ExperimentResults
+from rerank.utils.errors import UserError
 
 
 class Curve(NamedTuple):

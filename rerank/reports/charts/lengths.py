@@ -8,10 +8,10 @@ import numpy as np
 
 from rerank.data.tokens import TokenStore
 from rerank.data.trec import ranked
-from rerank.errors import UserError
 from rerank.reports.charts.drawing import QUIET, SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
+from rerank.utils.errors import UserError
 
 TOP = 20
 BOUNDS = (0, 128, 256, 512, 800)  # 512 is the usual limit of encoders, 800 the cut of Thonet et al.

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.errors import UserError, nearest
 from rerank.reports.charts.depth import depths, draw_depths
 from rerank.reports.charts.drawing import FORMATS, draw_figure, save
 from rerank.reports.charts.gain import draw_gains, gains
@@ -15,6 +14,7 @@ from rerank.reports.charts.reliability import draw_reliability, reliability
 from rerank.reports.charts.scores import draw_scores, scores
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults, only_experiment, read_results
+from rerank.utils.errors import UserError, nearest
 
 
 class Chart(NamedTuple):

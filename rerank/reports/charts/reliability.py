@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank.errors import UserError
 from rerank.reports.charts.drawing import INK, SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
+from rerank.utils.errors import UserError
 
 POINTS = 1500  # more points make a page slow and hide each other
 

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank.errors import UserError
 from rerank.reports.charts.drawing import SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
+from rerank.utils.errors import UserError
 
 BINS = 40
 

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 from rerank.data.trec import ranked
-from rerank.errors import UserError
 from rerank.reports.charts.judged import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
 from rerank.reports.html.parts import Missing, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
+from rerank.utils.errors import UserError
 
 LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 
 
 class Rows(NamedTuple):

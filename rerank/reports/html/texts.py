@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.collections import Collection, open_collection
-from rerank.errors import UserError
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.results import CollectionResults
+from rerank.utils.errors import UserError
 
 # Lucene's English stop words: BM25 does not see them either.
 STOP_WORDS = frozenset({

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, is_feature_source, open_fold
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support.small_sets import COUNTED, LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
 
 SHARED = Path("/work/shared/data/mq2008")

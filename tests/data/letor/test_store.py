@@ -9,7 +9,7 @@ import pytest
 
 from rerank.data.letor import store
 from rerank.data.letor.store import build_store, open_store
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, matrix, put, text
 
 

@@ -12,9 +12,9 @@ import torch
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_run
-from rerank.errors import UserError
 from rerank.experiments.sweep import run as command
 from rerank.training import loop as training
+from rerank.utils.errors import UserError
 from rerank.utils.workers import outcome
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from rerank.data.trec import ranked
-from rerank.errors import UserError
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.depth import depths, ideal, re_ranked
 from rerank.reports.charts.gain import gains
@@ -17,6 +16,7 @@ from rerank.reports.charts.lengths import by_length
 from rerank.reports.charts.reliability import reliability
 from rerank.reports.charts.scores import scores
 from rerank.runs.results import read_results
+from rerank.utils.errors import UserError
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 

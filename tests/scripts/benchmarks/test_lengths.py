@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rerank.data.tokens import tokenise
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_tokenizer

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from rerank.errors import UserError
+from rerank.utils.errors import UserError
 from scripts.benchmarks.report import check, publish
 
 CPU = torch.device("cpu")

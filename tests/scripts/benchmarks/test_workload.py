@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from rerank.errors import UserError
 from rerank.models.cross_encoder import open_cross_encoder
+from rerank.utils.errors import UserError
 from scripts.benchmarks.workload import SHAPES, encoder, make_encoder, make_workload
 from tests.scripts.benchmarks.small_encoder import SHAPE, VOCABULARY
 

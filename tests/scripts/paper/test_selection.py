@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from rerank.errors import UserError
 from rerank.experiments.sweep.run import best_cells
 from rerank.types import Fold
+from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import open_results
 from tests.support.small_sweep import QUERIES, write_cell, write_collection
