@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/cli.md": command_line_page(),
         "reference/losses.md": losses_page((ROOT / "docs" / "papers.md").read_text(encoding="utf-8")),
         "changelog.md": root_page("CHANGELOG.md"),
-        "contributing.md": root_page("CONTRIBUTING.md") if (ROOT / "CONTRIBUTING.md").exists() else "# Contributing",
+        "contributing.md": root_page("CONTRIBUTING.md"),
         **{f"reference/api/{package}.md": api_page(package) for package in public_packages()},
     }
     for name, text in pages.items():
