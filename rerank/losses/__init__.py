@@ -36,4 +36,5 @@ def __getattr__(name: str) -> LossFunction:
 
 
 __all__ = ["LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss", "neuralsort_indicators"]
-__all__ += ["rank_indicators", "soft_permutation", "softsort_indicators", *LOSSES]
+__all__ += ["rank_indicators", "soft_permutation", "softsort_indicators"]
+__all__.extend(LOSSES)
