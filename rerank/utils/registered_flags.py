@@ -24,7 +24,9 @@ def hyperparameter_flags() -> Any:
         for name, of_loss in losses.items():
             names_by_default.setdefault(str(of_loss.default), []).append(name)
         defaults = "; ".join(f"{', '.join(names)}: {value}" for value, names in names_by_default.items())
-        text = f"{description[:1].upper()}{description[1:]} [default of {defaults}]"
+        first, _, rest = description.partition(" ")
+        description = f"{first.capitalize() if first.isalpha() else first} {rest}"  # p@K and l2 are values
+        text = f"{description} [default of {defaults}]"
         flags[key] = Annotated[Union[*types], Parameter(help=text)]
     return Annotated[TypedDict("Hyperparameters", flags, total=False), Parameter(name="*")]  # type: ignore[operator]
 
