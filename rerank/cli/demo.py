@@ -8,11 +8,13 @@ from rerank.config import (
     CollectionSettings,
     Config,
     EncoderSettings,
+    FirstStageSettings,
     ListsSettings,
     LossSettings,
     OutputSettings,
     TrainingSettings,
 )
+from rerank.runs.layout import CollectionFolder
 from rerank.runs.table import compare_files
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
@@ -30,12 +32,13 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
     folder
         Where the collection, the small encoder and the runs are written.
     """
-    runs = [folder / "towns" / loss / "all.run" for loss in LOSSES]
+    results = CollectionFolder(folder / "towns")
+    runs = [results.experiment(loss).all_run for loss in LOSSES]
     if all(run.exists() for run in runs):
         log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
         _make_runs(folder)
-    print(compare_files([folder / "towns" / "bm25.run", *runs]))
+    print(compare_files([results.first_stage(FirstStageSettings()), *runs]))
 
 
 def _make_runs(folder: Path) -> None:

@@ -6,16 +6,20 @@ from pathlib import Path
 from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
+from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
-from rerank.utils.errors import UserError
+from rerank.utils.errors import UserError, nearest
 
 
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
     validate(config)
     open_loss(config.loss)
+    if config.encoder.pooling not in POOLINGS:
+        name = config.encoder.pooling
+        raise UserError(f"--encoder.pooling {name}: no such pooling; {nearest(name, POOLINGS)}")
     if config.training.measure != "loss":
         measure_name(config.training.measure)
     check_tracker(config.training.track)

@@ -49,8 +49,8 @@ def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, shortened
     make_encoder(tmp_path / "encoder", lines)
     config = demo_command._config(tmp_path / "runs", tmp_path / "towns", tmp_path / "encoder", "smoothi")
     folder = train_folds(config, "3")
-    run, bm25 = read_run(folder / "fold3" / "test.run"), read_run(tmp_path / "runs" / "towns" / "bm25.run")
+    run, bm25 = read_run(folder.fold("3").test_run), read_run(tmp_path / "runs" / "towns" / "bm25.run")
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "runs" / "towns" / "qrels.txt").items() if q in run}
     ours, theirs = (sum(evaluate(qrels, r, ["nDCG@10"])["nDCG@10"].values()) / len(qrels) for r in (run, bm25))
     assert ours > theirs + 0.2
-    assert compare_files([folder / "fold3" / "test.run"], fold="3").evaluation.averaged_over == "16 queries of fold 3"
+    assert compare_files([folder.fold("3").test_run], fold="3").evaluation.averaged_over == "16 queries of fold 3"

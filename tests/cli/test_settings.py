@@ -29,7 +29,7 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
     kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
     assert (kept["loss"]["name"], kept["loss"]["alpha"], kept["lists"]["non_relevant"]) == ("smoothi", 10.0, "all")
     main(["train", "--config", "runs/towns/smoothi/config.toml", "--fold", "1"])  # what was kept means the same
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_an_unknown_key_of_a_file_names_file_and_nearest_key(here, capsys):

@@ -161,4 +161,4 @@ def test_settings_that_an_older_file_lacks_had_their_defaults(here, capsys):
     text = kept.read_text()
     kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
     main(command("--fold", "1", "--output.folder", "runs"))
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

@@ -12,9 +12,9 @@ from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
 from rerank.experiments import train as experiment
 from rerank.experiments.features import FeatureDataset
-from rerank.losses import smoothi
+from rerank.losses import LOSSES, smoothi
 from rerank.runs.layout import ExperimentFolder
-from rerank.training import gradients, losses
+from rerank.training import gradients
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT, SHARED_DATA
@@ -207,14 +207,14 @@ def test_out_of_memory_says_what_to_take_less_of(here, capsys, monkeypatch):
     def exhausted(*arguments):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
 
-    monkeypatch.setattr(gradients, "exact", exhausted)
+    monkeypatch.setattr(gradients, "exact_metric", exhausted)
     line = failed(capsys, *command("--fold", "1"))
     assert "out of memory with the " in line
     assert "--training.lists-per-step" in line
 
 
 def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
-    monkeypatch.setattr(losses, "LOSSES", {"smoothi": lambda scores, labels, mask: scores.sum(1) * torch.nan})
+    monkeypatch.setitem(LOSSES, "smoothi", lambda scores, labels, mask=None: scores.sum(1) * torch.nan)
     line = failed(capsys, *command("--fold", "1"))
     assert "epoch 1, step 1: the loss is not finite on query " in line
     assert "with documents d" in line

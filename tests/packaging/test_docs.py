@@ -10,19 +10,12 @@ import rerank
 from rerank.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 COMMANDS = [command for page in PAGES for command in re.findall(r"^    (rerank .*)$", page.read_text(), re.MULTILINE)]
 PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 
-COMING = ("--fuse-with",)  # flags of the documentation that the command line does not have yet
 
-
-def marked(command: str):
-    marks = [pytest.mark.xfail(strict=True)] if any(words in command for words in COMING) else []
-    return pytest.param(command, marks=marks)
-
-
-@pytest.mark.parametrize("command", [marked(command) for command in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command_is_valid(command):
     words = shlex.split(re.sub(r"--config \S+ ", "", command))
     app.parse_args(words[1:], exit_on_error=False, print_error=False)
@@ -33,7 +26,6 @@ def test_python_code_is_valid(code):
     compile(code, "docs", "exec")
 
 
-@pytest.mark.xfail(not hasattr(rerank, "__all__"), strict=True, reason="the public names are coming")
 def test_names_in_python_code_are_public():
     names = {name for code in PYTHON for name in re.findall(r"\brerank\.(\w+)", code)}
     assert names <= set(rerank.__all__)

@@ -103,7 +103,7 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
         raise UserError("the loss is not finite on query q1")
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "_check", refuse)
+        patch.setattr(training, "_expect_finite", refuse)
         assert sweep("--fold", "1", "--epochs", "1", "--loss.margin=1") == 2  # a flag that no SmoothI takes
         assert f"cell {CELLS[1]}: --loss.margin: smoothi has no such" in capsys.readouterr().err
         assert sweep("--fold", "1", "--epochs", "1") == 1

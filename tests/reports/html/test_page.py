@@ -92,7 +92,7 @@ def test_without_the_collection_ids_stand_for_texts_and_the_page_says_why(folder
     shutil.rmtree(tmp_path / "towns")
     page = report(folder)
     assert "The texts of queries or documents are not available" in page.text
-    assert "there is no such folder" in page.text
+    assert "no such folder" in page.text
     assert "no texts: " in capsys.readouterr().err
     assert re.search(r"[+-]\d\.\d{3} q\d+\d\.\d{3} before", page.text)
     assert re.search(r"d\d+-\d", page.text)
