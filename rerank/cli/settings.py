@@ -16,6 +16,7 @@ from rerank.config import Config, flag_name, validate
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath
+from rerank.utils.registry import describe_losses, describe_poolings
 
 ConfigFile = Annotated[
     OptionalPath,
@@ -101,8 +102,21 @@ def _nearest_flag(flag: str, flags: list[str]) -> str:
     return "`rerank train --help` lists all settings"
 
 
-def _parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
+def _parameters() -> list[tuple[str, str, inspect.Parameter]]:
     """Section, key and parameter of each setting; each hyperparameter of a loss is a setting."""
+    losses = tuple((name, tuple(loss.hyperparameters)) for name, loss in describe_losses().items())
+    return _parameters_with(losses, tuple(describe_poolings()))
+
+
+@functools.lru_cache(maxsize=1)  # cyclopts reads a signature a dozen times
+def _parameters_with(
+    losses: tuple[tuple[str, tuple[str, ...]], ...], poolings: tuple[str, ...]
+) -> list[tuple[str, str, inspect.Parameter]]:
+    """The parameters while these functions are registered."""
+    return list(_make_parameters())
+
+
+def _make_parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
     default = Config()
     for position, field in enumerate(fields(Config), 1):
         section = getattr(default, field.name)
