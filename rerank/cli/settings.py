@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints, is_typeddict
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
-import rerank.config
+import rerank.config.settings
 from rerank.config import Config, flag_name, validate
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
@@ -142,9 +142,9 @@ def _parameter(
 
 @functools.cache
 def _help_texts() -> dict[tuple[str, str], str]:
-    """(class, field) -> the string below the field in rerank/config.py."""
+    """(class, field) -> the string below the field in rerank/config/settings.py."""
     texts = {}
-    for node in ast.parse(inspect.getsource(rerank.config)).body:
+    for node in ast.parse(inspect.getsource(rerank.config.settings)).body:
         if isinstance(node, ast.ClassDef):
             for statement, below in zip(node.body, node.body[1:], strict=False):
                 match statement, below:

@@ -4,13 +4,11 @@ Each setting is declared once: its type, its default, its bounds and, in the str
 line makes a flag of every setting, a TOML file has the same names, and `validate` checks the same bounds.
 """
 
-import math
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter, default_name_transform
+from cyclopts import Parameter
 
-from rerank.utils.errors import UserError
 from rerank.utils.parameters import (
     Count,
     CountOrAuto,
@@ -20,10 +18,8 @@ from rerank.utils.parameters import (
     at_least,
     between,
     section,
-    validators,
 )
 from rerank.utils.registered_flags import hyperparameter_flags, loss_flag, pooling_flag  # noqa: F401 - named in annotations
-from rerank.utils.registry import describe_losses
 
 RESERVED = ("index", "tokens", "features")
 """Names in the folder of a collection that no experiment may have."""
@@ -251,54 +247,3 @@ class Config:
             object.__setattr__(self, "encoder", EncoderSettings(name=self.encoder))
         if isinstance(self.loss, str):
             object.__setattr__(self, "loss", LossSettings(name=self.loss))
-
-
-def sections(config: Config) -> dict[str, dict[str, Any]]:
-    """The settings by section and key, as in config.toml: the loss's hyperparameters are keys of its section."""
-    by_section = asdict(config)
-    given = by_section["loss"].pop("hyperparameters")
-    known = describe_losses().get(config.loss.name)
-    # In the order of the loss's signature, so that files and names do not depend on the order of the flags.
-    ordered = [key for key in (known.hyperparameters if known else ()) if key in given]
-    by_section["loss"] |= {key: given[key] for key in (*ordered, *given)}
-    return by_section
-
-
-def replace_setting(config: Config, key: str, value: Any) -> Config:
-    """The configuration with another value of a setting, such as training.lr or loss.alpha."""
-    name, _, key = key.partition(".")
-    section = getattr(config, name)
-    if name == "loss" and key != "name":
-        key, value = "hyperparameters", section.hyperparameters | {key: value}
-    return replace(config, **{name: replace(section, **{key: value})})
-
-
-def flag_name(section_name: str, key: str) -> str:
-    """The flag of a setting.
-
-    >>> flag_name("first_stage", "k1")
-    '--first-stage.k1'
-    """
-    return f"--{default_name_transform(section_name)}.{default_name_transform(key)}"
-
-
-def validate(config: Config) -> None:
-    """Raises UserError for a value that a setting cannot have; the command line has the same message."""
-    for name, settings in sections(config).items():
-        annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
-        for key, value in settings.items():
-            _validate_setting(flag_name(name, key), value, annotations.get(key))
-    if not any(config.pretraining.weights().values()):
-        raise UserError(
-            "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
-        )
-
-
-def _validate_setting(flag: str, value: Any, annotation: Any) -> None:
-    try:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError("expected a finite number")
-        for validator in validators(annotation):
-            validator(annotation, value)
-    except ValueError as error:
-        raise UserError(f"{flag}: got {value}, {error}") from error

@@ -1,0 +1,63 @@
+"""What is done with a configuration: its sections as dictionaries, a setting replaced, its values checked."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any, get_type_hints
+
+from cyclopts import default_name_transform
+
+from rerank.config.settings import Config
+from rerank.utils.errors import UserError
+from rerank.utils.parameters import validators
+from rerank.utils.registry import describe_losses
+
+
+def sections(config: Config) -> dict[str, dict[str, Any]]:
+    """The settings by section and key, as in config.toml: the loss's hyperparameters are keys of its section."""
+    by_section = asdict(config)
+    given = by_section["loss"].pop("hyperparameters")
+    known = describe_losses().get(config.loss.name)
+    # In the order of the loss's signature, so that files and names do not depend on the order of the flags.
+    ordered = [key for key in (known.hyperparameters if known else ()) if key in given]
+    by_section["loss"] |= {key: given[key] for key in (*ordered, *given)}
+    return by_section
+
+
+def replace_setting(config: Config, key: str, value: Any) -> Config:
+    """The configuration with another value of a setting, such as training.lr or loss.alpha."""
+    name, _, key = key.partition(".")
+    section = getattr(config, name)
+    if name == "loss" and key != "name":
+        key, value = "hyperparameters", section.hyperparameters | {key: value}
+    return replace(config, **{name: replace(section, **{key: value})})
+
+
+def flag_name(section_name: str, key: str) -> str:
+    """The flag of a setting.
+
+    >>> flag_name("first_stage", "k1")
+    '--first-stage.k1'
+    """
+    return f"--{default_name_transform(section_name)}.{default_name_transform(key)}"
+
+
+def validate(config: Config) -> None:
+    """Raises UserError for a value that a setting cannot have; the command line has the same message."""
+    for name, settings in sections(config).items():
+        annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
+        for key, value in settings.items():
+            _validate_setting(flag_name(name, key), value, annotations.get(key))
+    if not any(config.pretraining.weights().values()):
+        raise UserError(
+            "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
+        )
+
+
+def _validate_setting(flag: str, value: Any, annotation: Any) -> None:
+    try:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        for validator in validators(annotation):
+            validator(annotation, value)
+    except ValueError as error:
+        raise UserError(f"{flag}: got {value}, {error}") from error
