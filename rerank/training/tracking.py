@@ -4,7 +4,8 @@
 
     @tracker("csv")
     def csv_tracker(run: str, folder: Path) -> GeneralTracker:
-        return CsvTracker(folder / f"{run}.csv")
+        folder.mkdir(parents=True, exist_ok=True)
+        return CsvTracker(folder / "epochs.csv")
 """
 
 import contextlib

@@ -22,21 +22,21 @@ def toy():
     """A loss that is registered while the program runs, as in a notebook."""
 
     @loss("toy")
-    def toy_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, sharpness: float = 1.0, ranks: int = 3):
+    def toy_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, toy_scale: float = 1.0, ranks: int = 3):
         """Logistic loss of each document.
 
         Args:
             scores: (lists, documents).
             labels: (lists, documents).
             mask: (lists, documents).
-            sharpness: inverse temperature, above 0.
+            toy_scale: inverse temperature, above 0.
             ranks: ignored.
         """
-        if sharpness <= 0:
-            raise ValueError(f"sharpness must be above 0, got {sharpness}")
+        if toy_scale <= 0:
+            raise ValueError(f"toy_scale must be above 0, got {toy_scale}")
         scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
         targets = labels.clamp_max(1)
-        cost = torch.nn.functional.binary_cross_entropy_with_logits(sharpness * scores, targets, reduction="none")
+        cost = torch.nn.functional.binary_cross_entropy_with_logits(toy_scale * scores, targets, reduction="none")
         return cost.masked_fill(~mask, 0).sum(dim=1).masked_fill(degenerate, 0)
 
     yield toy_loss
@@ -47,7 +47,7 @@ def toy():
 def here(tmp_path, monkeypatch):
     """A folder with a feature set and the settings for it."""
     write_folds_of_features(tmp_path / "letor")
-    (tmp_path / "letor.toml").write_text(SETTINGS + '[loss]\nname = "toy"\nsharpness = 3\n')
+    (tmp_path / "letor.toml").write_text(SETTINGS + '[loss]\nname = "toy"\ntoy_scale = 3\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -60,29 +60,29 @@ def failed(capsys, *words) -> str:
 
 
 def test_a_registered_function_is_trained_from_the_command_line(toy, here):
-    main(["train", "--config", "letor.toml", "--fold", "1", "--loss", "toy", "--loss.sharpness", "2"])
+    main(["train", "--config", "letor.toml", "--fold", "1", "--loss", "toy", "--loss.toy-scale", "2"])
     experiment = Path("runs/letor/toy")
-    assert tomllib.loads((experiment / "config.toml").read_text())["loss"] == {"name": "toy", "sharpness": 2.0}
+    assert tomllib.loads((experiment / "config.toml").read_text())["loss"] == {"name": "toy", "toy_scale": 2.0}
     manifest = json.loads((experiment / "fold1" / "manifest.json").read_text())
-    assert manifest["config"]["loss"] == {"name": "toy", "sharpness": 2.0}
+    assert manifest["config"]["loss"] == {"name": "toy", "toy_scale": 2.0}
     assert (experiment / "fold1" / "test.run").is_file()
 
 
 def test_flags_override_the_file_one_by_one(toy, here):
     main(["train", "--config", "letor.toml", "--fold", "1", "--loss.ranks", "2"])
     settings = tomllib.loads(Path("runs/letor/toy/config.toml").read_text())["loss"]
-    assert settings == {"name": "toy", "sharpness": 3.0, "ranks": 2}
+    assert settings == {"name": "toy", "toy_scale": 3.0, "ranks": 2}
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--loss.sharpness", "x"], 'Invalid value for --loss.sharpness: unable to convert "x" into float.'),
+        (["--loss.toy-scale", "x"], 'Invalid value for --loss.toy-scale: unable to convert "x" into float.'),
         (["--loss.ranks", "2.5"], "--loss.ranks: expected a whole number, got 2.5"),
-        (["--loss.sharpness", "0"], "--loss toy: sharpness must be above 0, got 0.0"),
-        (["--loss.sharpness", "inf"], "--loss.sharpness: got inf, expected a finite number"),
-        (["--loss.sharpnes", "1"], "Unknown option: --loss.sharpnes. Did you mean --loss.sharpness?"),
-        (["--loss.alpha", "1"], "--loss.alpha: toy has no such hyperparameter; it takes sharpness, ranks"),
+        (["--loss.toy-scale", "0"], "--loss toy: toy_scale must be above 0, got 0.0"),
+        (["--loss.toy-scale", "inf"], "--loss.toy-scale: got inf, expected a finite number"),
+        (["--loss.toy-scal", "1"], "Unknown option: --loss.toy-scal. Did you mean --loss.toy-scale?"),
+        (["--loss.alpha", "1"], "--loss.alpha: toy has no such hyperparameter; it takes toy_scale, ranks"),
         (["--loss", "ot", "--loss.delta", "1"], "it takes metric, beta, cutoff_offset, epsilon; did you mean beta?"),
         (["--loss", "toi"], "--loss toi: no such loss; did you mean toy?"),
     ],
@@ -98,7 +98,7 @@ def test_a_wrong_flag_is_one_line(toy, here, capsys, words, expected):
 def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, capsys):
     main(["train", "--help"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "--loss.sharpness FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
+    assert "--loss.toy-scale FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
     assert "[default of approx, smoothi: 1.0]" in text
     assert "approx, fastsort, hinge, lambda_loss" in text
     assert "softsort, toy" in text
@@ -118,7 +118,7 @@ def test_the_source_says_what_the_functions_are():
     assert list(described) == sorted(LOSSES)
     for name, function in LOSSES.items():
         assert described[name] == describe(name, function)
-        assert len(described[name].summary) < 110
+        assert len(described[name].summary) < 110, "the first line is the row of the loss in a table"
         assert described[name].section("Reference")
         for hyperparameter in described[name].hyperparameters.values():
             assert hyperparameter.description

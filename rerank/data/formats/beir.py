@@ -32,7 +32,7 @@ class BeirFolder:
     ... class Abstracts(BeirFolder):
     ...     def __init__(self, source): super().__init__(source, id_key="pmid", text_key="abstract")
     ...     @classmethod
-    ...     def matches(cls, source): return source.endswith("-abstracts")
+    ...     def matches(cls, source): return source.rstrip("/").endswith("-abstracts")
     """
 
     source: str
@@ -152,12 +152,13 @@ class BeirFolder:
             raise UserError(f"{where}: not JSON ({error}); expected an object with {expected} on one line") from None
         if not isinstance(record, dict):
             raise UserError(f"{where}: expected a JSON object with {expected}, got {str(record)[:60]!r}")
+        keys = list(record)
         record[self.title_key] = (
             record.get(self.title_key) or ""
         )  # BEIR's queries have none, nor do some of its corpora
         for key in (self.id_key, self.text_key, self.title_key):
             if not isinstance(record.get(key), str):
-                got = repr(record[key]) if key in record else "none"
+                got = repr(record[key]) if key in record else f"none (the keys are {', '.join(map(str, keys))})"
                 raise UserError(f"{where}: expected a text under {key!r}, got {got}")
         name = record[self.id_key]
         if name.split() != [name]:

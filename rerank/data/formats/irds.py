@@ -12,7 +12,7 @@ from typing import Any
 from rerank.data.collections import register
 from rerank.data.formats._ir_datasets import describe_copy, error_in_one_line, files_of, is_complete, library, own_copy
 from rerank.types import Document, Qrels
-from rerank.utils.errors import UserError, nearest
+from rerank.utils.errors import UserError
 
 DOCUMENTS_AT_ONCE = 256
 
@@ -32,7 +32,7 @@ class IrDataset:
             near = difflib.get_close_matches(self.source, registry, n=3, cutoff=0)
             raise UserError(
                 f"collection {self.source}: there is no such folder, and ir_datasets has no such id; "
-                f"{nearest(self.source, near)}"
+                f"similar ids: {', '.join(near)}"
             )
         self._check_parts("documents")
 

@@ -67,7 +67,8 @@ def _legend(with_folds: bool, others: int, baseline: str | None, test: str, corr
     if not others:
         return [intervals]
     label, note = CORRECTIONS[correction].label, TESTS[test].note
-    correction_line = f"corrected by {label} over the {others} other runs of each measure" if label else "not corrected"
+    runs = "1 other run" if others == 1 else f"{others} other runs"
+    correction_line = f"corrected by {label} over the {runs} of each measure" if label else "not corrected"
     return [
         intervals,
         f"{{best}}: best. Differences are to {baseline or 'the best'}, over the queries; ↑, ↓: p corrected < {LEVEL}.",
