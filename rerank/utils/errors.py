@@ -17,5 +17,6 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     'expected one of hinge, smoothi'
     """
     valid = sorted(valid)
-    close = difflib.get_close_matches(name, valid, n=1)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(valid)}"
+    folded = {option.casefold(): option for option in valid}  # ndgc is nearer to nDCG than to Rndcg
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f"did you mean {folded[close[0]]}?" if close else f"expected one of {', '.join(valid)}"

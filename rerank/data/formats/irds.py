@@ -30,9 +30,10 @@ class IrDataset:
         registry = library().registry
         if self.source not in registry:
             near = difflib.get_close_matches(self.source, registry, n=3, cutoff=0)
+            alike = difflib.get_close_matches(self.source, near, n=1)
+            hint = f"did you mean {alike[0]}?" if alike else f"similar ids: {', '.join(near)}"
             raise UserError(
-                f"collection {self.source}: there is no such folder, and ir_datasets has no such id; "
-                f"similar ids: {', '.join(near)}"
+                f"collection {self.source}: there is no such folder, and ir_datasets has no such id; {hint}"
             )
         self._check_parts("documents")
 
