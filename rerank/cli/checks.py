@@ -44,9 +44,3 @@ def check_output_file(path: Path) -> None:
     """Raises UserError if --out is a folder."""
     if path.is_dir():
         raise UserError(f"--out {path}: is a folder, expected the name of a file to write")
-
-
-def check_output_folder(path: Path) -> None:
-    """Raises UserError if --out exists, unless it is an empty folder."""
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        raise UserError(f"--out {path}: already exists; expected a new folder to write")

@@ -1,8 +1,9 @@
 """`rerank pretrain`: pre-training on pseudo-queries."""
 
-from rerank.cli.checks import check_inputs, check_output_folder
+from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath
 
 
@@ -31,7 +32,7 @@ def pretrain(*, out: FilePath, config: Config) -> None:
         The folder to write: a checkpoint for --encoder and for `rerank score`.
     """
     check_inputs(config)
-    check_output_folder(out)
+    check_new_folder(out)
     from rerank.experiments.pretraining.pretrain import pretrain_into
 
     print(pretrain_into(config, out))

@@ -63,6 +63,12 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def check_new_folder(out: Path) -> None:
+    """Raises UserError if --out exists, unless it is an empty folder."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UserError(f"--out {out}: already exists; expected a new folder to write")
+
+
 def short_hash(*parts: object) -> str:
     """16 hexadecimal digits that name a cache entry: the same parts, as text, give the same digits."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]

@@ -32,8 +32,7 @@ from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
-from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, short_hash
+from rerank.utils.files import atomic_write, check_new_folder, file_hash, short_hash
 from rerank.utils.progress import log
 
 STEPS = 400
@@ -45,8 +44,7 @@ def pretrain_into(config: Config, out: Path) -> Path:
 
     Without a number of steps in the settings it takes STEPS.
     """
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise UserError(f"--out {out}: already exists; expected a new folder to write")
+    check_new_folder(out)
     if not config.pretraining.steps:
         log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
         config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
