@@ -17,6 +17,7 @@ from rerank.data.collections import Collection
 from rerank.data.tokens import TokenStore, make_store, tokenise
 from rerank.models.cross_encoder import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.memory import open_budget
+from rerank.models.pyterrier_transformer import make_transformer
 from rerank.models.scoring import Autocast, chunk_by_length, make_run, pairs_of, score_chunks
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -104,11 +105,21 @@ class Reranker:
         Raises UserError for a score that is not finite.
         """
         _check_texts(query, documents)
-        doc_ids = tuple(map(str, range(len(documents))))
-        store = make_store(doc_ids, documents, self.tokenizer, self.max_doc_tokens)
-        candidates = [Candidates(query, doc_ids, (0,) * len(doc_ids))]
-        run = self._score({query: query}, store, candidates, show=False)
-        return np.fromiter(run[query].values(), dtype=np.float32, count=len(doc_ids))
+        return self.score_pairs([(query, document) for document in documents], show=False)
+
+    def score_pairs(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
+        """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
+
+        With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
+        """
+        asked: dict[str, dict[str, None]] = {query: {} for query, _ in pairs}
+        doc_ids: dict[str, str] = {}
+        for query, document in pairs:
+            asked[query][doc_ids.setdefault(document, str(len(doc_ids)))] = None
+        store = make_store(list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens)
+        candidates = [Candidates(query, tuple(found), (0,) * len(found)) for query, found in asked.items()]
+        run = self._score({query: query for query in asked}, store, candidates, show)
+        return np.array([run[query][doc_ids[document]] for query, document in pairs], dtype=np.float32)
 
     def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
         """Scores the best `depth` documents of each query of a run; the collection gives the texts.
@@ -129,6 +140,14 @@ class Reranker:
         texts = (document.text for document in collection.get(doc_ids))
         store = make_store(doc_ids, texts, self.tokenizer, self.max_doc_tokens)
         return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
+
+    def transformer(self) -> Any:
+        """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
+
+        It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
+        rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed.
+        """
+        return make_transformer(self)
 
     def _score(
         self, queries: dict[str, str], store: TokenStore, candidates: list[Candidates], show: bool = True

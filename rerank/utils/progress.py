@@ -1,10 +1,11 @@
-"""Logging and progress: a bar with the time left on a terminal, else a line every ten seconds."""
+"""Logging and progress: a bar with the time left on a terminal and in a notebook, else a line every ten seconds."""
 
 import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -40,13 +41,28 @@ def progress(
     """
     if not show:
         yield from items
-    elif sys.stderr.isatty():
-        with tqdm(items, total=total, desc=what, file=sys.stderr, leave=False, dynamic_ncols=True) as bar:
+    elif sys.stderr.isatty() or _in_notebook():
+        with _bar_class()(items, total=total, desc=what, leave=False, dynamic_ncols=True) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
         yield from _lines(items, total, what, postfix)
+
+
+def _in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def _bar_class() -> Any:
+    """The bar for a notebook if tqdm can draw one there (it needs ipywidgets), else that for a terminal."""
+    if _in_notebook() and find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm as notebook_tqdm
+
+        return notebook_tqdm
+    return tqdm
 
 
 def _lines(items: Iterable[Item], total: int, what: str, postfix: Callable[[], str]) -> Iterator[Item]:

@@ -1,0 +1,31 @@
+"""A PyTerrier transformer that scores with a `Reranker`. PyTerrier is optional: `pip install python-terrier`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rerank.models.reranker import Reranker
+
+COLUMNS = ["qid", "query", "docno", "text"]
+"""What the transformer reads; it sets score and rank, and keeps every other column."""
+
+
+def make_transformer(reranker: "Reranker") -> Any:
+    """The transformer of `Reranker.transformer`. Raises ImportError if PyTerrier is not installed."""
+    try:
+        import pyterrier as pt
+    except ModuleNotFoundError as error:
+        raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
+
+    class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
+        """Gives each row the score and the rank of a cross-encoder."""
+
+        def transform(self, inp: Any) -> Any:
+            """The rows in their order, with new scores and ranks."""
+            pt.validate.columns(inp, includes=COLUMNS, context=self)
+            for docno, text in zip(inp["docno"], inp["text"], strict=True):
+                if not isinstance(text, str):
+                    raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
+            scores = reranker.score_pairs(list(zip(inp["query"], inp["text"], strict=True)))
+            return pt.model.add_ranks(inp.assign(score=scores.astype(float)))
+
+    return RerankTransformer()
