@@ -19,7 +19,7 @@ from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT, SHARED_DATA
 from tests.support.small_collection import failed
-from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
+from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
 
 CONFIGS = ROOT / "configs"
 MQ2008 = SHARED_DATA / "data" / "mq2008"
@@ -153,6 +153,36 @@ def test_one_file_is_cut_into_folds(here, capsys):
     main(command("--collection", "one.txt", "--collection.folds", "4", "--fold", "4"))
     assert json.loads(Path("runs/one/folds.json").read_text())[0]["name"] == "4"
     assert len(read_run("runs/one/smoothi/fold4/test.run")) == 5
+
+
+def test_lightgbm_files_without_one_for_validation(here):
+    (here / "lambdarank").mkdir()
+    for part, queries in (("train", range(30)), ("test", range(30, 36))):
+        lists = [lines_of(query) for query in queries]
+        lines = [
+            line.replace(f"qid:{query} ", "0:0.5 ") for query, of in zip(queries, lists, strict=True) for line in of
+        ]
+        (here / "lambdarank" / f"rank.{part}").write_text("".join(lines))
+        (here / "lambdarank" / f"rank.{part}.query").write_text("".join(f"{len(of)}\n" for of in lists))
+    main(command("--collection", "lambdarank"))
+    collection = Path("runs/lambdarank")
+    (fold,) = json.loads((collection / "folds.json").read_text())
+    assert (len(fold["train"]), len(fold["valid"]), len(fold["test"])) == (27, 3, 6)
+    assert set(read_run(collection / "smoothi" / "fold1" / "valid.run")) == set(fold["valid"])
+    facts = json.loads((collection / "smoothi" / "fold1" / "manifest.json").read_text())["features"]
+    assert sorted(facts["files"]) == ["rank.test", "rank.test.query", "rank.train", "rank.train.query"]
+    assert facts["width"] == 5  # the features are numbered from 0
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/lambdarank"])
+    assert ended.value.code in (0, None)
+
+
+def test_feature_files_in_an_unknown_layout_are_not_taken_for_texts(here, capsys):
+    (here / "letor" / "Fold1").rename(here / "sample")
+    (here / "sample" / "train.txt").unlink()
+    line = failed(capsys, *command("--collection", "sample"))
+    assert "sample: has features in sample/test.txt, sample/vali.txt, but no training file" in line
+    assert "corpus.jsonl" not in line
 
 
 def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):

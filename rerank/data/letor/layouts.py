@@ -1,24 +1,30 @@
-"""The layouts of feature-based data sets: a file, a folder of folds, or training, validation and test files."""
+"""The folds of feature-based data sets: a file, a folder of folds, or training, validation and test files."""
 
-import gzip
-import re
-import zlib
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from rerank.data.folds import make_folds, select_folds
 from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.layout_files import (
+    PARTS,
+    fold_folders,
+    has_features,
+    has_layout,
+    part_file,
+    part_files,
+    stray_files,
+    wrong_layout,
+)
 from rerank.data.letor.store import Store, build_store, open_store
-from rerank.data.letor.store_writer import side_file
+from rerank.data.letor.store_writer import FeatureZeroError, side_file
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
+from rerank.utils.progress import log
 
-PARTS = {"train": ("train",), "valid": ("vali", "valid"), "test": ("test",)}
-SVMLIGHT = re.compile(rb"(\xef\xbb\xbf)?\s*[-+]?[0-9]\S*\s+(qid:|[0-9]+:)")
-BEGINNING = 2**16
-"""The bytes of a file that show whether it has feature vectors."""
-LAYOUTS = "a file, or a folder with Fold*/{train,vali,test}.txt, {train,vali,test}.txt or set1.{train,valid,test}.txt"
+VALIDATION_SHARE, SEED = 0.1, 0
+"""The part of the training queries that validates where there is no validation file, and the seed that draws them."""
 
 
 class LetorFold(NamedTuple):
@@ -34,33 +40,34 @@ class LetorFold(NamedTuple):
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file of SVMlight lines, or a folder with training files in a known layout."""
+    """Whether `source` is a file of SVMlight lines, or a folder with feature files.
+
+    Their layout may be unknown: `fold_names` then says which ones there are.
+    """
     path = Path(source)
     if path.is_file():
-        return _has_features(path)
-    return bool(_fold_folders(path)) or bool(_part_files(path, "train"))
+        return has_features(path)
+    return has_layout(path) or any(stray_files(path))
 
 
 def fold_names(source: str, folds: int) -> list[str]:
     """The names of the folds: those of the data set, or "1" to `folds` for a single file.
 
-    Raises UserError if `source` is not a feature source.
+    Raises UserError if `source` is not a feature source, and for a folder in no known layout.
     """
     path = Path(source)
     if path.is_file():
         return [str(i + 1) for i in range(folds)]
-    if _fold_folders(path):
-        return list(_fold_folders(path))
-    if _part_files(path, "train"):
-        return ["1"]
-    raise UserError(f"{source}: no feature files; expected {LAYOUTS}, .gz or not")
+    if not has_layout(path):
+        raise wrong_layout(source)
+    return list(fold_folders(path)) or ["1"]
 
 
 def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     """A fold of the data set, parsed into `cache` once; a single file is split into `folds` by query.
 
-    Raises UserError with file and line for malformed files, for files without a document, and for a query that is in
-    more than one of them.
+    If no fold has a validation file, a tenth of the training queries validates. Raises UserError with file and line for
+    malformed files, for files without a document, and for a query that is in more than one of them.
     """
     with locked(cache, "features"):
         stores = _stores(source, name, folds, cache)
@@ -78,6 +85,8 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
                 both = f"{stores[part_of[query_id]].path} and {stores[part].path}"
                 raise UserError(f"{both}: expected no query in both, got query {query_id}")
             part_of[query_id] = part
+    if "valid" not in parts:
+        parts |= _draw_validation(parts["train"], stores["train"].path)
     return LetorFold(name, **parts)
 
 
@@ -92,10 +101,18 @@ def _stores(source: str, name: str, folds: int, cache: Path) -> dict[str, Store]
     path = Path(source)
     if name not in fold_names(source, folds):
         raise UserError(f"fold {name}: no such fold in {source}; expected {', '.join(fold_names(source, folds))}")
-    if path.is_file():
-        return {"all": build_store(path, cache)}
-    folder = _fold_folders(path).get(name, path)
-    return {part: build_store(_file(folder, part), cache) for part in PARTS}
+    files = {"all": path} if path.is_file() else _part_files(path, name)
+    try:
+        return {part: build_store(file, cache) for part, file in files.items()}
+    except FeatureZeroError:  # in one file, so all of them begin there
+        return {part: build_store(file, cache, first=0) for part, file in files.items()}
+
+
+def _part_files(path: Path, name: str) -> dict[str, Path]:
+    """The files of a fold, without one for validation where no fold has it."""
+    folders = fold_folders(path) or {name: path}
+    parts = [part for part in PARTS if part != "valid" or any(part_files(folder, part) for folder in folders.values())]
+    return {part: part_file(folders[name], part) for part in parts}
 
 
 def _rename_queries(features: FeatureSet, part: str, path: Path) -> FeatureSet:
@@ -105,39 +122,17 @@ def _rename_queries(features: FeatureSet, part: str, path: Path) -> FeatureSet:
     return replace(features, query_ids=tuple(f"{part}-{query_id}" for query_id in features.query_ids))
 
 
-def _has_features(path: Path) -> bool:
-    """Whether a line near the file's beginning looks like SVMlight: a number, then `qid:` or `index:`.
-
-    An empty or damaged file may have features too: its reader says what is wrong.
-    """
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            beginning = file.read(BEGINNING)
-    except (OSError, EOFError, zlib.error):
-        return True
-    return not beginning.strip() or any(map(SVMLIGHT.match, beginning.split(b"\n")))
-
-
-def _fold_folders(path: Path) -> dict[str, Path]:
-    """The folders Fold1, Fold2, … by number, if one of them has a training file."""
-    if not path.is_dir():
-        return {}
-    matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
-    folders = {match[1]: folder for match, folder in matches if match}
-    if not any(_part_files(folder, "train") for folder in folders.values()):
-        return {}
-    return dict(sorted(folders.items(), key=lambda item: int(item[0])))
-
-
-def _part_files(folder: Path, part: str) -> list[Path]:
-    names = [f"{prefix}{word}.txt{end}" for prefix in ("", "set1.") for word in PARTS[part] for end in ("", ".gz")]
-    return [folder / name for name in names if (folder / name).is_file()]
-
-
-def _file(folder: Path, part: str) -> Path:
-    files = _part_files(folder, part)
-    if len(files) == 1:
-        return files[0]
-    words = " or ".join(f"{word}.txt" for word in PARTS[part])
-    got = ", ".join(file.name for file in files) or "none"
-    raise UserError(f"{folder}: expected one of {words} (or set1.…), .gz or not, got {got}")
+def _draw_validation(train: FeatureSet, path: Path) -> dict[str, FeatureSet]:
+    """The training and validation set without a validation file; the draw does not depend on the order of the file."""
+    queries = train.query_ids
+    if len(queries) < 2:
+        raise UserError(f"{path}: expected 2 queries or more, as there is no validation file, got {len(queries)}")
+    count = max(1, round(VALIDATION_SHARE * len(queries)))
+    drawn = set(random.Random(SEED).sample(sorted(queries), count))
+    log.info(
+        f"{path}: no validation file beside it; {count} of its {len(queries)} queries validate, drawn by seed {SEED}"
+    )
+    return {
+        "train": train.subset([query_id for query_id in queries if query_id not in drawn]),
+        "valid": train.subset([query_id for query_id in queries if query_id in drawn]),
+    }

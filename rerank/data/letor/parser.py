@@ -31,21 +31,24 @@ class Lines(NamedTuple):
     width: int
 
 
-def parse(text: bytes, with_queries: bool) -> Lines | LineError:
-    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError."""
+def parse(text: bytes, with_queries: bool, first: int = 1) -> Lines | LineError:
+    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError.
+
+    The text numbers the features from `first`, 0 or 1; `Lines` always from 1.
+    """
     if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
         text = text.translate(BLANKS)
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
-        return _read(lines, with_queries)
+        return _read(lines, with_queries, first)
     except ValueError as error:  # pyarrow's ArrowInvalid is one
-        line_error = first_error(lines, with_queries)
+        line_error = first_error(lines, with_queries, first)
         if line_error is None:
             raise AssertionError(f"lines that cannot be parsed have a first invalid one: {error}") from error
         return line_error
 
 
-def _read(lines: list[bytes], with_queries: bool) -> Lines:
+def _read(lines: list[bytes], with_queries: bool, first: int) -> Lines:
     numbers: list[int] = []
     labels: list[bytes] = []
     queries: list[tuple[int, bytes]] = []
@@ -75,7 +78,7 @@ def _read(lines: list[bytes], with_queries: bool) -> Lines:
     b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
     known = {label: _whole(label) for label in set(labels)}
     sizes = np.array([text.count(b":") for text in features], dtype=np.int32)
-    indices, values = _pairs(b" ".join(features))
+    indices, values = _pairs(b" ".join(features), first)
     width = _checked_width(indices, values, sizes)
     complete = len(sizes) > 0 and sizes.min() == width  # indices rise, so each row has all of them
     return Lines(
@@ -97,8 +100,11 @@ def _whole(label: bytes) -> int:
     return int(label.partition(b".")[0])
 
 
-def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy."""
+def _pairs(features: bytes, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy.
+
+    The indices are numbered from 1, whatever `first` is.
+    """
     if b"  " in features or features[:1] == b" " or features[-1:] == b" ":
         features = b" ".join(features.split())
     if not features:
@@ -111,7 +117,12 @@ def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
         csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
         csv.ConvertOptions(column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False),
     )
-    return table["index"].to_numpy(), table["value"].to_numpy()
+    indices, values = table["index"].to_numpy(), table["value"].to_numpy()
+    if first == 1:
+        return indices, values
+    if indices.max() > LARGEST_INDEX or features[:1] == b"-" or b" -" in features:
+        raise ValueError("adding 1 could overflow, and pyarrow reads -0 as an index")
+    return indices + np.int32(1), values
 
 
 def _checked_width(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> int:

@@ -31,13 +31,14 @@ class Store(NamedTuple):
     facts: dict[str, Any]
 
 
-def build_store(path: Path, cache: Path) -> Store:
+def build_store(path: Path, cache: Path, first: int = 1) -> Store:
     """The store of a text file under `cache`, built if it does not exist; the caller holds the lock of `cache`.
 
-    A file of the same size and time counts as unchanged; one that was touched is hashed, and parsed again only if it
-    has changed. Raises UserError for a file that cannot be read or is malformed.
+    The text numbers its features from `first`, 0 or 1. A file of the same size and time counts as unchanged; one that
+    was touched is hashed, and parsed again only if it has changed. Raises FeatureZeroError for a feature 0 where they
+    are numbered from 1, and UserError for a file that cannot be read or is malformed.
     """
-    folder = cache / f"letor-{short_hash(FORMAT, path.resolve())}"
+    folder = cache / f"letor-{short_hash(FORMAT, path.resolve(), *([] if first else ['from 0']))}"
     files = [path, *([side_file(path)] if side_file(path).is_file() else [])]
     try:
         stamp = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
@@ -51,7 +52,7 @@ def build_store(path: Path, cache: Path) -> Store:
         if not facts:
             with contextlib.closing(HashedFile(path)) as file, atomic_write(folder) as tmp:
                 tmp.mkdir()
-                written = write(tmp, path, file)
+                written = write(tmp, path, file, first)
                 checksums = {path.name: written.pop("sha256"), **{file.name: _sha256(file) for file in files[1:]}}
                 facts = {**written, "stamp": stamp, "checksums": checksums}
                 _write_facts(tmp, facts)

@@ -9,13 +9,17 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rerank.data.letor.blocks import HashedFile, blocks
-from rerank.data.letor.line_errors import LINE, LineError, quote
+from rerank.data.letor.line_errors import INDEX_FROM_1, LINE, LineError, quote
 from rerank.data.letor.parser import Lines, parse
 from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
 from rerank.utils.progress import progress
 
 VALUES_AT_A_TIME = 2**22
+
+
+class FeatureZeroError(UserError):
+    """A feature has index 0, in a text that was read with indices from 1."""
 
 
 class _Documents:
@@ -41,7 +45,8 @@ class _Documents:
         if isinstance(lines, LineError):
             hint = f" (or a {side_file(self.path).name} beside it)" if lines.expected.startswith("qid:") else ""
             place = f"{self.path}:{self.lines + lines.line + 1}"
-            raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
+            error = FeatureZeroError if lines.expected == INDEX_FROM_1 else UserError
+            raise error(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
         queries = lines.queries if self.counted is None else self._count_queries(lines)
         self._write_features(lines)
         self.labels.write(lines.labels.data)
@@ -126,8 +131,10 @@ class _Documents:
         return f"{self.path}:{self.lines + int(lines.numbers[row]) + 1}"
 
 
-def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
+def write(folder: Path, path: Path, file: HashedFile, first: int) -> dict[str, Any]:
     """Parses the text file `path`, opened as `file`, into files in `folder`; returns rows, width, layout and sha256.
+
+    The text numbers the features from `first`, 0 or 1.
 
     features.bin: float32, as many rows of each width as `layout` says; labels.bin: int32; offsets.npy: (2, queries + 1)
     int64, where the rows and the id lines of each query begin; queries.txt: query ids; doc_ids.txt: as in
@@ -139,7 +146,7 @@ def write(folder: Path, path: Path, file: HashedFile) -> dict[str, Any]:
         names = ("features.bin", "labels.bin", "doc_ids.txt")
         outputs = [stack.enter_context((folder / name).open("wb")) for name in names]
         documents = _Documents(path, counted, *outputs)
-        parsed = stack.enter_context(closing(ordered_map(parse, blocks(path, file), counted is None)))
+        parsed = stack.enter_context(closing(ordered_map(parse, blocks(path, file), counted is None, first)))
         steps, size = _write_all(parsed, documents, file), path.stat().st_size >> 20
         deque(progress(steps, size, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
         checksum = file.sha256()

@@ -116,6 +116,117 @@ def test_sizes_that_do_not_fit(tmp_path, sizes, expected):
     assert re.search(expected, refused(source))
 
 
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_letor_3_names(tmp_path, end):
+    source = tmp_path / "OHSUMED" / "Feature-min"
+    write_folds(source, OHSUMED, 25)
+    for folder in source.iterdir():
+        for old, new in (("train", "trainingset"), ("vali", "validationset"), ("test", "testset")):
+            put(folder / f"{new}.txt{end}", (folder / f"{old}.txt").read_text())
+            (folder / f"{old}.txt").unlink()
+    assert is_feature_source(str(source))
+    fold = opened(source, "4")
+    assert [part.query_ids for part in fold[1:]] == [("10", "11"), ("50", "51"), ("40", "41")]
+
+
+def test_lightgbm_example_without_a_validation_file(tmp_path, caplog):
+    source = tmp_path / "lambdarank"
+    sizes = {"train": [1 + i % 3 for i in range(20)], "test": [2, 1]}
+    for part, counts in sizes.items():
+        rows = matrix(sum(counts), 5, seed=len(part))
+        put(source / f"rank.{part}", text(COUNTED, {"": rows}, sparse=True))
+        put(source / f"rank.{part}.query", "".join(f"{count}\n" for count in counts))
+    assert is_feature_source(str(source))
+    assert fold_names(str(source), 5) == ["1"]
+    with caplog.at_level("INFO", "rerank"):
+        fold = opened(source)
+    assert (
+        f"{source}/rank.train: no validation file beside it; 2 of its 20 queries validate, drawn by seed 0"
+        in caplog.text
+    )
+    assert fold.test.query_ids == ("test-1", "test-2")
+    assert len(fold.valid.query_ids) == 2
+    everything = sorted([*fold.train.query_ids, *fold.valid.query_ids], key=lambda name: int(name.split("-")[1]))
+    assert everything == [f"train-{i + 1}" for i in range(20)]
+    rows = matrix(sum(sizes["train"]), 5, seed=5)
+    number = int(fold.valid.query_ids[0].split("-")[1])
+    first = sum(sizes["train"][: number - 1])
+    found = fold.valid.features[fold.valid.starts[0] : fold.valid.stops[0]]
+    np.testing.assert_array_equal(found, rows[first : first + len(found)])
+    assert len(found) == sizes["train"][number - 1]
+
+
+def test_the_queries_that_validate_do_not_depend_on_the_order_of_the_file(tmp_path):
+    queries = {f"q{i}": matrix(2, 3, seed=i) for i in range(30)}
+    folds = []
+    for name, ids in (("up", list(queries)), ("down", list(queries)[::-1])):
+        put(tmp_path / name / "train.txt", text(LETOR, {query: queries[query] for query in ids}))
+        put(tmp_path / name / "test.txt", text(LETOR, {"t": matrix(2, 3)}))
+        folds.append(opened(tmp_path / name))
+        assert folds[-1].valid.query_ids == tuple(query for query in ids if query in folds[-1].valid.query_ids)
+    assert len(folds[0].valid.query_ids) == 3
+    assert set(folds[0].valid.query_ids) == set(folds[1].valid.query_ids)
+    put(tmp_path / "one" / "train.txt", text(LETOR, {"q": matrix(2, 3)}))
+    put(tmp_path / "one" / "test.txt", text(LETOR, {"t": matrix(2, 3)}))
+    assert "train.txt: expected 2 queries or more, as there is no validation file, got 1" in refused(tmp_path / "one")
+
+
+def test_features_from_0_in_one_file_are_from_0_in_all(tmp_path):
+    source = tmp_path / "set"
+    put(source / "train.txt", "1 qid:1 0:5 2:6\n0 qid:1 1:7\n")
+    put(source / "vali.txt", "1 qid:2 1:8\n")
+    put(source / "test.txt", "1 qid:3 2:9\n")
+    for _ in range(2):  # read, and then opened as it is
+        fold = opened(source)
+        assert fold.train.features.tolist() == [[5, 0, 6], [0, 7, 0]]
+        assert fold.valid.features.tolist() == [[0, 8, 0]]
+        assert fold.test.features.tolist() == [[0, 0, 9]]
+    put(source / "train.txt", "1 qid:1 1:5 2:6\n")
+    assert opened(source).valid.features.tolist() == [[8, 0]]
+    put(source / "train.txt", "1 qid:1 0:5 2:6 1:7\n")
+    assert "train.txt:1: expected feature indices that rise, so one above 2, got '1:7'" in refused(source)
+
+
+def test_a_sample_without_a_training_file_is_told_the_layouts(tmp_path):
+    source = tmp_path / "sample"
+    for part in ("vali", "test"):
+        put(source / "Fold1" / f"{part}.txt", text(MSLR, {part: matrix(2, 4)}))
+    assert is_feature_source(str(source))
+    message = refused(source)
+    assert message.startswith(
+        f"{source}: has features in Fold1/test.txt, Fold1/vali.txt, but no training file; expected a"
+    )
+    assert "(LETOR 3.0: trainingset.txt, …; Yahoo: set1.train.txt, …; LightGBM: rank.train, …)" in message
+    assert "as in --collection Fold1/test.txt, is divided into folds" in message
+    assert is_feature_source(str(source / "Fold1" / "test.txt"))
+
+
+def test_a_folder_above_the_folds_is_told_where_they_are(tmp_path):
+    for name in ("2003_hp_dataset", "2003_np_dataset"):
+        write_folds(tmp_path / "Gov" / "QueryLevelNorm" / name)
+    assert is_feature_source(str(tmp_path / "Gov"))
+    assert refused(tmp_path / "Gov").endswith(
+        "Gov: has neither corpus.jsonl nor training features itself; give one of the folders below it that have "
+        "features: QueryLevelNorm/2003_hp_dataset, QueryLevelNorm/2003_np_dataset"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("topics/train.txt.bak", "301 what is 10:30\n"),
+        ("log.txt", "2026 10:30 started\n"),
+        ("empty.txt", ""),
+        ("features.txt", "1 qid:1 1:0.5\n"),
+    ],
+)
+def test_a_folder_of_texts_is_no_feature_source(tmp_path, name, content):
+    put(tmp_path / "texts" / name, content)
+    assert is_feature_source(str(tmp_path / "texts")) == (name == "features.txt")
+    put(tmp_path / "texts" / "corpus.jsonl", "{}\n")
+    assert not is_feature_source(str(tmp_path / "texts"))
+
+
 LINE = "1 qid:{} 1:0.5 2:0.25 #docid = {}\n"
 FIRST = LINE.format(1, "a")
 
@@ -157,19 +268,22 @@ def test_mistakes_are_named_with_file_and_line(tmp_path, monkeypatch, block, lin
 def test_files_that_are_not_as_expected(tmp_path):
     source = tmp_path / "set"
     assert not is_feature_source(str(source))
-    with pytest.raises(UserError, match=r"set: no feature files; expected a file, or a folder with Fold\*"):
+    with pytest.raises(UserError, match=r"set: no feature files; expected a file, or a folder with train\.txt"):
         fold_names(str(source), 5)
     write_folds(source)
     assert refused(source, "6") == f"fold 6: no such fold in {source}; expected 1, 2, 3, 4, 5"
     valid = source / "Fold1" / "vali.txt"
     put(valid.with_name("valid.txt.gz"), valid.read_text())
-    assert "one of vali.txt or valid.txt (or set1.…), .gz or not, got vali.txt, valid.txt.gz" in refused(source)
+    expected = "one of vali.txt or valid.txt or validationset.txt (or set1.…, rank.…), .gz or not, got vali.txt, valid."
+    assert expected in refused(source)
     valid.unlink()
     assert opened(source).valid.query_ids == ("20", "21")
     valid.with_name("valid.txt.gz").unlink()
     assert "Fold1: expected one of vali.txt" in refused(source)
     (source / "Fold2" / "train.txt").unlink()
-    assert "Fold2: expected one of train.txt (or set1.…), .gz or not, got none" in refused(source, "2")
+    assert "Fold2: expected one of train.txt or trainingset.txt (or set1.…, rank.…), .gz or not, got none" in refused(
+        source, "2"
+    )
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
     assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
     (source / "Fold4" / "test.txt").rename(source / "Fold4" / "test.txt.gz")

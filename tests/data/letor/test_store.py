@@ -23,9 +23,9 @@ def reads(monkeypatch):
     """The files that were read into a store."""
     paths: list[Path] = []
 
-    def write(folder, path, file):
+    def write(folder, path, *rest):
         paths.append(path)
-        return original(folder, path, file)
+        return original(folder, path, *rest)
 
     original = store.write
     monkeypatch.setattr(store, "write", write)
