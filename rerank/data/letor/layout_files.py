@@ -117,6 +117,11 @@ def _some(paths: list[Path]) -> str:
 
 
 def _begins_with_features(path: Path) -> bool:
+    try:
+        if not path.is_file() or not path.stat().st_size:  # to open a pipe, or some files of /proc, would wait for ever
+            return False
+    except OSError:
+        return False
     lines = (_beginning(path) or b"").removeprefix(codecs.BOM_UTF8).split(b"\n")
     first = next((line for line in lines if line.strip() and not line.lstrip().startswith(b"#")), b"")
     return bool(LINE.fullmatch(first))

@@ -1,5 +1,6 @@
 """The known data sets as they lie on disk: folds, widths, ids, labels, and what is wrong with them."""
 
+import os
 import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -225,6 +226,11 @@ def test_a_folder_of_texts_is_no_feature_source(tmp_path, name, content):
     assert is_feature_source(str(tmp_path / "texts")) == (name == "features.txt")
     put(tmp_path / "texts" / "corpus.jsonl", "{}\n")
     assert not is_feature_source(str(tmp_path / "texts"))
+
+
+def test_a_pipe_in_an_unknown_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "train.pipe")
+    assert not is_feature_source(str(tmp_path))
 
 
 LINE = "1 qid:{} 1:0.5 2:0.25 #docid = {}\n"
