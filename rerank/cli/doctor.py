@@ -51,7 +51,8 @@ def examine(config: Config) -> bool:
 def _collection(config: Config) -> str:
     collection = open_collection(config.collection.source)
     texts = "with its documents" if collection.has_documents else "documents from the index"
-    return f"{collection.source}: {len(collection.queries)} queries, {len(collection.qrels)} of them judged; {texts}"
+    judged = sum(query_id in collection.qrels for query_id in collection.queries)
+    return f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
 
 
 def _features(config: Config) -> str:

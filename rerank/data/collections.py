@@ -12,7 +12,7 @@ from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 EXPECTED = (
-    "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, an ir_datasets id, "
+    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, an ir_datasets id, "
     "or a file of SVMlight lines `label qid:QUERY index:value …`"
 )
 
@@ -20,7 +20,8 @@ EXPECTED = (
 class Collection(Protocol):
     """Queries, judgments and documents; each part is read when it is first used.
 
-    All parts raise UserError if they are missing, malformed or cannot be downloaded.
+    Judgments may be missing: `qrels` is empty then. All parts raise UserError if they are malformed or cannot be
+    downloaded, and queries and documents also if they are missing.
     """
 
     @property
@@ -33,11 +34,11 @@ class Collection(Protocol):
 
     @property
     def queries(self) -> dict[str, str]:
-        """query_id to text; the title, for TREC topics."""
+        """query_id to text, of every query, judged or not; the title, for TREC topics."""
 
     @property
     def qrels(self) -> Qrels:
-        """The judgments."""
+        """The judgments; {} for a collection without judgments."""
 
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -50,6 +51,9 @@ class Collection(Protocol):
     @property
     def has_documents(self) -> bool:
         """Whether the documents are on this machine or can be downloaded."""
+
+    def expect_judgments(self) -> None:
+        """Raises UserError, which names what is missing, if the collection has no judgments."""
 
     def count(self) -> int:
         """The number of documents, about; 0 if unknown."""
@@ -104,6 +108,17 @@ def open_collection(source: str) -> Collection:
     if Path(source).is_file():
         raise UserError(f"collection {source}: is a file without feature vectors; expected {EXPECTED}")
     raise UserError(f"collection {source}: no such folder; expected {EXPECTED}")
+
+
+def queries_to_search(collection: Collection) -> dict[str, str]:
+    """The queries of an experiment, in the collection's order.
+
+    They are the judged queries and those of the official folds, or every query of a collection without judgments.
+    """
+    if not collection.qrels:
+        return collection.queries
+    wanted = {*collection.qrels, *(query_id for _, part in collection.official_folds for query_id in part)}
+    return {query_id: text for query_id, text in collection.queries.items() if query_id in wanted}
 
 
 @functools.cache

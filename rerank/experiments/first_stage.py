@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rerank.config import Config, FirstStageSettings, validate
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.trec import write_run
 from rerank.experiments.checks import expect_text
 from rerank.retrieval.bm25 import choose_index, search
@@ -22,16 +22,21 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
     if settings.run:
         return file
     origin = file.with_suffix(".json")
-    searched = {"documents": collection.fingerprint, "queries": short_hash(*collection.queries.items())}
+    queries = queries_to_search(collection)
+    searched, all_searched = (
+        {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
+        for texts in (queries, collection.queries)
+    )
     if file.exists():
-        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) != searched:
+        # A run of all queries serves those that are judged, as of a collection whose judgments came later.
+        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
             raise UserError(
                 f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
                 "retrieve again, or take another --output.folder"
             )
     else:
         index = find_index(settings, collection, folder)
-        run = search(index, collection.queries, settings.depth, settings.k1, settings.b, settings.threads or None)
+        run = search(index, queries, settings.depth, settings.k1, settings.b, settings.threads or None)
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)

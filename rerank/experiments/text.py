@@ -13,7 +13,7 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
@@ -35,7 +35,10 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates of every query in the run `first_stage`; a fold's training starts from `encoder`."""
+    """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
+
+    The queries are those of `queries_to_search`.
+    """
 
     config: Config
     folder: CollectionFolder
@@ -64,14 +67,19 @@ class TextDataset:
 
     @property
     def qrels(self) -> Qrels:
-        """All judgments of the collection."""
+        """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
     def write_references(self) -> None:
-        """Writes the judgments and the folds, which evaluation reads.
+        """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
 
         Raises UserError if experiments with other folds are in the same folder.
         """
+        if not self.qrels:
+            log.info(
+                f"{self.collection.source}: has no judgments, so neither {self.folder.qrels.name} nor folds are made"
+            )
+            return
         path = self.folder.folds
         if path.exists() and self.folder.has_results and read_folds(path) != self.folds:
             raise UserError(
@@ -100,15 +108,18 @@ class TextDataset:
         return TextTask(self, fold, accelerator)
 
 
-def open_text(config: Config, fold_name: str = "all") -> TextDataset:
+def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> TextDataset:
     """Opens the collection of the settings, and retrieves the first stage unless it exists.
 
-    Raises UserError for settings that are invalid, a fold that does not exist, and files that are missing or malformed.
+    `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
+    that does not exist, and files that are missing or malformed.
     """
     validate(config)
     expect_text(config.collection.source)
     check_first_stage(config)
     collection = open_collection(config.collection.source)
+    if judged:
+        collection.expect_judgments()
     check_fold(fold_name, _fold_names(config, collection))
     return text_dataset(config, collection)
 
@@ -117,7 +128,8 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     run = first_stage_run(config, collection, folder)
-    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, collection.queries)
+    queries = queries_to_search(collection)
+    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
 

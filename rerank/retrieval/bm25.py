@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
@@ -38,15 +38,17 @@ def retrieve(
     cache: str | Path | None = None,
     threads: int | None = None,
 ) -> Run:
-    """The best `depth` documents of each query of a collection by BM25, best first.
+    """The best `depth` documents of each judged query of a collection by BM25, best first.
 
-    `collection` is an opened collection, or a folder or id to open. `index` is as in `choose_index`; an index that is
-    built is kept in the folder `cache`, by default a temporary one that is removed. Raises UserError as `choose_index`.
+    Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
+    is as in `choose_index`; an index that is built is kept in the folder `cache`, by default a temporary one that is
+    removed. Raises UserError as `choose_index`.
     """
     collection = open_collection(collection) if isinstance(collection, str) else collection
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))
-        return search(choose_index(index, collection, Path(folder), threads), collection.queries, depth, k1, b, threads)
+        found = choose_index(index, collection, Path(folder), threads)
+        return search(found, queries_to_search(collection), depth, k1, b, threads)
 
 
 def choose_index(setting: str, collection: Collection, cache: Path, threads: int | None = None) -> Path:

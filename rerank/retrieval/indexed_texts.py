@@ -63,6 +63,10 @@ class IndexedTexts:
         """True: the index has them."""
         return True
 
+    def expect_judgments(self) -> None:
+        """Raises UserError if the collection has no judgments."""
+        self.collection.expect_judgments()
+
     def count(self) -> int:
         """The number of documents of the index."""
         return count_documents(self.index)

@@ -1,4 +1,4 @@
-"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels/test.tsv.
+"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and, where queries are judged, qrels/test.tsv.
 
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
@@ -17,6 +17,7 @@ from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+JUDGMENTS = "qrels/*.tsv"
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,19 @@ class BeirFolder:
 
     @functools.cached_property
     def qrels(self) -> Qrels:
-        """The judgments."""
-        self._check_files(CORPUS, QUERIES, QRELS)
+        """The judgments; {} if the folder has no file in qrels/."""
+        if not any(Path(self.source).glob(JUDGMENTS)):
+            return {}
+        self._check_files(QRELS)
         return read_qrels(Path(self.source) / QRELS)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """The texts of the judged queries, in the order of queries.jsonl, as BEIR's own loader takes them.
+        """The texts of all queries, in the order of queries.jsonl.
 
         Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
         """
+        self._check_files(QUERIES)
         qrels, path = self.qrels, Path(self.source) / QUERIES
         queries: dict[str, str] = {}
         for where, _, query in self._records(path):
@@ -75,7 +79,7 @@ class BeirFolder:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
                 raise UserError(f"{Path(self.source) / QRELS}: {missing}")
-        return {query_id: text for query_id, text in queries.items() if query_id in qrels}
+        return queries
 
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -93,6 +97,10 @@ class BeirFolder:
     def has_documents(self) -> bool:
         """True: opening has checked it."""
         return True
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if there is no qrels/test.tsv."""
+        self._check_files(CORPUS, QUERIES, QRELS)
 
     def count(self) -> int:
         """The number of lines of corpus.jsonl."""
@@ -131,7 +139,8 @@ class BeirFolder:
             raise UserError(
                 f"{self.source}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with "
                 f"{self.id_key}, {self.title_key}, {self.text_key}), {QUERIES} (lines with {self.id_key}, "
-                f"{self.text_key}) and {QRELS} (query id, document id and relevance, tab-separated)"
+                f"{self.text_key}) and, to train and to evaluate, {QRELS} (query id, document id and relevance, "
+                "tab-separated)"
             )
 
     def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:

@@ -53,14 +53,15 @@ class IrDataset:
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         """query_id to text; the title, for TREC topics."""
-        self._check_parts("documents", "queries", "qrels")
+        self._check_parts("documents", "queries")
         return _read_queries(self.source)
 
     @functools.cached_property
     def qrels(self) -> Qrels:
-        """The judgments."""
-        self._check_parts("documents", "queries", "qrels")
+        """The judgments; {} if ir_datasets has none for the id."""
         dataset = library().load(self.source)
+        if not _has(dataset, "qrels"):
+            return {}
         qrels: Qrels = {}
         with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
             for qrel in dataset.qrels_iter():
@@ -87,6 +88,10 @@ class IrDataset:
         files = files_of(self._handler)
         place = own_copy(files)
         return place is None or self._is_built() or is_complete(files, place)
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if ir_datasets has no queries or no qrels for the id."""
+        self._check_parts("documents", "queries", "qrels")
 
     def count(self) -> int:
         """The number of documents that ir_datasets states, 0 if it does not."""
