@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from rerank.data import formats
+from rerank.data.queries import WithQueries
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 EXPECTED = (
-    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, an ir_datasets id, "
-    "or a file of SVMlight lines `label qid:QUERY index:value …`"
+    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, a .zip of such a folder, an ir_datasets "
+    "id, or a file of SVMlight lines `label qid:QUERY index:value …`"
 )
 
 
@@ -51,6 +52,12 @@ class Collection(Protocol):
     @property
     def has_documents(self) -> bool:
         """Whether the documents are on this machine or can be downloaded."""
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """query_id to the text of one field of every query, such as narrative.
+
+        Raises UserError, with the fields that there are, for another one.
+        """
 
     def expect_judgments(self) -> None:
         """Raises UserError, which names what is missing, if the collection has no judgments."""
@@ -96,11 +103,17 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
     return reader
 
 
-def open_collection(source: str) -> Collection:
+def open_collection(source: str, queries: str | Path = "", query_field: str = "") -> Collection:
     """Opens a collection: asks each registered reader in turn whether it `matches` the source.
 
-    Reads no query, judgment or document yet. Raises UserError if no reader opens the source.
+    `queries` is a file that replaces the collection's queries, and `query_field` the field of the queries to take
+    (see `WithQueries`). Reads no query, judgment or document yet. Raises UserError if no reader opens the source.
     """
+    collection = _open(source)
+    return WithQueries(collection, str(queries), query_field) if queries or query_field else collection
+
+
+def _open(source: str) -> Collection:
     _import_formats()
     for reader in _readers:
         if reader.matches(source):
@@ -111,13 +124,27 @@ def open_collection(source: str) -> Collection:
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:
-    """The queries of an experiment, in the collection's order.
+    """The queries that a first stage retrieves for, in the collection's order.
 
-    They are the judged queries and those of the official folds, or every query of a collection without judgments.
+    They are the judged queries and those of the official folds; every query, if the collection has no judgments or its
+    queries come from a file.
+    """
+    if isinstance(collection, WithQueries) and collection.file:
+        return collection.queries
+    return queries_to_train(collection)
+
+
+def queries_to_train(collection: Collection) -> dict[str, str]:
+    """The queries of an experiment: those judged or in an official fold; every query of a collection without judgments.
+
+    Raises UserError if a file of queries lacks some of them.
     """
     if not collection.qrels:
         return collection.queries
-    wanted = {*collection.qrels, *(query_id for _, part in collection.official_folds for query_id in part)}
+    folds = (query_id for _, part in collection.official_folds for query_id in part)
+    wanted = dict.fromkeys((*collection.qrels, *folds))
+    if isinstance(collection, WithQueries) and collection.file:
+        collection.expect_queries(wanted)
     return {query_id: text for query_id, text in collection.queries.items() if query_id in wanted}
 
 

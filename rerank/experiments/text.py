@@ -13,16 +13,17 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.java import java_facts
+from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
 from rerank.training.task import Part
@@ -37,7 +38,7 @@ from rerank.utils.progress import log
 class TextDataset:
     """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
 
-    The queries are those of `queries_to_search`.
+    The queries are those of `queries_to_train`, or those of the run for one that is only re-ranked.
     """
 
     config: Config
@@ -117,7 +118,8 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
     validate(config)
     expect_text(config.collection.source)
     check_first_stage(config)
-    collection = open_collection(config.collection.source)
+    check_language(config.collection.language)
+    collection = open_settings(config.collection)
     if judged:
         collection.expect_judgments()
     check_fold(fold_name, _fold_names(config, collection))
@@ -127,11 +129,31 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
 def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    queries = queries_to_train(collection)
     run = first_stage_run(config, collection, folder)
-    queries = queries_to_search(collection)
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
+
+
+def run_dataset(config: Config, collection: Collection, run: Path) -> TextDataset:
+    """The data set of the queries of a run, judged or not, to re-rank it.
+
+    Queries without a text are left out and logged. Raises UserError if none has one.
+    """
+    found = read_run(run)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    texts = config.collection.queries or collection.source
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        those = f"{len(missing)} of the {len(found)} queries of {run}, such as {', '.join(missing[:5])}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}; --collection.queries gives a file of their texts"
+            )
+        log.info(f"{texts}: has no text of {those}: they are not re-ranked, and not in the output")
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
 
 
 def _fold_names(config: Config, collection: Collection) -> list[str]:

@@ -24,8 +24,9 @@ JUDGMENTS = "qrels/*.tsv"
 class BeirFolder:
     """A collection in a folder; see `Collection` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
-    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. `folder` is where
+    the files are if that is not the source. Opening raises UserError if there is no corpus.jsonl; the other files are
+    needed only when they are read.
 
     Files with other keys need a reader of a few lines, in a module of this folder:
 
@@ -40,6 +41,7 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
+    folder: str = ""
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -52,15 +54,15 @@ class BeirFolder:
     @property
     def name(self) -> str:
         """The folder's name."""
-        return Path(self.source).resolve().name
+        return self._folder.resolve().name
 
     @functools.cached_property
     def qrels(self) -> Qrels:
         """The judgments; {} if the folder has no file in qrels/."""
-        if not any(Path(self.source).glob(JUDGMENTS)):
+        if not any(self._folder.glob(JUDGMENTS)):
             return {}
         self._check_files(QRELS)
-        return read_qrels(Path(self.source) / QRELS)
+        return read_qrels(self._folder / QRELS)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
@@ -69,7 +71,7 @@ class BeirFolder:
         Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
         """
         self._check_files(QUERIES)
-        qrels, path = self.qrels, Path(self.source) / QUERIES
+        qrels, path = self.qrels, self._folder / QUERIES
         queries: dict[str, str] = {}
         for where, _, query in self._records(path):
             if query.doc_id in queries:
@@ -78,8 +80,13 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{Path(self.source) / QRELS}: {missing}")
+                raise UserError(f"{self._folder / QRELS}: {missing}")
         return queries
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
+        # Without a key of titles, so that `field` may be that key.
+        return BeirFolder(self.source, self.id_key, "", field, self.folder).queries
 
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -129,12 +136,16 @@ class BeirFolder:
                 yield self._record(corpus.readline(), f"{path}, document {doc_id}")
 
     @property
+    def _folder(self) -> Path:
+        return Path(self.folder or self.source)
+
+    @property
     def _corpus(self) -> Path:
-        return Path(self.source) / CORPUS
+        return self._folder / CORPUS
 
     def _check_files(self, *names: str) -> None:
         """Raises UserError, with the expected layout, if one of the files is missing."""
-        missing = [name for name in names if not (Path(self.source) / name).is_file()]
+        missing = [name for name in names if not (self._folder / name).is_file()]
         if missing:
             raise UserError(
                 f"{self.source}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with "
