@@ -21,6 +21,16 @@ def open_settings(settings: CollectionSettings) -> Collection:
     return open_collection(settings.source, settings.queries, settings.query_field)
 
 
+def recorded(settings: CollectionSettings) -> dict[str, str]:
+    """What a checkpoint records of its collection: the source, and the language and field of queries if changed."""
+    changed = {
+        key: getattr(settings, key)
+        for key in ("language", "query_field")
+        if getattr(settings, key) != getattr(CollectionSettings(), key)
+    }
+    return {"collection": settings.source} | changed
+
+
 def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
     """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it.
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, sections, validate
+from rerank.config import CollectionSettings, Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
 from rerank.data.trec import write_run
@@ -62,6 +62,7 @@ def rescore(
     with accelerator.main_process_first():
         if collection is None:
             collection = _open_trained_on(checkpoint, saved_settings(model))
+            config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))
         elif isinstance(collection, str):
             collection = open_collection(collection)
         if config.collection.queries or config.collection.query_field:
@@ -97,6 +98,16 @@ def rescore(
         }
         write_manifest(out.with_name(f"{out.name}.json"), facts)
     return out
+
+
+def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:
+    """The settings with the language and the field of queries of the checkpoint, where they have their defaults."""
+    default = CollectionSettings()
+    if settings.language == default.language:
+        settings = replace(settings, language=saved.get("language", default.language))
+    if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
+        settings = replace(settings, query_field=saved.get("query_field", default.query_field))
+    return settings
 
 
 def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:

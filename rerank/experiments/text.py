@@ -18,7 +18,7 @@ from rerank.data.folds import make_folds, official_folds, read_folds, write_fold
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
+from rerank.experiments.first_stage import first_stage_run, open_settings, recorded, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
@@ -130,6 +130,10 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     queries = queries_to_train(collection)
+    if unused := len(collection.queries) - len(queries) if config.collection.queries else 0:
+        log.info(
+            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
+        )
     run = first_stage_run(config, collection, folder)
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
@@ -143,14 +147,21 @@ def run_dataset(config: Config, collection: Collection, run: Path) -> TextDatase
     """
     found = read_run(run)
     known = [query_id for query_id in collection.queries if query_id in found]
-    texts = config.collection.queries or collection.source
+    file = config.collection.queries
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
-        those = f"{len(missing)} of the {len(found)} queries of {run}, such as {', '.join(missing[:5])}"
+        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
         if not known:
             raise UserError(
-                f"{texts}: has the text of none of {those}; --collection.queries gives a file of their texts"
+                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
+                "or --collection.queries, a file of their texts"
             )
-        log.info(f"{texts}: has no text of {those}: they are not re-ranked, and not in the output")
+        log.info(
+            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            "re-ranked, and not in the output"
+        )
+    if file and len(known) < len(collection.queries):
+        unused = len(collection.queries) - len(known)
+        log.info(f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used")
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     candidates = select_candidates(found, {}, config.first_stage.depth, known)
     return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
@@ -268,10 +279,8 @@ class TextTask:
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
-        source = self.dataset.collection.source
-        save_cross_encoder(
-            self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, {"collection": source}
-        )
+        settings = recorded(self.config.collection)
+        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def load(self, checkpoint: Path) -> None:
         """Replaces the model by that of a checkpoint."""
