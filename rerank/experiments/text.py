@@ -38,7 +38,7 @@ from rerank.utils.progress import log
 class TextDataset:
     """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
 
-    The queries are those of `queries_to_train`, or those of the run for one that is only re-ranked.
+    The queries are those of `queries_to_train`, or those of a run that is only re-ranked.
     """
 
     config: Config
@@ -138,33 +138,6 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
-
-
-def run_dataset(config: Config, collection: Collection, run: Path) -> TextDataset:
-    """The data set of the queries of a run, judged or not, to re-rank it.
-
-    Queries without a text are left out and logged. Raises UserError if none has one.
-    """
-    found = read_run(run)
-    known = [query_id for query_id in collection.queries if query_id in found]
-    file = config.collection.queries
-    if missing := [query_id for query_id in found if query_id not in collection.queries]:
-        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
-        if not known:
-            raise UserError(
-                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
-                "or --collection.queries, a file of their texts"
-            )
-        log.info(
-            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
-            "re-ranked, and not in the output"
-        )
-    if file and len(known) < len(collection.queries):
-        unused = len(collection.queries) - len(known)
-        log.info(f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used")
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    candidates = select_candidates(found, {}, config.first_stage.depth, known)
-    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
 
 
 def _fold_names(config: Config, collection: Collection) -> list[str]:

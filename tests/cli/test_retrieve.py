@@ -90,3 +90,16 @@ def test_another_field_of_the_queries_has_a_run_of_its_own(here):
     found = read_run("runs/towns/bm25-query-field=narrative.run")
     assert found.keys() == read_run("runs/towns/bm25.run").keys()
     assert len(found["q0"]) > len(read_run("runs/towns/bm25.run")["q0"])
+
+
+def test_a_collection_without_queries_is_one_line_until_a_file_gives_some(here, capsys):
+    Path("towns/queries.jsonl").write_text("")
+    shutil.rmtree("towns/qrels")
+    shutil.rmtree("runs")
+    assert "towns: has no query to search; expected at least one" in failed(capsys, "retrieve", "--collection", "towns")
+    Path("towns/queries.jsonl").unlink()
+    assert "towns: no queries.jsonl; a collection" in failed(capsys, "retrieve", "--collection", "towns")
+    assert not Path("runs").exists()
+    Path("topics.tsv").write_text("n1\tamber0\n")
+    main(["retrieve", "--collection", "towns", "--collection.queries", "topics.tsv"])
+    assert list(read_run(capsys.readouterr().out.strip())) == ["n1"]

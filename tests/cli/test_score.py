@@ -155,6 +155,7 @@ def test_the_queries_of_a_file_are_those_of_the_run(there, capsys):
         (None, [], "--collection.queries topics.tsv: no such file"),
         ("n1 good\n", [], "topics.tsv:1: expected a query's id, a tab and its text, got 'n1 good'"),
         ("n1\tgood\nn1\tbad\n", [], "topics.tsv:2: the query n1 occurs a second time"),
+        ("n1\tzzz\n", [], "topics.tsv: BM25 finds no document for any of its 1 queries; expected the queries of towns"),
         ("n1\tgood\n", [RUN], "topics.tsv: has the text of none of the 15 queries of runs/towns/bm25.run, such as q0"),
         ("n1\tgood\n", ["--collection.query-field", "title"], "topics.tsv has no fields, as its lines are no JSON"),
         (
