@@ -5,29 +5,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, sections, validate
+from rerank.config import CollectionSettings, Config, sections, validate
+from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
+from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import expect_text
-from rerank.experiments.text import text_dataset, truncation_summary
+from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.text import TextDataset, truncation_summary
 from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
-from rerank.runs.layout import FoldFolder
+from rerank.retrieval.languages import check_language
+from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import log
 
 
-def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: str | Collection | None = None) -> Path:
+def rescore(
+    config: Config, checkpoint: str, run: Path | None, out: Path, collection: str | Collection | None = None
+) -> Path:
     """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
+
+    The texts of the queries are those of the file `--collection.queries`, else of the collection. Queries without a
+    text are left out and logged; judgments are not read.
 
     Args:
         config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
-        run: the TREC run to re-rank.
+        run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
         out: the TREC run to write; `out` + ".json" is its manifest.
         collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
             checkpoint was trained on.
@@ -36,14 +45,16 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         `out`.
 
     Raises:
-        UserError: the model has no trained head, the collection is unknown or has no text, or a file is missing.
+        UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
+            text, or a file is missing or malformed.
     """
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     validate(config)
     if isinstance(collection, str):
         expect_text(collection)
-    if not run.is_file():
+    check_language(config.collection.language)
+    if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
     accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
@@ -52,21 +63,23 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
     with accelerator.main_process_first():
         if collection is None:
             collection = _open_trained_on(checkpoint, saved_settings(model))
+            config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))
         elif isinstance(collection, str):
             collection = open_collection(collection)
+        if config.collection.queries or config.collection.query_field:
+            collection = WithQueries(collection, config.collection.queries, config.collection.query_field)
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
-            first_stage=replace(config.first_stage, run=str(run)),
+            first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
         )
-        dataset = text_dataset(config, collection)
+        dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length)
     model.to(accelerator.device)
     if accelerator.is_main_process:
-        log.info(truncation_summary(passages, config.encoder.max_doc_tokens))
-        if unknown := read_run(run).keys() - dataset.candidates.keys():
-            log.info(f"{run}: {len(unknown)} queries are not among the judged ones of {collection.source}: left out")
+        for line in (*notes, truncation_summary(passages, config.encoder.max_doc_tokens)):
+            log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
     scored = score_candidates(model, passages, lists, accelerator, memory)
@@ -77,13 +90,54 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
             "pretraining": pretraining_of(model),
             "config": sections(config),
             "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(run), "sha256": file_hash(run)},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
+            "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "run": {"sha256": file_hash(out)},
         }
         write_manifest(out.with_name(f"{out.name}.json"), facts)
     return out
+
+
+def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
+    """The data set of the queries of a run, judged or not, and a line for each kind of query that is left out.
+
+    Raises UserError if no query of the run has a text.
+    """
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
+    found = read_run(run)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
+                "or --collection.queries, a file of their texts"
+            )
+        notes.append(
+            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            "re-ranked, and not in the output"
+        )
+    unused = len(collection.queries) - len(known)
+    if unused and file and config.first_stage.run:  # BM25 has said which queries find nothing
+        notes.append(
+            f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
+        )
+    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
+
+
+def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:
+    """The settings with the language and the field of queries of the checkpoint, where they have their defaults."""
+    default = CollectionSettings()
+    if settings.language == default.language:
+        settings = replace(settings, language=saved.get("language", default.language))
+    if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
+        settings = replace(settings, query_field=saved.get("query_field", default.query_field))
+    return settings
 
 
 def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:

@@ -15,7 +15,7 @@ from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
 from rerank.experiments.checks import pretraining_loss
-from rerank.experiments.first_stage import documents_and_index
+from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
@@ -23,6 +23,7 @@ from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
+from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import exclusive, open_accelerator
@@ -86,7 +87,7 @@ def _identity(config: Config, collection: Collection) -> str:
     encoder = encoder_folder(config.encoder.name)
     kinds = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
     files = sorted(file for kind in kinds for file in encoder.glob(kind))
-    first, training = config.first_stage, config.training
+    first, training, language = config.first_stage, config.training, config.collection.language
     return short_hash(
         collection.fingerprint,
         *(f"{file.name} {file_hash(file)}" for file in files),
@@ -94,6 +95,7 @@ def _identity(config: Config, collection: Collection) -> str:
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),
         (training.seed, training.clip, training.precision),
+        *(() if language == ENGLISH else (language,)),
     )
 
 
@@ -155,7 +157,7 @@ class PretrainingTask:
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
-        settings = {"collection": self.collection.source}
+        settings = recorded(self.config.collection)
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def _lists(self, part: Part) -> list[Candidates]:
