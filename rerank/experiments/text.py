@@ -1,6 +1,6 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,8 @@ from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, open_collection
-from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
+from rerank.data.folds import FINAL, make_folds, official_folds, read_folds, write_folds
+from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
@@ -51,6 +52,11 @@ class TextDataset:
             return official_folds([(name.removeprefix("fold"), ids) for name, ids in self.collection.official_folds])
         judged = [query_id for query_id in self.collection.queries if query_id in self.qrels]
         return make_folds(judged, self.config.collection.folds)
+
+    def final_fold(self, validated: bool) -> Fold:
+        """All judged queries; some of them, drawn by `--seed`, validate."""
+        judged = [query_id for query_id in self.collection.queries if self.qrels.get(query_id)]
+        return final_fold(judged, self.config.training.seed, validated)
 
     @property
     def fold_names(self) -> list[str]:
@@ -155,7 +161,7 @@ class TextTask:
     """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate.
+    candidate. The final model has no test queries, and it may have no validation queries.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
@@ -176,8 +182,10 @@ class TextTask:
         }
         self.best_passages: Passages = {}
 
-    def _judged_candidates(self, part: str, query_ids: Iterable[str]) -> list[Candidates]:
+    def _judged_candidates(self, part: str, query_ids: Sequence[str]) -> list[Candidates]:
         """The candidates of the queries that have any."""
+        if self.fold.name == FINAL and not query_ids:
+            return []
         lists = [self.dataset.candidates[query_id] for query_id in query_ids]
         lists = [candidates for candidates in lists if candidates.doc_ids]
         if not any(candidates.query_id in self.dataset.qrels for candidates in lists):
