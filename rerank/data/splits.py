@@ -1,14 +1,79 @@
-"""Splits: which queries train and which validate, where a collection does not say it."""
+"""Splits: which queries train, validate and test, where a collection publishes it or leaves it open."""
 
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from rerank.data.folds import FINAL
-from rerank.types import Fold
+from rerank.types import Fold, Qrels
 from rerank.utils.errors import UserError
 
+SPLIT = "split"
+"""The name of the only fold of a collection with a published split."""
+
 SHARE = 0.1
-"""The share of the queries that validate."""
+"""The share of the queries that validate, if nothing else says which do."""
+
+WORDS = {"train": "training", "valid": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The judged queries of a published split; without one, `train` is empty. `valid` may be empty.
+
+    `notes` are lines about what a collection has and is not used.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def merge_splits(parts: Mapping[str, Qrels], source: str) -> tuple[Qrels, Splits]:
+    """All judgments, and the queries of each part: "train", "test" and, if there is one, "valid".
+
+    A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
+    part alone; a note counts those left out of the other. Raises UserError, with `source`, if no query is left to
+    train on.
+    """
+    qrels: Qrels = {}
+    part_of: dict[str, str] = {}
+    lost: Counter[tuple[str, str]] = Counter()
+    for part in ("test", "valid", "train"):
+        for query_id, grades in parts.get(part, {}).items():
+            if query_id in part_of:
+                lost[part, part_of[query_id]] += 1
+            else:
+                part_of[query_id], qrels[query_id] = part, grades
+    queries = {part: tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in WORDS}
+    if not queries["train"]:
+        raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
+    notes = tuple(
+        f"{source}: {count} {WORDS[part]} queries are {WORDS[other]} queries too: used as these alone"
+        for (part, other), count in lost.items()
+    )
+    return qrels, Splits(**queries, notes=notes)
+
+
+def split_fold(splits: Splits) -> Fold:
+    """The fold of a published split; without validation queries, `hold_out` takes some of the training queries.
+
+    They are drawn with the same seed whatever `--seed` is, as the fold is one of all experiments.
+    """
+    train, valid = (splits.train, splits.valid) if splits.valid else hold_out(splits.train)
+    return Fold(SPLIT, train, valid, splits.test)
+
+
+def describe_split(splits: Splits, source: str) -> str:
+    """One line: what the published split does with how many queries."""
+    fold = split_fold(splits)
+    drawn = "" if splits.valid else " of the training queries, drawn at random, as no others are published"
+    return (
+        f"{source}: published split: {len(fold.train)} queries train, {len(fold.valid)} validate{drawn}, "
+        f"{len(fold.test)} test; it is the fold {SPLIT}"
+    )
 
 
 def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -185,4 +185,6 @@ def _describe_final(fold: Fold, experiment: Experiment) -> str:
         how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"
     else:
         how = f"train but {len(fold.valid)}, which validate; drawn by seed {experiment.config.training.seed}"
-    return f"final: all {queries} judged queries of the collection {how}; there are no test queries"
+    return (
+        f"final: all {queries} judged queries of the collection, those that test folds too, {how}; none is left to test"
+    )
