@@ -13,6 +13,8 @@ def check_inputs(config: Config) -> None:
     if config.first_stage.run and not Path(config.first_stage.run).is_file():
         raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
     check_path("--collection", config.collection.source)
+    check_path("--collection.train", config.collection.train)
+    check_path("--collection.valid", config.collection.valid)
     if config.collection.queries:
         check_file("--collection.queries", Path(config.collection.queries))
     check_language(config.collection.language)

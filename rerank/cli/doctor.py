@@ -58,7 +58,7 @@ def _collection(config: Config) -> str:
 
 def _open(config: Config) -> Collection:
     settings = config.collection
-    return open_collection(settings.source, settings.queries, settings.query_field)
+    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
 
 
 def _features(config: Config) -> str:

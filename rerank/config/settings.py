@@ -41,8 +41,12 @@ class CollectionSettings:
 
     source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
     """An ir_datasets id, a folder or a .zip in BEIR's layout, or SVMlight files of feature vectors."""
+    train: PathText = ""
+    """A collection of the same documents whose queries train; those of the source test."""
+    valid: PathText = ""
+    """A collection of the same documents whose queries validate; default: 10 % of those that train."""
     folds: Annotated[Whole, at_least(3)] = 5
-    """Cross-validation folds, if the collection has no official ones."""
+    """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: PathText = ""
     """A file of queries, TSV (id, tab, text) or JSONL, in the place of the collection's."""
     query_field: str = ""

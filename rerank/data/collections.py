@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 from rerank.data import formats
 from rerank.data.queries import WithQueries
+from rerank.data.splits import Splits
+from rerank.data.with_splits import WithSplits
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
@@ -44,6 +46,10 @@ class Collection(Protocol):
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The names and query ids of the folds that the collection comes with, or ()."""
+
+    @property
+    def splits(self) -> Splits:
+        """The queries of the published split, which takes the place of folds; `Splits()` without one."""
 
     @property
     def fingerprint(self) -> str:
@@ -103,13 +109,21 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
     return reader
 
 
-def open_collection(source: str, queries: str | Path = "", query_field: str = "") -> Collection:
+def open_collection(
+    source: str, queries: str | Path = "", query_field: str = "", train: str = "", valid: str = ""
+) -> Collection:
     """Opens a collection: asks each registered reader in turn whether it `matches` the source.
 
     `queries` is a file that replaces the collection's queries, and `query_field` the field of the queries to take
-    (see `WithQueries`). Reads no query, judgment or document yet. Raises UserError if no reader opens the source.
+    (see `WithQueries`). `train` and `valid` are collections of the same documents whose queries train and validate,
+    while those of the source test (see `WithSplits`). Reads no query or document yet. Raises UserError if no reader
+    opens one of the sources.
     """
     collection = _open(source)
+    if valid and not train:
+        raise UserError(f"--collection.valid {valid}: expected --collection.train too, the queries that train")
+    if train:
+        collection = WithSplits(collection, _open(train), _open(valid) if valid else None)
     return WithQueries(collection, str(queries), query_field) if queries or query_field else collection
 
 

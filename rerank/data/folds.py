@@ -9,6 +9,9 @@ from rerank.types import Fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
+FINAL = "final"
+"""The name of the fold that trains the model to deploy: on all judged queries, without test queries."""
+
 
 def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:
     """`k` folds of nearly equal size, named 1 to k; the same queries and seed give the same folds in any order.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rerank.data.splits import Splits
 from rerank.data.trec import read_unpacked
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
@@ -134,6 +135,11 @@ class WithQueries:
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The collection's folds."""
         return self.collection.official_folds
+
+    @property
+    def splits(self) -> Splits:
+        """The collection's split."""
+        return self.collection.splits
 
     @property
     def fingerprint(self) -> str:

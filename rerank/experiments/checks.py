@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.config import Config, LossSettings, validate
+from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.models.pooling import POOLINGS
@@ -41,9 +42,9 @@ def check_first_stage(config: Config) -> None:
 
 
 def check_fold(name: str, names: Sequence[str]) -> None:
-    """Raises UserError if `name` is neither one of the names of the folds nor "all"."""
-    if name != "all" and name not in names:
-        raise UserError(f"fold {name}: no such fold; expected {', '.join(names)} or all")
+    """Raises UserError if `name` is none of the names of the folds, and neither "all" nor "final"."""
+    if name not in (*names, "all", FINAL):
+        raise UserError(f"fold {name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
 
 
 def expect_text(source: str) -> None:

@@ -54,6 +54,12 @@ class Dataset(Protocol):
     def model(self) -> str:
         """What is trained, in words."""
 
+    def final_fold(self, validated: bool) -> Fold:
+        """The fold of the model to deploy, with validation queries if it is `validated`; it has no test queries.
+
+        Raises UserError for data that no such model is trained on, and for too few judged queries.
+        """
+
     def write_references(self) -> None:
         """Writes the judgments and the folds, which evaluation reads.
 

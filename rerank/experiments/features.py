@@ -15,7 +15,7 @@ from rerank.batches.batch import Batch
 from rerank.batches.features import FeatureList, Vectors, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
-from rerank.data.folds import read_folds, write_folds
+from rerank.data.folds import FINAL, read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_fold
 from rerank.data.trec import read_qrels, write_qrels
@@ -50,6 +50,10 @@ class FeatureDataset:
             Fold(name, part.train.query_ids, part.valid.query_ids, part.test.query_ids)
             for name, part in self.sets.items()
         ]
+
+    def final_fold(self, validated: bool) -> Fold:
+        """Raises UserError: no command applies a network to new feature vectors."""
+        raise UserError(f"--fold {FINAL}: {self.config.collection.source}: not for feature vectors")
 
     @property
     def model(self) -> str:

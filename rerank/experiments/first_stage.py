@@ -18,7 +18,7 @@ from rerank.utils.progress import log
 
 def open_settings(settings: CollectionSettings) -> Collection:
     """The collection that the settings name, with their queries."""
-    return open_collection(settings.source, settings.queries, settings.query_field)
+    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
 
 
 def recorded(settings: CollectionSettings) -> dict[str, str]:

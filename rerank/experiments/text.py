@@ -1,6 +1,6 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,13 @@ from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
+from rerank.data.folds import FINAL, write_folds
+from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
 from rerank.experiments.first_stage import first_stage_run, open_settings, recorded, with_texts
+from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, folds_of
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
@@ -50,16 +52,18 @@ class TextDataset:
 
     @cached_property
     def folds(self) -> list[Fold]:
-        """The official folds of the collection, or its judged queries cut into `--collection.folds`."""
-        if self.collection.official_folds:
-            return official_folds([(name.removeprefix("fold"), ids) for name, ids in self.collection.official_folds])
-        judged = [query_id for query_id in self.collection.queries if query_id in self.qrels]
-        return make_folds(judged, self.config.collection.folds)
+        """The collection's published split, its official folds, or its judged queries cut into `--collection.folds`."""
+        return folds_of(self.collection, self.config.collection.folds)
+
+    def final_fold(self, validated: bool) -> Fold:
+        """All judged queries; some of them, drawn by `--seed`, validate."""
+        judged = [query_id for query_id in self.collection.queries if self.qrels.get(query_id)]
+        return final_fold(judged, self.config.training.seed, validated)
 
     @property
     def fold_names(self) -> list[str]:
         """The names of all folds."""
-        return _fold_names(self.config, self.collection)
+        return fold_names_of(self.collection, self.config.collection.folds)
 
     @property
     def model(self) -> str:
@@ -81,14 +85,9 @@ class TextDataset:
                 f"{self.collection.source}: has no judgments, so neither {self.folder.qrels.name} nor folds are made"
             )
             return
-        path = self.folder.folds
-        if path.exists() and self.folder.has_results and read_folds(path) != self.folds:
-            raise UserError(
-                f"{path}: the experiments in this folder have other folds ({len(read_folds(path))}, now "
-                f"{len(self.folds)}); keep --collection.folds, or take another --output.folder"
-            )
+        expect_same_folds(self.folder, self.collection, self.config.collection.folds)
         write_qrels(self.folder.qrels, self.qrels)
-        write_folds(path, self.folds)
+        write_folds(self.folder.folds, self.folds)
 
     def passages(self, tokenizer: Any, max_length: int) -> PassageBuilder:
         """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens."""
@@ -122,7 +121,12 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
     collection = open_settings(config.collection)
     if judged:
         collection.expect_judgments()
-    check_fold(fold_name, _fold_names(config, collection))
+    check_fold(fold_name, fold_names_of(collection, config.collection.folds))
+    for line in describe_folds(config, collection):
+        log.info(line)
+    if collection.qrels:  # before the first stage is retrieved, which would be for other queries
+        folder = CollectionFolder(Path(config.output.folder) / collection.name)
+        expect_same_folds(folder, collection, config.collection.folds)
     return text_dataset(config, collection)
 
 
@@ -138,11 +142,6 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
-
-
-def _fold_names(config: Config, collection: Collection) -> list[str]:
-    official = [name.removeprefix("fold") for name, _ in collection.official_folds]
-    return official or [str(number + 1) for number in range(config.collection.folds)]
 
 
 def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
@@ -173,7 +172,7 @@ class TextTask:
     """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate.
+    candidate. The final model has no test queries, and it may have no validation queries.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
@@ -194,8 +193,10 @@ class TextTask:
         }
         self.best_passages: Passages = {}
 
-    def _judged_candidates(self, part: str, query_ids: Iterable[str]) -> list[Candidates]:
+    def _judged_candidates(self, part: str, query_ids: Sequence[str]) -> list[Candidates]:
         """The candidates of the queries that have any."""
+        if self.fold.name == FINAL and not query_ids:
+            return []
         lists = [self.dataset.candidates[query_id] for query_id in query_ids]
         lists = [candidates for candidates in lists if candidates.doc_ids]
         if not any(candidates.query_id in self.dataset.qrels for candidates in lists):

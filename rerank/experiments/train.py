@@ -5,34 +5,40 @@ import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
 from rerank.config import Config, sections
-from rerank.data.folds import select_folds
+from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
+from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
 from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
-from rerank.training.loop import train
+from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What all folds of an experiment share; `folds` are those to train."""
+    """What all folds of an experiment share; `folds` are those to train.
+
+    `epochs` are those of a final model without validation; None for validation, as of every other fold.
+    """
 
     config: Config
     dataset: Dataset
@@ -40,6 +46,7 @@ class Experiment:
     folds: list[Fold]
     loss: Loss
     accelerator: Accelerator
+    epochs: FoldEpochs | None = None
 
     @property
     def fold_names(self) -> list[str]:
@@ -56,13 +63,17 @@ class Experiment:
             log.info(line)
 
 
-def open_experiment(config: Config, fold_name: str) -> Experiment:
-    """Prepares the collection and the folder of an experiment with the fold of that name, or "all".
+def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = None) -> Experiment:
+    """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
 
+    `folds_folder` is the experiment whose folds give the number of epochs of the final model (see `epochs_from`).
     Raises UserError for invalid settings, before anything is downloaded, retrieved or trained, and for input files that
     are missing or malformed.
     """
     check_training(config)
+    if folds_folder is not None and fold_name != FINAL:
+        raise UserError(f"{FLAG} {folds_folder}: acts on --fold {FINAL} alone, got --fold {fold_name}")
+    epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
     accelerator = open_accelerator(config.training.precision, config.training.device)
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
@@ -71,26 +82,30 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
         save_settings(config, folder.settings)
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
         dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
-    folds = select_folds(dataset.folds, fold_name)
-    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator)
+    folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
+    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator, epochs)
 
 
-def train_folds(config: Config, fold: str = "all") -> ExperimentFolder:
+def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | None = None) -> ExperimentFolder:
     """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
 
     A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
     are also written as one run. Raises UserError for invalid settings and input files.
+
+    The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate. With
+    `epochs_from`, the folder of an experiment, all of them train, for the median of the best epochs of its folds.
     """
-    experiment = open_experiment(config, fold)
+    experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
     for part in experiment.folds:
         folder = experiment.folder.fold(part.name)
         with exclusive(experiment.accelerator, folder.path, "fold"):
             if folder.finished:
-                experiment.log(f"fold {part.name}: {folder.test_run} already exists")
+                last = folder.manifest if part.name == FINAL else folder.test_run
+                experiment.log(f"fold {part.name}: {last} already exists")
             else:
                 train_fold(experiment, part)
     folders = [experiment.folder.fold(name) for name in experiment.fold_names]
-    if experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         merged: Run = {}
         for folder in folders:
             merged |= read_run(folder.test_run)
@@ -105,24 +120,28 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     config, accelerator = experiment.config, experiment.accelerator
     folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
     experiment.log(f"fold {fold.name}: {folder.tag} with {experiment.dataset.model} on {accelerator.device}")
-    task = experiment.task(fold)
-    validate = partial(validation_value, task, measure=config.training.measure, loss=experiment.loss)
+    task, training, epochs = experiment.task(fold), config.training, experiment.epochs
+    if fold.name == FINAL:
+        experiment.log(_describe_final(fold, experiment))
+    validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
+    training = replace(training, epochs=epochs.median) if epochs else training
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train(task, experiment.loss, folder, config.training, accelerator, validate)
+        history = train(task, experiment.loss, folder, training, accelerator, validate)
     accelerator.free_memory()
     task.load(folder.checkpoint)
-    run = task.score("test")
+    run = task.score("test") if fold.test else None
     if accelerator.is_main_process:
-        best = max(history, key=lambda record: record["valid"])
+        best = kept_epoch(history)
         facts = {
             "config": sections(config),
             "fold": asdict(fold),
             "epochs": len(history),
             "best_epoch": best["epoch"],
-            "best_valid": best["valid"],
+            "best_valid": best.get("valid"),
+            **({"epochs_from": epochs.facts()} if epochs else {}),
             **task.facts(),
-            "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts},
+            "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "precision": accelerator.mixed_precision,
@@ -130,7 +149,10 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        _write_results(task, run, folder, facts)
+        if run is not None:
+            _write_results(task, run, folder, facts)
+        else:
+            _write_final(task, folder, facts)
     accelerator.wait_for_everyone()
 
 
@@ -147,3 +169,22 @@ def _write_results(task: FoldTask, run: Run, folder: FoldFolder, facts: dict[str
         }
         write_manifest(folder.manifest, facts)
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
+
+
+def _write_final(task: FoldTask, folder: FoldFolder, facts: dict[str, Any]) -> None:
+    """Writes the manifest of the final model, which is finished with it."""
+    facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if facts["fold"]["valid"] else {}
+    write_manifest(folder.manifest, facts)
+    shutil.rmtree(folder.state)
+
+
+def _describe_final(fold: Fold, experiment: Experiment) -> str:
+    queries = len(fold.train) + len(fold.valid)
+    if experiment.epochs:
+        of_folds = ", ".join(f"fold {name} {epoch}" for name, epoch in experiment.epochs.by_fold.items())
+        how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"
+    else:
+        how = f"train but {len(fold.valid)}, which validate; drawn by seed {experiment.config.training.seed}"
+    return (
+        f"final: all {queries} judged queries of the collection, those that test folds too, {how}; none is left to test"
+    )

@@ -9,6 +9,8 @@ from pathlib import Path
 from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
 from rerank.data.queries import WithQueries
+from rerank.data.splits import Splits
+from rerank.data.with_splits import WithSplits
 from rerank.retrieval.bm25 import check_index, count_documents, open_searcher
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
@@ -54,6 +56,11 @@ class IndexedTexts:
         """The collection's folds."""
         return self.collection.official_folds
 
+    @property
+    def splits(self) -> Splits:
+        """The collection's split."""
+        return self.collection.splits
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of the index's commits: Lucene writes a random id into each."""
@@ -98,7 +105,9 @@ class IndexedTexts:
 
     def _parse(self, doc_id: str, raw: str) -> Document:
         """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
-        inner = self.collection.collection if isinstance(self.collection, WithQueries) else self.collection
+        inner = self.collection
+        while isinstance(inner, WithQueries | WithSplits):
+            inner = inner.collection
         if isinstance(inner, IrDataset) and not raw.lstrip().startswith("{"):
             return inner.parse_sgml(doc_id, raw)
         try:

@@ -4,6 +4,7 @@ runs/<collection>/                  CollectionFolder
 runs/<collection>/pretrained-<hash>/   PretrainingFolder
 runs/<collection>/<experiment>/     ExperimentFolder
 runs/<collection>/<experiment>/fold1/  FoldFolder
+runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
 """
 
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
+from rerank.data.folds import FINAL
 
 COLLECTION = CollectionSettings()
 """The default settings, which no name shows."""
@@ -21,7 +23,7 @@ PRETRAINED_BEFORE = "warmup-"
 
 @dataclass(frozen=True)
 class FoldFolder:
-    """The results of one fold of an experiment."""
+    """The results of one fold of an experiment, or of its final model, which has no test queries."""
 
     path: Path
 
@@ -92,8 +94,8 @@ class FoldFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the fold has its test run, which is written last."""
-        return self.test_run.exists()
+        """Whether the fold has what is written last: its test run; of the final model, the manifest."""
+        return (self.manifest if self.name == FINAL else self.test_run).exists()
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,29 @@ class ExperimentFolder:
         return self.path / "all.run"
 
     def fold(self, name: str) -> FoldFolder:
-        """The folder of the fold of that name."""
-        return FoldFolder(self.path / f"fold{name}")
+        """The folder of the fold of that name, or of the final model."""
+        return FoldFolder(self.path / (FINAL if name == FINAL else f"fold{name}"))
+
+    @property
+    def final(self) -> FoldFolder:
+        """The folder of the model that is trained on all judged queries."""
+        return self.fold(FINAL)
 
     @property
     def folds(self) -> list[FoldFolder]:
         """The folds that exist, in the order of their numbers."""
         folds = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
         return sorted(folds, key=lambda fold: (int(fold.name) if fold.name.isdecimal() else 0, fold.name))
+
+    @property
+    def models(self) -> list[FoldFolder]:
+        """The folds that exist, and the final model if it exists."""
+        return [*self.folds, *([self.final] if self.final.path.is_dir() else [])]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a fold or the final model was trained, to the end or not."""
+        return any(model.begun for model in self.models)
 
     @property
     def has_results(self) -> bool:

@@ -14,7 +14,7 @@ from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.settings import upgrade
-from rerank.types import Qrels
+from rerank.types import Fold, Qrels
 from rerank.utils.files import atomic_write, file_hash
 
 DISTRIBUTION = "ir-rerank"
@@ -61,6 +61,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if isinstance(facts.get("config"), dict):
         facts["config"] = upgrade(facts["config"])
     return facts
+
+
+def recorded_fold(path: Path) -> Fold | None:
+    """The queries of the fold, or of the final model, whose manifest this is; None if it does not tell."""
+    try:
+        fold = read_manifest(path)["fold"]
+        return Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def version(distribution: str) -> str | None:

@@ -5,12 +5,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from rerank.data.splits import SPLIT
 from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.types import Run
 from rerank.utils.errors import UserError
 
-FOLD_NUMBER = re.compile(r"(?<![A-Za-z])fold[-_]?(\d+)(?!.*fold[-_]?\d)")  # the last one of a path
+FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published split has a word in place of a number
+    rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))"
+)
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
 
 
@@ -86,7 +89,7 @@ def folds_of_names(fold_runs: dict[str, dict[str, Run]], files: dict[str, dict[s
     """
     fold_of: dict[str, str] = {}
     numbered = [(number, name) for name, by_number in fold_runs.items() for number in by_number if number]
-    for number, name in sorted(numbered, key=lambda pair: int(pair[0])):
+    for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
         for query_id in fold_runs[name][number]:
             if fold_of.setdefault(query_id, number) != number:
                 before = fold_of[query_id]

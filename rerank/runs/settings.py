@@ -116,7 +116,7 @@ def save_settings(config: Config, path: Path) -> None:
     Raises UserError if `path` holds another configuration and a fold was trained with it. A key that is missing there,
     because an older version wrote the file, had its default.
     """
-    if path.exists() and any(fold.begun for fold in ExperimentFolder(path.parent).folds):
+    if path.exists() and ExperimentFolder(path.parent).begun:
         changed = differences(read_toml(path), settings_of(config))
         if not changed:
             return

@@ -71,7 +71,7 @@ def compare_files(
     folds = folds or find_nearby(paths, FOLDS)
     known = read_folds(folds) if folds else []
     fold_of = map_to_folds(known, str(folds)) if folds else folds_of_names(fold_runs, files)
-    if fold is None and folds and len(set(fold_of.values())) == 1:  # its validation queries must not count
+    if fold in (None, "all") and folds and len(set(fold_of.values())) == 1:  # only its test queries must count
         fold = next(iter(fold_of.values()))
     fold = None if fold == "all" else fold
     queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))

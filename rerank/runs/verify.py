@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.data.folds import read_folds
+from rerank.data.folds import FINAL, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
 from rerank.evaluation.measures import measure_name, measure_names
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.manifest import judgments_hash, outcome, read_manifest
+from rerank.runs.manifest import judgments_hash, outcome, read_manifest, recorded_fold
 from rerank.runs.settings import differences, read_toml
 from rerank.types import Fold, Qrels, Run
 from rerank.utils.errors import UserError
@@ -59,7 +59,7 @@ class FoldCheck:
 
 
 def verify(folder: Path | str) -> Verification:
-    """Checks every fold in runs/<collection>, in an experiment's folder, or in a fold's folder.
+    """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
     Facts that a manifest does not have, because an older version wrote it, are noted and are no failure. An unfinished
     fold is no failure either, unless its queries are in all.run. Raises UserError if there is no fold, or if the
@@ -73,10 +73,10 @@ def verify(folder: Path | str) -> Verification:
     for experiment in experiments:
         only_fold = folder != experiment.path and folder != collection.path
         has_all_run = experiment.all_run.is_file() and not only_fold
-        fold_folders = {fold.path: fold for fold in [*experiment.folds, *map(experiment.fold, folds)]}
+        fold_folders = {fold.path: fold for fold in [*experiment.models, *map(experiment.fold, folds)]}
         for path in [folder] if only_fold else sorted(fold_folders):
             name = f"{experiment.name}/{path.name}"
-            if not has_all_run and not _has_results(fold_folders[path]):
+            if (not has_all_run or path.name == FINAL) and not _has_results(fold_folders[path]):
                 rows.append([name, "", "not finished"])
                 continue
             value, errors, unchecked = _check(fold_folders[path], folds, qrels)
@@ -99,15 +99,15 @@ def verify(folder: Path | str) -> Verification:
 def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
     """The collection's folder, and the experiments to check."""
     parent = ExperimentFolder(folder.parent)
-    if any(fold.path == folder and _has_results(fold) for fold in parent.folds):
+    if any(fold.path == folder and _has_results(fold) for fold in parent.models):
         return parent.collection, [parent]
     experiment = ExperimentFolder(folder)
-    if experiment.folds:
+    if experiment.models:
         return experiment.collection, [experiment]
     experiments = [ExperimentFolder(path) for path in sorted(folder.glob("*/"))]
-    if not any(experiment.folds for experiment in experiments):
+    if not any(experiment.models for experiment in experiments):
         raise UserError(f"{folder}: no fold of an experiment here; expected runs/<collection>, or a folder in it")
-    return CollectionFolder(folder), [experiment for experiment in experiments if experiment.folds]
+    return CollectionFolder(folder), [experiment for experiment in experiments if experiment.models]
 
 
 def _has_results(folder: FoldFolder) -> bool:
@@ -118,9 +118,12 @@ def _check(folder: FoldFolder, folds: dict[str, Fold], qrels: Qrels) -> tuple[st
     """MEASURE over the fold's test queries, the errors, and the facts that could not be checked."""
     if not folder.path.is_dir():
         return "", ["expected a folder, as its queries are in all.run, found none"], []
-    if folder.name not in folds:
+    if folder.name not in (*folds, FINAL):
         return "", [f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"], []
-    check, errors = FoldCheck(folder, folds[folder.name], qrels), list[str]()
+    fold = recorded_fold(folder.manifest) if folder.name == FINAL else folds[folder.name]
+    if fold is None:
+        return "", [f"{folder.manifest.name}: expected the queries of the final model, in JSON; found none"], []
+    check, errors = FoldCheck(folder, fold, qrels), list[str]()
     for errors_of in (_manifest, _files, _queries, _settings, _first_stage, _judgments, _outcome):
         try:
             errors += errors_of(check)
@@ -144,6 +147,8 @@ def _manifest(check: FoldCheck) -> Iterator[str]:
 def _files(check: FoldCheck) -> Iterator[str]:
     """Missing files; recomputes the outcome of the runs."""
     runs = {"valid": check.folder.valid_run, "test": check.folder.test_run}
+    if check.folder.name == FINAL:
+        runs = {"valid": check.folder.valid_run} if check.fold.valid else {}
     for file in (check.folder.log, *runs.values()):
         if not file.is_file():
             yield f"{file.name}: expected a file, found none"

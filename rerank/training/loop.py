@@ -57,14 +57,16 @@ def train(
     folder: TrainingFolder,
     settings: TrainingSettings,
     accelerator: Accelerator,
-    validate: Callable[[Run], float],
+    validate: Callable[[Run], float] | None,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
     After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
     run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
-    The state of every epoch is saved, and the next call with the same arguments resumes from it. Random numbers depend
-    on the seed, the epoch and the list alone, so a resumed training ends with the same weights as an uninterrupted one.
+    Without `validate`, all `settings.epochs` are trained, the checkpoint is that of the last one, and no record has a
+    "valid". The state of every epoch is saved, and the next call with the same arguments resumes from it. Random
+    numbers depend on the seed, the epoch and the list alone, so a resumed training ends with the same weights as an
+    uninterrupted one.
 
     Args:
         task: the model and its data.
@@ -72,20 +74,24 @@ def train(
         folder: where the checkpoint, the run, the log and the state are written.
         settings: epochs, lists_per_step, clip, patience and seed are used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
-        validate: gives the value of a run of the validation queries.
+        validate: gives the value of a run of the validation queries; None: there are none.
 
     Raises:
-        UserError: a loss is not finite (before it reaches the weights), or the saved state cannot be read.
+        UserError: a loss is not finite (before it reaches the weights), or the saved state cannot be read, was trained
+            with validation but now goes without, or the reverse, or is of more than `settings.epochs` epochs.
     """
     optimizer = torch.optim.Adam(task.parameter_groups(), fused=True)
     training = _Training(task, loss, settings, accelerator, optimizer)
     history = _restore(folder.state, task.model, optimizer)
+    _expect_same_training(history, settings.epochs, validate is not None, folder.state)
     while len(history) < settings.epochs and not _exhausted(history, settings.patience):
         record = _train_epoch(training, len(history))
-        run = task.score("valid")
-        record["valid"] = validate(run)
-        best = record["valid"] > max((past["valid"] for past in history), default=-float("inf"))
+        run = None
+        if validate is not None:
+            run = task.score("valid")
+            record["valid"] = validate(run)
         history.append(record)
+        best = kept_epoch(history) is record
         if accelerator.is_main_process:
             if best:
                 _save_best(task, run, folder)
@@ -112,25 +118,38 @@ class _Training:
         return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.positions, epoch, self.settings.seed)))
 
 
+def kept_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The record of the epoch whose model is kept: the first of the best by validation; without it, the last."""
+    return max(history, key=lambda record: record["valid"]) if "valid" in history[-1] else history[-1]
+
+
 def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
-    if not history:
-        return False
-    values = [record["valid"] for record in history]
-    return len(values) - 1 - values.index(max(values)) >= patience
+    return bool(history) and len(history) - kept_epoch(history)["epoch"] >= patience
 
 
-def _save_best(task: Task, run: Run, folder: TrainingFolder) -> None:
+def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated: bool, state: Path) -> None:
+    """Raises UserError if training cannot go on from the saved epochs."""
+    if history and ("valid" in history[-1]) != validated:
+        before, now = ("with", "without") if not validated else ("without", "with")
+        raise UserError(f"{state}: begun {before} validation, now {now}; go on as before, or remove the folder")
+    if not validated and len(history) > epochs:
+        raise UserError(
+            f"{state}: has {len(history)} epochs, now {epochs} are wanted; remove the folder to start again"
+        )
+
+
+def _save_best(task: Task, run: Run | None, folder: TrainingFolder) -> None:
     with atomic_write(folder.checkpoint) as tmp:
         task.save(tmp)
-    if folder.valid_run is not None:
+    if run is not None and folder.valid_run is not None:
         write_run(folder.valid_run, run, folder.tag)
 
 
 def _report(record: dict[str, Any], best: bool) -> None:
     smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
+    valid = f", validation {record['valid']:.4f}{' (best)' if best else ''}" if "valid" in record else ""
     log.info(
-        f"epoch {record['epoch']}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}, "
-        f"validation {record['valid']:.4f}{' (best)' if best else ''}"
+        f"epoch {record['epoch']}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}{valid}"
     )
 
 

@@ -118,7 +118,7 @@ def test_queries_without_a_relevant_candidate_are_skipped_aloud(here, capsys):
         (["--loss", "smothi"], "--loss smothi: no such loss; did you mean smoothi?"),
         (["--loss", "hinge", "--loss.alpha", "3"], "--loss.alpha: hinge has no such hyperparameter; it takes margin"),
         (["--loss.delta", "0.7"], "--loss smoothi: "),
-        (["--fold", "9"], "fold 9: no such fold; expected 1, 2, 3, 4, 5 or all"),
+        (["--fold", "9"], "fold 9: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (["--training.lrr", "1"], "Unknown option: --training.lrr. Did you mean --training.lr?"),
         (["--training.lr", "fast"], 'Invalid value for --training.lr: unable to convert "fast" into float.'),
         (["--epochs", "0"], "--training.epochs: got 0, expected 1 or more"),

@@ -198,7 +198,7 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
         (["train", "--collection", "letor"], "--lists.relevant all"),
         (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
         (command("--pretraining.steps", "5"), "no text to pre-train on"),
-        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5 or all"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),

@@ -13,8 +13,8 @@ from tests.support.small_collection import command, failed
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--fold", "9"], "fold 9: no such fold; expected 1, 2, 3, 4, 5 or all"),
-        (["--fold", "4", "--collection.folds", "3"], "fold 4: no such fold; expected 1, 2, 3 or all"),
+        (["--fold", "9"], "fold 9: no such fold; expected 1, 2, 3, 4, 5, all or final"),
+        (["--fold", "4", "--collection.folds", "3"], "fold 4: no such fold; expected 1, 2, 3, all or final"),
         (["--loss", "smothi"], "--loss smothi: no such loss"),
         (["--training.measure", "ndcg_cut20"], "ndcg_cut20"),
         (["--first-stage.run", "nowhere.run"], "--first-stage.run nowhere.run: no such file"),

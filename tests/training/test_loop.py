@@ -29,14 +29,15 @@ def opened(folder, tmp_path):
     return ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
 
 
-def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, **settings):
+def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, unvalidated=False, **settings):
     """Trains on LISTS and returns the model, the history and the number of checkpoints; `values` are of validation."""
     task = opened(folder, tmp_path)
     task.memory.tokens = tokens
     values = iter(values or range(100))
+    validate = None if unvalidated else lambda run: float(next(values))
     settings = TrainingSettings(**{"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings)
     target = PretrainingFolder(tmp_path / name)
-    history = train(task, loss, target, settings, Accelerator(cpu=True), lambda run: float(next(values)))
+    history = train(task, loss, target, settings, Accelerator(cpu=True), validate)
     return task.model, history, task.saved
 
 
@@ -110,6 +111,35 @@ def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(folder, tm
     _, history, kept = trained(folder, tmp_path, values=[0.1, 0.3, 0.3, 0.2, 0.1, 0.9], epochs=6, patience=3)
     assert [record["valid"] for record in history] == [0.1, 0.3, 0.3, 0.2, 0.1]
     assert kept == 2
+
+
+def test_without_validation_the_last_epoch_is_kept_and_nothing_stops_earlier(folder, tmp_path):
+    model, history, _ = trained(folder, tmp_path, unvalidated=True, epochs=3, patience=1)
+    assert [record["epoch"] for record in history] == [1, 2, 3]
+    assert not any("valid" in record for record in history)
+    log = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in log] == history
+    validated, _, _ = trained(folder, tmp_path, "validated", epochs=3)
+    assert torch.equal(weights(model), weights(validated))  # validation decides when to stop, not what is learnt
+
+
+def test_without_validation_a_resumed_training_ends_as_the_whole(folder, tmp_path):
+    trained(folder, tmp_path, "parts", unvalidated=True, epochs=1)
+    resumed, history, saved = trained(folder, tmp_path, "parts", unvalidated=True, epochs=3)
+    assert (len(history), saved) == (3, 2)
+    whole, _, _ = trained(folder, tmp_path, "whole", unvalidated=True, epochs=3)
+    assert torch.equal(weights(whole), weights(resumed))
+
+
+def test_a_training_does_not_go_on_in_another_way(folder, tmp_path):
+    trained(folder, tmp_path, "with", epochs=1)
+    with pytest.raises(UserError, match=r"with.state: begun with validation, now without; go on as before, or remove"):
+        trained(folder, tmp_path, "with", unvalidated=True, epochs=2)
+    trained(folder, tmp_path, "without", unvalidated=True, epochs=2)
+    with pytest.raises(UserError, match=r"without.state: begun without validation, now with"):
+        trained(folder, tmp_path, "without", epochs=3)
+    with pytest.raises(UserError, match=r"without.state: has 2 epochs, now 1 are wanted; remove the folder to start"):
+        trained(folder, tmp_path, "without", unvalidated=True, epochs=1)
 
 
 def test_it_learns_a_handful_of_queries_by_heart(folder, tmp_path):

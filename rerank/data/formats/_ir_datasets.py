@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
+VALID = ("dev", "valid", "val", "validation")
+"""How ids end whose queries validate."""
+
 
 @functools.cache
 def library() -> Any:
@@ -23,6 +26,25 @@ def library() -> Any:
     ir_datasets.log.easy().logger().setLevel(logging.CRITICAL)
     ir_datasets.log.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
     return ir_datasets
+
+
+def published_split(source: str) -> dict[str, str]:
+    """The ids with the training, test and, if there are any, validation queries of an id; {} without a split."""
+    registry = library().registry
+
+    def judged(*names: str) -> str | None:
+        ids = (f"{source}/{name}" for name in names)
+        return next(
+            (id_ for id_ in ids if id_ in registry and registry[id_].has_queries() and registry[id_].has_qrels()), None
+        )
+
+    if source not in registry or (train := judged("train")) is None:
+        return {}
+    valid, test = judged(*VALID), judged("test")
+    if test is None:
+        valid, test = None, valid
+    parts = {"train": train, "valid": valid, "test": test}
+    return {} if test is None else {part: id_ for part, id_ in parts.items() if id_ is not None}
 
 
 class Files(NamedTuple):

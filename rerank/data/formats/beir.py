@@ -1,4 +1,4 @@
-"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and, where queries are judged, qrels/test.tsv.
+"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and, where queries are judged, qrels/*.tsv.
 
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.data.collections import register
-from rerank.data.trec import read_qrels
+from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
+from rerank.data.splits import Splits
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import progress
 
-CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
-JUDGMENTS = "qrels/*.tsv"
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,22 @@ class BeirFolder:
         """The folder's name."""
         return self._folder.resolve().name
 
-    @functools.cached_property
+    @property
     def qrels(self) -> Qrels:
         """The judgments; {} if the folder has no file in qrels/."""
+        return self._judgments[0]
+
+    @property
+    def splits(self) -> Splits:
+        """The queries of qrels/train.tsv, dev.tsv and test.tsv, if there are the first and the last."""
+        return self._judgments[1]
+
+    @functools.cached_property
+    def _judgments(self) -> tuple[Qrels, Splits]:
         if not any(self._folder.glob(JUDGMENTS)):
-            return {}
+            return {}, Splits()
         self._check_files(QRELS)
-        return read_qrels(self._folder / QRELS)
+        return read_judgments(self._folder, self.source)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
@@ -80,7 +89,7 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{self._folder / QRELS}: {missing}")
+                raise UserError(f"{self._folder / file_of(query_id, self.splits)}: {missing}")
         return queries
 
     def query_texts(self, field: str) -> dict[str, str]:

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import register
-from rerank.data.formats._ir_datasets import describe_copy, error_in_one_line, files_of, is_complete, library, own_copy
+from rerank.data.formats._ir_datasets import (
+    describe_copy,
+    error_in_one_line,
+    files_of,
+    is_complete,
+    library,
+    own_copy,
+    published_split,
+)
+from rerank.data.splits import Splits
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
@@ -86,6 +94,16 @@ class IrDataset:
         """The names and query ids of the subsets fold1, fold2, ... that ir_datasets has below the id."""
         ids = sorted(name for name in library().registry if name.startswith(f"{self.source}/fold"))
         return tuple((name.rsplit("/", 1)[1], tuple(_read_queries(name))) for name in ids)
+
+    @property
+    def splits(self) -> Splits:
+        """None, with a note on an id that is a part of a published split; `WithSplits` has those of the whole."""
+        parent, _, last = self.source.rpartition("/")
+        if last != "test" or not published_split(parent):
+            return Splits()
+        return Splits(
+            notes=(f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -182,9 +200,6 @@ class IrDataset:
     def _is_built(self) -> bool:
         built = getattr(self._handler.docs_store(), "built", None)
         return bool(built and built())
-
-
-register(IrDataset, fallback=True)
 
 
 class _Document(Document):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from rerank.config import Config, validate
+from rerank.data.folds import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
@@ -51,6 +52,8 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
     configs = cells(grid, base, str(base_file), flags)
     for cell in configs:
         _check(cell)
+    if (fold or grid.fold) == FINAL:
+        raise UserError(f"--fold {FINAL}: a sweep compares models on folds; expected the name of a fold, or all")
     shared = prepare_shared(configs, fold or grid.fold)
     for cell, of_cell in zip(configs, shared, strict=True):
         save_settings(cell, of_cell.folder.experiment(cell.output.name).settings)

@@ -1,0 +1,106 @@
+"""Splits: which queries train, validate and test, where a collection publishes it or leaves it open."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rerank.data.folds import FINAL
+from rerank.types import Fold, Qrels
+from rerank.utils.errors import UserError
+
+SPLIT = "split"
+"""The name of the only fold of a collection with a published split."""
+
+SHARE = 0.1
+"""The share of the queries that validate, if nothing else says which do."""
+
+WORDS = {"train": "training", "valid": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The judged queries of a published split; without one, `train` is empty. `valid` may be empty.
+
+    `notes` are lines about what a collection has and is not used.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def merge_splits(parts: Mapping[str, Qrels], source: str) -> tuple[Qrels, Splits]:
+    """All judgments, and the queries of each part: "train", "test" and, if there is one, "valid".
+
+    A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
+    part alone; a note counts those left out of the other. Raises UserError, with `source`, if no query is left to
+    train on.
+    """
+    qrels: Qrels = {}
+    part_of: dict[str, str] = {}
+    lost: Counter[tuple[str, str]] = Counter()
+    for part in ("test", "valid", "train"):
+        for query_id, grades in parts.get(part, {}).items():
+            if query_id in part_of:
+                lost[part, part_of[query_id]] += 1
+            else:
+                part_of[query_id], qrels[query_id] = part, grades
+    queries = {part: tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in WORDS}
+    if not queries["train"]:
+        raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
+    notes = tuple(
+        f"{source}: {count} {WORDS[part]} queries are {WORDS[other]} queries too: used as these alone"
+        for (part, other), count in lost.items()
+    )
+    return qrels, Splits(**queries, notes=notes)
+
+
+def split_fold(splits: Splits) -> Fold:
+    """The fold of a published split; without validation queries, `hold_out` takes some of the training queries.
+
+    They are drawn with the same seed whatever `--seed` is, as the fold is one of all experiments.
+    """
+    train, valid = (splits.train, splits.valid) if splits.valid else hold_out(splits.train)
+    return Fold(SPLIT, train, valid, splits.test)
+
+
+def describe_split(splits: Splits, source: str) -> str:
+    """One line: what the published split does with how many queries."""
+    fold = split_fold(splits)
+    drawn = "" if splits.valid else " of the training queries, drawn at random, as no others are published"
+    return (
+        f"{source}: published split: {len(fold.train)} queries train, {len(fold.valid)} validate{drawn}, "
+        f"{len(fold.test)} test; it is the fold {SPLIT}"
+    )
+
+
+def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The queries that train, and the SHARE of them, at least one, that validate; both in the order given.
+
+    The same queries and seed give the same split in any order. Raises UserError for fewer than two queries.
+
+    >>> hold_out(["a", "b", "c"])
+    (('a', 'c'), ('b',))
+    """
+    query_ids = list(dict.fromkeys(query_ids))
+    if len(query_ids) < 2:
+        raise UserError(
+            f"splits: got {len(query_ids)} judged queries to train on; expected 2 or more, as one validates"
+        )
+    count = max(1, round(SHARE * len(query_ids)))
+    drawn = set(random.Random(seed).sample(sorted(query_ids), count))
+    train = tuple(query_id for query_id in query_ids if query_id not in drawn)
+    return train, tuple(query_id for query_id in query_ids if query_id in drawn)
+
+
+def final_fold(query_ids: Iterable[str], seed: int = 0, validated: bool = True) -> Fold:
+    """The fold of the model to deploy: these queries train, but for those that validate, if it is `validated`.
+
+    It has no test queries. Raises UserError for too few queries.
+    """
+    if not validated:
+        return Fold(FINAL, tuple(dict.fromkeys(query_ids)), (), ())
+    train, valid = hold_out(query_ids, seed)
+    return Fold(FINAL, train, valid, ())

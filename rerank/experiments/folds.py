@@ -1,0 +1,65 @@
+"""The folds of a text collection: its published split, its official folds, or its judged queries cut into folds."""
+
+from rerank.config import CollectionSettings, Config
+from rerank.data.collections import Collection
+from rerank.data.folds import make_folds, official_folds, read_folds
+from rerank.data.splits import SPLIT, describe_split, split_fold
+from rerank.runs.layout import CollectionFolder
+from rerank.types import Fold
+from rerank.utils.errors import UserError
+
+
+def folds_of(collection: Collection, count: int) -> list[Fold]:
+    """The folds; the judged queries of a collection that has none of its own are cut into `count`."""
+    if collection.splits.train:
+        return [split_fold(collection.splits)]
+    if collection.official_folds:
+        return official_folds([(name.removeprefix("fold"), ids) for name, ids in collection.official_folds])
+    return make_folds([query_id for query_id in collection.queries if query_id in collection.qrels], count)
+
+
+def fold_names_of(collection: Collection, count: int) -> list[str]:
+    """The names of the folds of `folds_of`."""
+    if collection.splits.train:
+        return [SPLIT]
+    official = [name.removeprefix("fold") for name, _ in collection.official_folds]
+    return official or [str(number + 1) for number in range(count)]
+
+
+def describe_folds(config: Config, collection: Collection) -> list[str]:
+    """A line about the published split, if there is one, and a line for everything that is not used."""
+    splits, folds = collection.splits, config.collection.folds
+    lines = list(splits.notes)
+    if splits.train:
+        lines.append(describe_split(splits, collection.source))
+        unused = len(collection.queries.keys() - collection.qrels.keys())
+        if unused and not config.collection.queries:
+            lines.append(
+                f"{collection.source}: {unused} of {len(collection.queries)} queries are in no split: not used"
+            )
+    if folds != CollectionSettings().folds and (splits.train or collection.official_folds):
+        names = ", ".join(fold_names_of(collection, folds))
+        lines.append(f"--collection.folds {folds}: not used, as {collection.source} has folds of its own: {names}")
+    return lines
+
+
+def expect_same_folds(folder: CollectionFolder, collection: Collection, count: int) -> None:
+    """Raises UserError if experiments with folds other than those of `folds_of` are in the collection's folder."""
+    if not (folder.folds.exists() and folder.has_results):
+        return
+    before, now = read_folds(folder.folds), folds_of(collection, count)
+    if before == now:
+        return
+    names, names_now = ([fold.name for fold in folds] for folds in (before, now))
+    if SPLIT in names + names_now:
+        differ = f"{', '.join(names)}; now {', '.join(names_now)}"
+        advice = (
+            "take another --output.folder, or go back to the same judgments; cross-validation on the test queries: "
+            "without qrels/train.tsv, or an id such as beir/scifact/test"
+        )
+    else:
+        differ, advice = (
+            f"{len(names)}, now {len(names_now)}",
+            "keep --collection.folds, or take another --output.folder",
+        )
+    raise UserError(f"{folder.folds}: the experiments in this folder have other folds ({differ}); {advice}")

@@ -1,0 +1,66 @@
+"""The epochs of a model that is trained without validation: as many as finished folds took."""
+
+import math
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from rerank.config import Config
+from rerank.runs.layout import ExperimentFolder
+from rerank.runs.manifest import read_manifest
+from rerank.runs.settings import differences, settings_of
+from rerank.utils.errors import UserError
+
+FLAG = "--training.epochs-from"
+
+MAY_DIFFER = ("collection.folds", "training.epochs", "training.patience", "training.measure", "training.seed")
+"""Settings of the folds that need not be those of now: they change neither an epoch nor what is learnt in it."""
+
+
+class FoldEpochs(NamedTuple):
+    """The best epoch of each finished fold by name, and their median, rounded; half an epoch counts as one."""
+
+    folder: Path
+    by_fold: dict[str, int]
+
+    @property
+    def median(self) -> int:
+        """How many epochs to train."""
+        return math.floor(median(self.by_fold.values()) + 0.5)
+
+    def facts(self) -> dict[str, Any]:
+        """What a manifest records."""
+        return {"folder": str(self.folder), "best_epochs": self.by_fold, "epochs": self.median}
+
+
+def epochs_from(folder: Path, config: Config) -> FoldEpochs:
+    """The best epochs of the finished folds of an experiment, from their manifests.
+
+    Raises UserError if `folder` has no finished fold, a manifest cannot be read, or a fold was trained with settings
+    other than `config`, but for MAY_DIFFER.
+    """
+    folds = [fold for fold in ExperimentFolder(folder).folds if fold.finished]
+    if not folds:
+        found = "" if folder.is_dir() else ": no such folder"
+        raise UserError(f"{FLAG} {folder}{found}: expected runs/<collection>/<experiment> with a finished fold")
+    by_fold = {}
+    for fold in folds:
+        try:
+            facts = read_manifest(fold.manifest)
+            settings, by_fold[fold.name] = facts["config"], int(facts["best_epoch"])
+            if by_fold[fold.name] < 1:
+                raise ValueError(f"best_epoch: expected 1 or more, got {by_fold[fold.name]}")
+        except OSError as error:
+            raise UserError(f"{FLAG} {folder}: {fold.manifest}: cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{FLAG} {folder}: {fold.manifest}: not the manifest of a fold ({error!r})") from error
+        changed = {
+            key: both for key, both in differences(settings, settings_of(config)).items() if key not in MAY_DIFFER
+        }
+        if changed:
+            named = "; ".join(f"{key} = {before}, now {now}" for key, (before, now) in changed.items())
+            raise UserError(
+                f"{FLAG} {folder}: fold {fold.name} was trained with other settings: {named}; give the settings of the "
+                "folds, or the folder of folds with these"
+            )
+    return FoldEpochs(folder, by_fold)
