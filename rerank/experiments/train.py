@@ -14,9 +14,10 @@ from rerank.data.folds import select_folds
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
+from rerank.experiments.model_card import write_training_card
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
-from rerank.runs.layout import ExperimentFolder, FoldFolder
+from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
@@ -130,12 +131,13 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        _write_results(task, run, folder, facts)
+        _write_results(experiment, fold, task, run, facts)
     accelerator.wait_for_everyone()
 
 
-def _write_results(task: FoldTask, run: Run, folder: FoldFolder, facts: dict[str, Any]) -> None:
-    """Writes the passages, the manifest and, last, the test run: a fold that has one is finished."""
+def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run, facts: dict[str, Any]) -> None:
+    """Writes the passages, the model card, the manifest and, last, the test run: a fold that has one is finished."""
+    folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
     if task.best_passages:
         with atomic_write(folder.passages) as tmp:
             tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
@@ -145,5 +147,7 @@ def _write_results(task: FoldTask, run: Run, folder: FoldFolder, facts: dict[str
             "valid": outcome(folder.valid_run, task.qrels("valid")),
             "test": outcome(tmp, task.qrels("test")),
         }
+        if isinstance(dataset, TextDataset):
+            write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
         write_manifest(folder.manifest, facts)
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model

@@ -10,6 +10,8 @@ from torch import nn
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of the scores in sentence-transformers, whose default is the sigmoid."""
 
+MODULES_FILE = "modules.json"
+
 _MODULES = {
     "": "sentence_transformers.base.modules.transformer.Transformer",
     "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
@@ -25,7 +27,7 @@ def write_modules(head: nn.Linear, folder: Path) -> None:
     ]
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     files: dict[str, Any] = {
-        "modules.json": modules,
+        MODULES_FILE: modules,
         "config_sentence_transformers.json": {"model_type": "CrossEncoder", "activation_fn": IDENTITY},
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",
