@@ -34,6 +34,7 @@ COMMANDS = {
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
     "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
+    "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",

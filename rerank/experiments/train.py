@@ -15,10 +15,11 @@ from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
+from rerank.experiments.model_card import write_training_card
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
 from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
-from rerank.runs.layout import ExperimentFolder, FoldFolder
+from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.training.device import device_name, exclusive, open_accelerator, peak_memory
@@ -149,33 +150,35 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
         }
-        if run is not None:
-            _write_results(task, run, folder, facts)
-        else:
-            _write_final(task, folder, facts)
+        _write_results(experiment, fold, task, run, facts)
     accelerator.wait_for_everyone()
 
 
-def _write_results(task: FoldTask, run: Run, folder: FoldFolder, facts: dict[str, Any]) -> None:
-    """Writes the passages, the manifest and, last, the test run: a fold that has one is finished."""
+def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run | None, facts: dict[str, Any]) -> None:
+    """Writes the passages, the model card, the manifest and, last, the test run: a fold that has one is finished.
+
+    The final model has no test run; it is finished with its manifest, once its state is removed.
+    """
+    folder = experiment.folder.fold(fold.name)
+    facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if fold.valid else {}
     if task.best_passages:
         with atomic_write(folder.passages) as tmp:
             tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
-    with atomic_write(folder.test_run) as tmp:
-        write_run(tmp, run, folder.tag)
-        facts["outcome"] = {
-            "valid": outcome(folder.valid_run, task.qrels("valid")),
-            "test": outcome(tmp, task.qrels("test")),
-        }
-        write_manifest(folder.manifest, facts)
+    if run is None:
+        _write_records(experiment, fold, facts)
+    else:
+        with atomic_write(folder.test_run) as tmp:
+            write_run(tmp, run, folder.tag)
+            facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
+            _write_records(experiment, fold, facts)
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
 
 
-def _write_final(task: FoldTask, folder: FoldFolder, facts: dict[str, Any]) -> None:
-    """Writes the manifest of the final model, which is finished with it."""
-    facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if facts["fold"]["valid"] else {}
+def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) -> None:
+    folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
+    if isinstance(dataset, TextDataset):
+        write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
     write_manifest(folder.manifest, facts)
-    shutil.rmtree(folder.state)
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:

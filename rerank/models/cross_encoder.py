@@ -1,6 +1,7 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,20 +13,14 @@ from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder, load_encoder
+from rerank.models.heads import Float32Linear, folded, unfolded
+from rerank.models.modules_json import IDENTITY, write_modules
 from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
 
 HEAD_FILE = "head.safetensors"
-
-
-class Float32Linear(nn.Linear):
-    """A linear layer that computes in float32 under autocast: in bf16, 150 scores would take a dozen values."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.float())
 
 
 class CrossEncoder(nn.Module):
@@ -45,6 +40,7 @@ class CrossEncoder(nn.Module):
         self.pooling = pooling
         self.pad_id = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position
+        self.max_length = loaded.max_length
         self.dropout_keys = seed_dropout(self)
         self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length)
 
@@ -126,19 +122,29 @@ def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
     `seed`. Raises UserError for an encoder that cannot be loaded and for an unknown pooling.
     """
-    loaded = load_encoder(name)
-    head = None
-    if not loaded.own_head:
+    loaded, head = _load(name)
+    if head is None and not loaded.own_head:
         head = Float32Linear(loaded.hidden_size, 1)
         nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
         nn.init.zeros_(head.bias)
-        if (Path(name) / HEAD_FILE).is_file():
-            _load_head(head, Path(name) / HEAD_FILE)
-    else:
+    return CrossEncoder(loaded, head, pooling), loaded.tokenizer, loaded.max_length
+
+
+def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
+    """The encoder of a name or folder and its trained linear layer; None if it has its own head or no head."""
+    loaded = load_encoder(name)
+    if loaded.own_head:
+        facts = getattr(loaded.model.config, "rerank", {}).get("head")
+        if facts and (found := unfolded(loaded.model, facts)):
+            return replace(loaded, model=found[0], own_head=False), found[1]
         for module in loaded.model.modules():
             if type(module) is nn.Linear and module.out_features == 1:
                 module.__class__ = Float32Linear
-    return CrossEncoder(loaded, head, pooling), loaded.tokenizer, loaded.max_length
+    elif (Path(name) / HEAD_FILE).is_file():
+        head = Float32Linear(loaded.hidden_size, 1)
+        _load_head(head, Path(name) / HEAD_FILE)
+        return loaded, head
+    return loaded, None
 
 
 def _load_head(head: nn.Linear, file: Path) -> None:
@@ -163,9 +169,15 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> 
     A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here. Raises
     UserError for an encoder that was never trained to rank.
     """
-    model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0)
-    if model.head is not None and not (Path(name) / HEAD_FILE).is_file():
-        raise UserError(f"{name}: an encoder without a trained head; train it first, or take a cross-encoder")
+    loaded, head = _load(name)
+    if head is None and not loaded.own_head:
+        architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
+        raise UserError(
+            f"{name}: an encoder without a trained head: its architecture is {architecture}, expected a "
+            f"…ForSequenceClassification with one output, or {HEAD_FILE} beside it; train it first, or take a "
+            "cross-encoder"
+        )
+    model = CrossEncoder(loaded, head, pooling)
     settings = saved_settings(model)
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:
@@ -173,7 +185,9 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> 
             f"{name}: was trained with the pooling {model.pooling}, which is not registered; "
             f"{nearest(model.pooling, POOLINGS)}"
         )
-    return TrainedCrossEncoder(model, tokenizer, max_length, settings.get("max_doc_tokens", max_doc_tokens))
+    return TrainedCrossEncoder(
+        model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
+    )
 
 
 def saved_settings(model: CrossEncoder) -> dict[str, Any]:
@@ -192,13 +206,29 @@ def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
 def save_cross_encoder(
     model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
 ) -> None:
-    """Writes a Hugging Face folder, with the linear layer in a file of its own.
+    """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
-    The config records the pooling, `max_doc_tokens` and other `settings`, and keeps what it says about a pre-training.
+    The linear layer is folded into the classifier's own head (`rerank.models.heads`). Where that is impossible, the
+    encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers.
+
+    The config records the pooling, `max_doc_tokens`, the form of the head and other `settings`, and keeps what it says
+    about a pre-training. The tokenizer's limit becomes the length of a passage.
     """
+    config = model.encoder.config
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **settings}
-    model.encoder.config.rerank = saved_settings(model) | settings
-    model.encoder.save_pretrained(folder)
+    config.rerank = {name: value for name, value in saved_settings(model).items() if name != "head"} | settings
+    config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
+    tokenizer.model_max_length = model.max_length
     tokenizer.save_pretrained(folder)
-    if model.head is not None:
-        save_file(model.head.state_dict(), folder / HEAD_FILE)
+    if model.head is None:
+        model.encoder.save_pretrained(folder)
+        return
+    with folded(model.encoder, model.head, model.pad_id) as found:
+        if found is not None:
+            classifier, facts = found
+            classifier.config.rerank = config.rerank | {"head": facts}
+            classifier.save_pretrained(folder)
+            return
+    model.encoder.save_pretrained(folder)
+    save_file(model.head.state_dict(), folder / HEAD_FILE)
+    write_modules(model.head, folder)

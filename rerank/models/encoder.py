@@ -52,6 +52,7 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     if "token_type_ids" not in inspect.signature(model.forward).parameters or getattr(config, "type_vocab_size", 2) < 2:
         # Architectures share tokenizers: BERT's returns token types, which DistilBERT does not accept.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries
     positions, first = _positions(model)
     return LoadedEncoder(
         tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size

@@ -55,7 +55,7 @@ def _downloaded(name: str) -> Path:
     if not constants.HF_HUB_OFFLINE:
         log.info(f"encoder {name}: not in the cache, asking {constants.ENDPOINT}")
     try:
-        folder = Path(snapshot_download(name, allow_patterns=ALL_BUT_PICKLES))
+        folder = Path(snapshot_download(name, allow_patterns=[*ALL_BUT_PICKLES, "README.md"]))  # which has the licence
         if "weights" in _missing(folder):
             folder = Path(snapshot_download(name, allow_patterns=PICKLES))
     except errors.RepositoryNotFoundError as error:

@@ -78,7 +78,8 @@ def test_a_checkpoint_is_a_hugging_face_folder_that_gives_the_same_scores(kind, 
         torch.testing.assert_close(
             scores_of(again, inputs_of(pairs)), scores_of(model, inputs_of(pairs)), atol=0, rtol=0
         )
-    assert again.encoder.config.rerank == {"pooling": "max", "max_doc_tokens": 800}
+    settings = {name: value for name, value in again.encoder.config.rerank.items() if name != "head"}
+    assert settings == {"pooling": "max", "max_doc_tokens": 800}
     assert {path.suffix for path in (tmp_path / "saved").iterdir()} <= {
         ".json",
         ".safetensors",

@@ -16,6 +16,7 @@ from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
 from rerank.experiments.checks import pretraining_loss
 from rerank.experiments.first_stage import documents_and_index, recorded
+from rerank.experiments.model_card import write_pretraining_card
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
@@ -220,6 +221,7 @@ def _finish(
     settings["rerank"]["pretraining"] = facts
     with atomic_write(path) as tmp:
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_pretraining_card(folder.checkpoint, config, task.collection.name, facts)
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
     write_manifest(folder.manifest, {"config": sections(config), "pretraining": facts, "history": means})
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them

@@ -1,0 +1,166 @@
+"""The model card of a checkpoint: README.md, with the front matter that huggingface.co reads."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rerank.config import Config
+from rerank.models.hub import encoder_folder
+from rerank.runs.manifest import DISTRIBUTION, version
+from rerank.runs.settings import to_toml
+from rerank.types import Fold
+from rerank.utils.files import atomic_write
+from rerank.utils.progress import log
+
+CARD = "README.md"
+
+_IN_SENTENCE_TRANSFORMERS = """
+```python
+from sentence_transformers import CrossEncoder
+
+scores = CrossEncoder({name}).predict([(query, document) for document in documents])
+```
+"""
+
+_CLASSIFIER = f"""The checkpoint is a `{{architecture}}` with one output. Other libraries, and servers that take this
+architecture, compute the same scores:
+{_IN_SENTENCE_TRANSFORMERS}
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained({{name}}).eval()
+tokenizer = AutoTokenizer.from_pretrained({{name}})
+pairs = tokenizer([query] * len(documents), documents, padding=True, truncation=True, return_tensors="pt")
+scores = model(**pairs).logits[:, 0]
+```
+"""
+
+_MODULES = f"""The checkpoint is a `{{architecture}}` with a linear layer in a file of its own, because the
+classification head of this architecture cannot hold it. sentence-transformers (6 or newer) computes the same scores;
+transformers alone and servers do not:
+{_IN_SENTENCE_TRANSFORMERS}"""
+
+_PASSAGES = """## Long documents
+
+The input is a query and a passage, together at most {max_length} tokens. rerank cuts a query at half of that, splits a
+longer document into passages, up to {max_doc_tokens} tokens of the document, and pools their scores ({pooling}). Other
+libraries cut the input at {max_length} tokens: a document of one passage has the same score there, a longer one the
+score of its beginning.
+"""
+
+_HALF = """
+In float16 and bfloat16 the head of this architecture rounds scores by about 0.02.
+"""
+
+
+def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
+    """Writes the card of a fold's model, or of the final model; `facts` are those of its manifest."""
+    means = {part: result["means"] for part, result in facts["outcome"].items()}
+    data = f"Trained on {len(fold.train)} queries of the collection `{collection}` with the loss `{config.loss.name}`; "
+    if fold.valid:
+        data += (
+            f"epoch {facts['best_epoch']} of {facts['epochs']} was the best on {len(fold.valid)} validation queries."
+        )
+    else:
+        data += f"{facts['epochs']} epochs, the median of the best epochs of the cross-validation folds."
+    if facts.get("pretraining"):
+        data += f" {_pretraining(facts['pretraining'])}"
+    _write(checkpoint, config, collection, data, _measures(means, fold))
+
+
+def _measures(means: dict[str, dict[str, float]], fold: Fold) -> str:
+    if not means:
+        return "None: all judged queries trained the model. The folds of the same settings have test queries."
+    queries = {"valid": f"{len(fold.valid)} validation", "test": f"{len(fold.test)} test"}
+    columns = [{"valid": "validation", "test": "test"}[part] for part in means]
+    rows = [
+        [measure, *(f"{of_part[measure]:.4f}" for of_part in means.values())] for measure in next(iter(means.values()))
+    ]
+    return (
+        f"Means over the {' and '.join(queries[part] for part in means)} queries of fold {fold.name}. The documents of "
+        f"each query are those of the first stage.\n\n{_table([['measure', *columns], *rows])}"
+    )
+
+
+def write_pretraining_card(checkpoint: Path, config: Config, collection: str, facts: dict[str, Any]) -> None:
+    """Writes the card of a pre-trained model; `facts` are those that its config records."""
+    rows = [["", "MRR"], ["before", f"{facts['mrr_before']:.4f}"], ["after", f"{facts['mrr_held_out']:.4f}"]]
+    measures = f"Mean reciprocal rank of the sources of held-out pseudo-queries.\n\n{_table(rows)}"
+    _write(checkpoint, config, collection, _pretraining(facts), measures)
+
+
+def _pretraining(facts: dict[str, Any]) -> str:
+    steps = f"{facts['steps']} step{'s' * (facts['steps'] != 1)}"
+    return (
+        f"Pre-trained for {steps} on pseudo-queries made from the documents of `{facts['collection']}`, without "
+        "queries or judgments."
+    )
+
+
+def _write(checkpoint: Path, config: Config, collection: str, data: str, measures: str) -> None:
+    settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads((checkpoint / "tokenizer_config.json").read_text(encoding="utf-8"))
+    architecture, saved = settings["architectures"][0], settings["rerank"]
+    classifier = architecture.endswith("ForSequenceClassification")
+    name = '"path/or/name"'
+    passages = _PASSAGES.format(
+        max_length=tokenizer["model_max_length"], max_doc_tokens=saved["max_doc_tokens"], pooling=saved["pooling"]
+    )
+    parts = [
+        f"---\n{_front_matter(config.encoder.name)}\n---",
+        f"# Re-ranker for {collection}",
+        "Scores a query and a document: the higher, the more relevant. The score is any real number, not a probability."
+        f" Made with [rerank](https://github.com/ir-rerank/rerank) {version(DISTRIBUTION) or ''}".rstrip()
+        + ".",
+        f"## Use\n\nWith rerank:\n\n```python\nimport rerank\n\nmodel = rerank.Reranker.load({name})\n"
+        "model.rank(query, documents, top_k=10)\n```",
+        (_CLASSIFIER if classifier else _MODULES).format(architecture=architecture, name=name)
+        + (_HALF if saved.get("head", {}).get("form") == "small pair" else ""),
+        passages,
+        f"## Training data\n\n{data}",
+        f"## Measures\n\n{measures}",
+        f"## Settings\n\n```toml\n{to_toml(config).strip()}\n```",
+    ]
+    with atomic_write(checkpoint / CARD) as tmp:
+        tmp.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "| --- |" + " ---: |" * (len(rows[0]) - 1), *lines[1:]])
+
+
+def _front_matter(encoder: str) -> str:
+    """The YAML of the card: the licence and the base model are those of the encoder's own card, if it has one."""
+    from huggingface_hub import ModelCardData
+
+    base = _card_of(encoder)
+    data = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="text-ranking",
+        license=base.get("license", "unknown"),
+        license_name=base.get("license_name"),
+        license_link=base.get("license_link"),
+        language=base.get("language"),
+        base_model=base.get("base_model") if Path(encoder).is_dir() else encoder,
+        tags=["cross-encoder", "reranker", "rerank"],
+    )
+    yaml: str = data.to_yaml()
+    return yaml
+
+
+def _card_of(encoder: str) -> dict[str, Any]:
+    from huggingface_hub import ModelCard
+
+    card = encoder_folder(encoder) / CARD
+    if not card.is_file():
+        return {}
+    try:
+        facts: dict[str, Any] = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict()
+    except Exception as error:  # PyYAML's types, ValueError for front matter that is no mapping
+        log.info(
+            f"{card}: not read ({str(error).splitlines()[0]}); the new model's card says that its licence is unknown"
+        )
+        return {}
+    return facts

@@ -1,0 +1,205 @@
+"""The linear layer on [CLS] folded into the head of the architecture's own sequence classifier, and taken out again.
+
+Other libraries then read a checkpoint as an ordinary `…ForSequenceClassification` with one output and compute the same
+scores. Such a head is dense → activation → (LayerNorm) → output; w·x + b passes through it in one of four forms:
+
+identity: tanh(εx)/ε = x for small ε. dense = ε·I, output = w/ε.
+pair: act(z) - act(-z) = z for z·Φ(z), as ReLU, GELU and SiLU are: exact at any size. Rows 0 and 1 of dense are w and
+    -w, the others 0; output = (1, -1, 0, …).
+small pair: a LayerNorm of values whose variance is far below its eps only subtracts the mean and divides by √eps. As
+    `pair`, with rows ±δw and output = (√eps/δ)(1, -1, 0, …).
+plain: the classifier has the output layer alone.
+
+Their biases are 0, except that of the output layer, b. The scales are powers of two, so w and b are recovered exactly.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
+"""The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.
+
+Smaller factors lose digits in float16, larger ones in float32: 2^-13 gives the scores of a plain linear layer in both,
+2^-17 an error of 2e-5 in float32 for scores up to 20 and of 0.02 in float16 and bfloat16.
+"""
+
+TOLERANCE = 1e-4
+"""The largest difference of the probe's scores, relative to the largest; other activations are wrong by half."""
+
+
+class Float32Linear(nn.Linear):
+    """A linear layer that computes in float32 under autocast: in bf16, 150 scores would take a dozen values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x.float())
+
+
+class _Head(NamedTuple):
+    """The layers of a sequence classifier's head; it may lack the dense layer and the norm."""
+
+    output: nn.Linear
+    dense: nn.Linear | None = None
+    norm: nn.LayerNorm | None = None
+
+    def forms(self) -> list[str]:
+        """The forms that these layers may take; the activation decides among them."""
+        if self.dense is None:
+            return ["plain"]
+        return ["identity", "pair"] if self.norm is None else ["small pair"]
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The weights and biases of all layers."""
+        return [parameter for layer in self if layer is not None for parameter in layer.parameters()]
+
+    @torch.no_grad()
+    def write(self, form: str, scale: float, weight: Tensor, bias: Tensor) -> None:
+        """Sets the layers to compute weight·x + bias, (1, hidden) and (1,)."""
+        for parameter in self.parameters():
+            parameter.zero_()
+        if self.output.bias is not None:
+            self.output.bias.copy_(bias)
+        if self.norm is not None:
+            self.norm.weight.fill_(1)
+        if self.dense is None:
+            self.output.weight.copy_(weight)
+        elif form == "identity":
+            self.dense.weight.fill_diagonal_(scale)
+            self.output.weight.copy_(weight / scale)
+        else:
+            pair = torch.tensor([1.0, -1.0], device=weight.device)
+            self.dense.weight[:2] = scale * pair[:, None] * weight
+            self.output.weight[0, :2] = pair * ((math.sqrt(self.norm.eps) if self.norm else 1) / scale)
+
+    def read(self, form: str, scale: float) -> tuple[Tensor, Tensor]:
+        """The weight (1, hidden) and bias (1,) that `write` was given."""
+        if self.dense is None:
+            weight = self.output.weight.clone()
+        elif form == "identity":
+            weight = self.output.weight * scale
+        else:
+            weight = self.dense.weight[:1] / scale
+        bias = self.output.bias
+        return weight.detach(), weight.new_zeros(1) if bias is None else bias.detach().clone()
+
+
+@contextmanager
+def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
+    """Yields the sequence classifier that computes `head` on the [CLS] vector of `body`, and the form of its head.
+
+    The classifier contains `body` itself, which is restored afterwards. Yields None if the architecture has no sequence
+    classifier, or none that gives the same scores: two short passages are compared.
+    """
+    import transformers
+
+    config = copy.deepcopy(body.config)
+    config.num_labels = 1
+    if hasattr(config, "classifier_pooling"):
+        config.classifier_pooling = "bos" if config.model_type == "eurobert" else "cls"  # the first token
+    if type(config) not in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        yield None
+        return
+    with torch.device("meta"):
+        classifier = transformers.AutoModelForSequenceClassification.from_config(config)
+    empty = classifier.base_model
+    if type(empty) is not type(body):
+        yield None
+        return
+    setattr(classifier, classifier.base_model_prefix, body)
+    poolers = [name for name, _ in empty.named_children() if getattr(body, name, None) is None]
+    training = body.training
+    try:
+        shared = {id(parameter) for parameter in body.parameters()}
+        for name in poolers:  # a pooler is part of the classifier's head
+            setattr(body, name, getattr(empty, name))
+        yield _fold_into(classifier.eval(), body, head, pad_id, lambda parameter: id(parameter) in shared)
+    finally:
+        for name in poolers:
+            setattr(body, name, None)
+        body.train(training)
+
+
+def _fold_into(
+    classifier: Any, body: Any, head: nn.Linear, pad_id: int, in_body: Callable[[Tensor], bool]
+) -> tuple[Any, dict[str, Any]] | None:
+    names = _find_head(classifier, head.in_features, in_body)
+    if names is None:
+        return None
+    for name in names.values():
+        classifier.get_submodule(name).to_empty(device=head.weight.device)
+    layers = _Head(**{layer: classifier.get_submodule(name) for layer, name in names.items()})
+    if layers.output.bias is None or any(t.is_meta for t in [*classifier.parameters(), *classifier.buffers()]):
+        return None
+    for form in layers.forms():
+        layers.write(form, FORMS[form], head.weight, head.bias)
+        exact = all(map(torch.equal, layers.read(form, FORMS[form]), (head.weight, head.bias)))
+        if exact and _agree(classifier, body, head, pad_id):
+            return classifier, {"form": form, "scale": FORMS[form], **names}
+    return None
+
+
+def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) -> dict[str, str] | None:
+    """The names of the layers that only the classifier has, as fields of _Head; None if it has others."""
+    names: dict[str, str] = {}
+    for name, module in classifier.named_modules():
+        if all(in_body(parameter) for parameter in module.parameters(recurse=False)):
+            continue
+        layer = None
+        if isinstance(module, nn.Linear):
+            layer = {(hidden, hidden): "dense", (hidden, 1): "output"}.get((module.in_features, module.out_features))
+        elif isinstance(module, nn.LayerNorm) and module.normalized_shape == (hidden,):
+            layer = "norm"
+        if layer is None or layer in names:
+            return None
+        names[layer] = name
+    return names if "output" in names and ("dense" in names or "norm" not in names) else None
+
+
+@torch.no_grad()
+def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
+    """Whether the classifier's logits of two passages, one of them padded, are those of the head."""
+    lengths = torch.tensor([[12], [7]])
+    mask = torch.arange(12) < lengths
+    ids = (torch.arange(12) + 12 * torch.arange(2)[:, None] + pad_id + 1) % body.config.vocab_size
+    inputs = {"input_ids": ids.where(mask, pad_id), "attention_mask": mask.long()}
+    inputs = {name: value.to(head.weight.device) for name, value in inputs.items()}
+    vectors = body(**inputs).last_hidden_state[:, 0].float()
+    expected = nn.functional.linear(vectors, head.weight, head.bias)
+    error = (classifier(**inputs).logits - expected).abs().max()
+    rounding = 1e-5 * head.weight.norm() * vectors.norm(dim=1).max()
+    return bool(error <= TOLERANCE * (expected - head.bias).abs().max() + rounding)
+
+
+def unfolded(classifier: Any, facts: Any) -> tuple[Any, Float32Linear] | None:
+    """The body and the linear layer of a classifier that `folded` made; `facts` are what it returned.
+
+    None if the weights of the head do not have that form, as after training in another library: then the classifier
+    has a head of its own.
+    """
+    modules = dict(classifier.named_modules())
+    try:
+        form, scale = facts["form"], float(facts["scale"])
+        layers = _Head(**{layer: modules[facts[layer]] for layer in _Head._fields if layer in facts})
+    except (KeyError, TypeError, ValueError):
+        return None
+    if form not in layers.forms():
+        return None
+    weight, bias = layers.read(form, scale)
+    expected = copy.deepcopy(layers)
+    expected.write(form, scale, weight, bias)
+    if not all(map(torch.equal, layers.parameters(), expected.parameters())):
+        return None
+    head = Float32Linear(weight.shape[1], 1)
+    head.load_state_dict({"weight": weight, "bias": bias})
+    body, in_head = classifier.base_model, {id(parameter) for parameter in layers.parameters()}
+    for name, child in list(body.named_children()):
+        parameters = list(child.parameters())
+        if parameters and all(id(parameter) in in_head for parameter in parameters):  # the pooler
+            setattr(body, name, None)
+    return body, head

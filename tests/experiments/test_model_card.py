@@ -1,0 +1,82 @@
+"""The model card: front matter for the hub, and what the manifest says, in words."""
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from rerank.cli.main import main
+from tests.support.small_collection import command
+from tests.support.small_features import SETTINGS, write_folds_of_features
+
+CHECKPOINT = Path("runs/towns/smoothi/fold1/checkpoint")
+
+
+def card_of(folder):
+    return ModelCard.load(folder / "README.md")
+
+
+def test_a_trained_model_has_a_card_with_the_values_of_its_manifest(here):
+    main(command("--fold", "1", "--loss", "smoothi", "--encoder.pooling", "max"))
+    card = card_of(CHECKPOINT)
+    assert card.data.to_dict() == {
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "text-ranking",
+        "license": "unknown",
+        "tags": ["cross-encoder", "reranker", "rerank"],
+    }
+    manifest = json.loads((CHECKPOINT.parent / "manifest.json").read_text())
+    for measure in ("nDCG@20", "AP"):
+        valid, test = (manifest["outcome"][part]["means"][measure] for part in ("valid", "test"))
+        assert f"| {measure} | {valid:.4f} | {test:.4f} |" in card.text
+    assert f"Trained on {len(manifest['fold']['train'])} queries of the collection `towns`" in card.text
+    assert "The checkpoint is a `BertForSequenceClassification` with one output" in card.text
+    assert "together at most 24 tokens" in card.text
+    assert "pools their scores (max)" in card.text
+    assert 'name = "smoothi"' in card.text
+
+
+def test_the_python_code_of_a_card_runs(here):
+    main(command("--fold", "1"))
+    blocks = card_of(CHECKPOINT).text.split("```python\n")[1:]
+    assert len(blocks) == 3
+    names = {"query": "amber0", "documents": ["amber0 good", "river bad"]}
+    scores = []
+    for block in blocks:
+        code = block.partition("```")[0].replace("path/or/name", str(CHECKPOINT))
+        exec(code, names)
+        if "scores" in names:
+            scores.append(names["scores"].tolist())
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_licence_and_base_model_are_those_of_the_encoders_card(here):
+    front = "---\nlicense: other\nlicense_name: ours\nlicense_link: LICENSE\nbase_model: someone/tiny\n---\n"
+    Path("encoder/README.md").write_text(front)
+    main(["pretrain", "--config", "towns.toml", "--out", "warm", "--pretraining.steps", "2"])
+    main(command("--fold", "1", "--encoder", "warm"))
+    for folder in (Path("warm"), CHECKPOINT):
+        data = card_of(folder).data
+        assert (data.license, data.license_name, data.base_model) == ("other", "ours", "someone/tiny")
+    assert "Pre-trained for 2 steps on pseudo-queries made from the documents of `towns`" in card_of(Path("warm")).text
+    assert "| after | " in card_of(Path("warm")).text
+    assert "Pre-trained for" in card_of(CHECKPOINT).text
+
+
+def test_a_card_of_the_encoder_that_cannot_be_read_is_reported(here, capsys):
+    Path("encoder/README.md").write_text("---\nlicense: [\n---\n")
+    main(command("--fold", "1"))
+    assert "encoder/README.md: not read (" in capsys.readouterr().err
+    assert card_of(CHECKPOINT).data.license == "unknown"
+
+
+def test_a_network_on_feature_vectors_has_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_folds_of_features(tmp_path / "letor")
+    Path("letor.toml").write_text(SETTINGS)
+    main(["train", "--config", "letor.toml", "--fold", "1"])
+    assert sorted(path.name for path in Path("runs/letor/smoothi/fold1/checkpoint").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]

@@ -1,0 +1,226 @@
+"""Checkpoints as other libraries read them: the same scores in sentence-transformers, in transformers and here."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from rerank import Reranker
+from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.heads import FORMS, folded
+from rerank.utils.errors import UserError
+from tests.support.small_world import WORDS, make_texts
+from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder, make_tokenizer
+
+QUERY = "amber river"
+DOCUMENTS = list(make_texts({"empty": 0, "word": 1, "short": 8, "long": 60, "longer": 90}).values())
+FORM = dict.fromkeys(("bert", "roberta", "mpnet", "xlm-r"), "identity") | {
+    "electra": "pair",
+    "distilbert": "pair",
+    "deberta-v2": "pair",
+    "modernbert": "small pair",
+}
+
+
+def trained(folder, scale=40.0, pooling="mean"):
+    """A model of the encoder in `folder`, with a head that gives scores of order 1 to 10, and its tokenizer."""
+    model, tokenizer, _ = open_cross_encoder(str(folder), pooling, seed=1)
+    with torch.no_grad():
+        model.head.weight.mul_(scale)
+        model.head.bias.fill_(-0.75)
+    return model.eval(), tokenizer
+
+
+def saved(kind, tmp_path, **settings):
+    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS, **settings))
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    return tmp_path / "saved"
+
+
+def scores_in_sentence_transformers(folder, documents=DOCUMENTS):
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(str(folder), device="cpu").predict([(QUERY, text) for text in documents])
+
+
+def scores_in_transformers(folder, documents=DOCUMENTS):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(
+        [QUERY] * len(documents), documents, padding=True, truncation="longest_first", return_tensors="pt"
+    )
+    with torch.no_grad():
+        return model.eval()(**inputs).logits[:, 0].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_libraries_give_a_document_of_one_passage_the_same_score(kind, tmp_path):
+    folder = saved(kind, tmp_path)
+    ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
+    assert 0.5 < np.abs(ours).max() < 50
+    assert ours.std() > 1e-3
+    tolerance = {"atol": 1e-5, "rtol": 1e-5}
+    np.testing.assert_allclose(scores_in_sentence_transformers(folder), ours, **tolerance)
+    np.testing.assert_allclose(scores_in_transformers(folder), ours, **tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_is_a_sequence_classifier_with_one_output_that_says_how_it_was_made(kind, tmp_path):
+    folder = saved(kind, tmp_path, max_positions=48)
+    config = json.loads((folder / "config.json").read_text())
+    (architecture,) = config["architectures"]
+    assert architecture.endswith("ForSequenceClassification")
+    assert config["id2label"] == {"0": "LABEL_0"}
+    assert config["sentence_transformers"]["activation_fn"] == "torch.nn.modules.linear.Identity"
+    facts = config["rerank"]["head"]
+    assert (facts["form"], facts["scale"]) == (FORM[kind], FORMS[FORM[kind]])
+    names = load_file(folder / "model.safetensors").keys()
+    assert {f"{facts['dense']}.weight", f"{facts['output']}.weight"} <= names
+    assert not (folder / HEAD_FILE).exists()
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 48
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
+    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))
+    names = [name for name, _ in model.named_parameters()]
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    assert [name for name, _ in model.named_parameters()] == names  # saving leaves nothing behind
+    again, _, _ = open_cross_encoder(str(tmp_path / "saved"), "mean", seed=9)
+    assert [name for name, _ in again.named_parameters()] == names
+    for (name, before), (_, after) in zip(model.named_parameters(), again.named_parameters(), strict=True):
+        assert torch.equal(before, after), name
+    save_cross_encoder(again, tokenizer, tmp_path / "twice", 800)
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "twice" / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_weights_of_the_body_are_shared_not_copied(kind, tmp_path):
+    model, _ = trained(make_encoder(kind, tmp_path / kind, WORDS))
+    body = {id(parameter) for parameter in model.encoder.parameters()}
+    model.train()
+    with folded(model.encoder, model.head, model.pad_id) as (classifier, _):
+        theirs = {id(parameter) for parameter in classifier.parameters()}
+        assert body <= theirs
+        assert len(theirs - body) <= 4
+    assert {id(parameter) for parameter in model.encoder.parameters()} == body
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 400.0])
+@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
+def test_small_and_large_scores_keep_their_digits(kind, scale, tmp_path):
+    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS), scale)
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
+    # A tiny ModernBERT is 32 wide: the variance of its norm is 24 times that of the real one.
+    relative = 5e-4 if kind == "modernbert" and scale > 1 else 2e-5
+    difference = np.abs(scores_in_transformers(tmp_path / "saved") - ours).max()
+    assert difference <= relative * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
+def test_a_trained_cross_encoder_keeps_its_own_head_and_gets_the_identity(kind, tmp_path):
+    folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
+    model, tokenizer, _ = open_cross_encoder(str(folder), "mean", 0)
+    assert model.head is None
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    assert "head" not in json.loads((tmp_path / "saved" / "config.json").read_text())["rerank"]
+    ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
+    np.testing.assert_allclose(scores_in_sentence_transformers(tmp_path / "saved"), ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
+def test_a_head_that_another_library_trained_further_is_the_classifiers_own(kind, tmp_path):
+    """The config still says how the head was made, but the weights no longer are."""
+    folder = saved(kind, tmp_path)
+    dense = json.loads((folder / "config.json").read_text())["rerank"]["head"]["dense"]
+    weights = load_file(folder / "model.safetensors")
+    weights[f"{dense}.weight"][3, 4] += 1e-6
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert open_cross_encoder(str(folder), "mean", 0)[0].head is None
+    ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
+    np.testing.assert_allclose(scores_in_transformers(folder), ours, rtol=1e-5, atol=1e-5)
+
+
+def write_longformer(folder):
+    """An encoder whose sequence classifier attends in another way than the encoder, so that no head gives its score."""
+    import transformers
+
+    tokenizer = make_tokenizer("bert", WORDS)
+    config = transformers.LongformerConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        attention_window=[16, 16],
+        max_position_embeddings=514,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    torch.manual_seed(0)
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_where_no_head_can_hold_the_layer_sentence_transformers_reads_it_as_a_module(tmp_path):
+    model, tokenizer = trained(write_longformer(tmp_path / "longformer"))
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    folder = tmp_path / "saved"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["LongformerModel"]
+    assert "head" not in config["rerank"]
+    ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
+    assert ours.std() > 1e-3
+    np.testing.assert_allclose(scores_in_sentence_transformers(folder), ours, atol=1e-5, rtol=1e-5)
+    again, _, _ = open_cross_encoder(str(folder), "mean", seed=9)
+    assert torch.equal(again.head.weight, model.head.weight)
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
+def test_a_checkpoint_of_an_older_version_still_opens(kind, tmp_path):
+    """It was the encoder alone, with the layer in a file of its own."""
+    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))
+    model.encoder.config.rerank = {"pooling": "max", "max_doc_tokens": 700}
+    model.encoder.save_pretrained(tmp_path / "old")
+    tokenizer.save_pretrained(tmp_path / "old")
+    save_file(model.head.state_dict(), tmp_path / "old" / HEAD_FILE)
+    again = open_trained_cross_encoder(str(tmp_path / "old"), "mean", 800)
+    assert (again.model.pooling, again.max_doc_tokens) == ("max", 700)
+    assert torch.equal(again.model.head.weight, model.head.weight)
+    save_cross_encoder(again.model, tokenizer, tmp_path / "new", 700)
+    old, new = (Reranker.load(tmp_path / name, device="cpu").score(QUERY, DOCUMENTS) for name in ("old", "new"))
+    np.testing.assert_array_equal(old, new)
+    np.testing.assert_allclose(scores_in_transformers(tmp_path / "new"), new, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
+def test_a_checkpoint_that_lacks_its_head_is_refused(kind, tmp_path):
+    folder = saved(kind, tmp_path)
+    facts = json.loads((folder / "config.json").read_text())["rerank"]["head"]
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not name.startswith(facts["output"])}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=rf"lack 2 tensors of a \w+, {facts['output']}.bias among them"):
+        open_trained_cross_encoder(str(folder), "mean", 800)
+
+
+def test_an_encoder_without_a_head_is_not_scored_with(tmp_path):
+    from transformers import AutoModel
+
+    folder = saved("bert", tmp_path)
+    body = AutoModel.from_pretrained(folder, add_pooling_layer=False)  # keeps what the config says of the head
+    body.save_pretrained(tmp_path / "body")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(folder / name, tmp_path / "body")
+    with pytest.raises(UserError, match=r"its architecture is BertModel, expected a …ForSequenceClassification"):
+        open_trained_cross_encoder(str(tmp_path / "body"), "mean", 800)
