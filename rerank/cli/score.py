@@ -17,6 +17,7 @@ from rerank.utils.parameters import FilePath, PathText
     "first_stage.depth",
     "encoder.max_doc_tokens",
     "encoder.pooling",
+    "encoder.template",
     "training.device",
     "training.precision",
     "training.max_tokens_per_forward",

@@ -8,7 +8,7 @@ from typing import Any
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec import read_run, write_run
-from rerank.experiments.checks import expect_text
+from rerank.experiments.checks import check_encoder, expect_text
 from rerank.experiments.text import text_dataset, truncation_summary
 from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
@@ -41,13 +41,14 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     validate(config)
+    check_encoder(config)
     if isinstance(collection, str):
         expect_text(collection)
     if not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
     accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
-        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens
+        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     with accelerator.main_process_first():
         if collection is None:
@@ -61,7 +62,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
             first_stage=replace(config.first_stage, run=str(run)),
         )
         dataset = text_dataset(config, collection)
-        passages = dataset.passages(tokenizer, max_length)
+        passages = dataset.passages(tokenizer, max_length, model.template)
     model.to(accelerator.device)
     if accelerator.is_main_process:
         log.info(truncation_summary(passages, config.encoder.max_doc_tokens))

@@ -12,6 +12,7 @@ from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder, load_encoder
+from rerank.models.lora import add_lora, merged_weights
 from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
@@ -33,7 +34,8 @@ class CrossEncoder(nn.Module):
 
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
-    the encoder takes packed passages, and otherwise says why it does not. Raises UserError for an unknown pooling.
+    the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
+    passage are put into, if any. Raises UserError for an unknown pooling.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -43,10 +45,12 @@ class CrossEncoder(nn.Module):
         self.encoder: Any = loaded.model
         self.head = head
         self.pooling = pooling
+        self.template = ""
         self.pad_id = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position
+        self.last_token = loaded.last_token
         self.dropout_keys = seed_dropout(self)
-        self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length)
+        self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length, self.last_token)
 
     @property
     def is_padded(self) -> bool:
@@ -74,7 +78,10 @@ class CrossEncoder(nn.Module):
             seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=len(starts))
             self.dropout_keys.tokens = token_keys(seeds[None], positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
-        return self._scores(**arguments, passages=Passages(lengths, offsets))
+        if self.last_token is None:
+            return self._scores(**arguments, passages=Passages(lengths, offsets))
+        scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
+        return self.last_token.scores_of_packed(scored, **arguments, passages=Passages(lengths, offsets))
 
     def _padded_scores(self, inputs: Packed) -> Tensor:
         arguments, positions = pad(inputs, self.pad_id)
@@ -82,7 +89,11 @@ class CrossEncoder(nn.Module):
             self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(positions), positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
             torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
-        return self._scores(**arguments)
+        if self.last_token is None:
+            return self._scores(**arguments)
+        offsets = inputs.offsets.to(positions.device)
+        scored = self.last_token.scored_tokens(inputs.input_ids, offsets) - offsets[:-1]
+        return self.last_token.scores_of_padded(scored, **arguments)
 
     def _scores(self, **arguments: Any) -> Tensor:
         out = self.encoder(**arguments)
@@ -111,22 +122,29 @@ class CrossEncoder(nn.Module):
         )
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
-        """The parameters for an optimizer: the encoder's with `lr`, those of the layers on top with `head_lr`."""
+        """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""
         body = self.encoder if self.head is not None else self.encoder.base_model
         in_body = {id(parameter) for parameter in body.parameters()}
+        trainable = [p for p in self.parameters() if p.requires_grad]
         return [
-            {"params": [p for p in self.parameters() if id(p) in in_body], "lr": lr},
-            {"params": [p for p in self.parameters() if id(p) not in in_body], "lr": head_lr},
+            {"params": [p for p in trainable if id(p) in in_body], "lr": lr},
+            {"params": [p for p in trainable if id(p) not in in_body], "lr": head_lr},
         ]
 
 
-def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder, Any, int]:
+def open_cross_encoder(
+    name: str, pooling: str, seed: int, template: str = "", lora_rank: int = 0
+) -> tuple[CrossEncoder, Any, int]:
     """The model of a name or folder, its tokenizer, and the tokens that fit into one passage.
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
-    `seed`. Raises UserError for an encoder that cannot be loaded and for an unknown pooling.
+    `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body is frozen and
+    learns through low-rank matrices (`models.lora`). Raises UserError for an encoder that cannot be loaded, for an
+    unknown pooling, and if peft is missing.
     """
     loaded = load_encoder(name)
+    if lora_rank:
+        add_lora(loaded.model, lora_rank, seed)
     head = None
     if not loaded.own_head:
         head = Float32Linear(loaded.hidden_size, 1)
@@ -134,11 +152,15 @@ def open_cross_encoder(name: str, pooling: str, seed: int) -> tuple[CrossEncoder
         nn.init.zeros_(head.bias)
         if (Path(name) / HEAD_FILE).is_file():
             _load_head(head, Path(name) / HEAD_FILE)
+    elif loaded.last_token is not None:
+        loaded.last_token.head.__class__ = Float32Linear
     else:
         for module in loaded.model.modules():
             if type(module) is nn.Linear and module.out_features == 1:
                 module.__class__ = Float32Linear
-    return CrossEncoder(loaded, head, pooling), loaded.tokenizer, loaded.max_length
+    model = CrossEncoder(loaded, head, pooling)
+    model.template = template or saved_settings(model).get("template", "")
+    return model, loaded.tokenizer, loaded.max_length
 
 
 def _load_head(head: nn.Linear, file: Path) -> None:
@@ -157,16 +179,22 @@ class TrainedCrossEncoder(NamedTuple):
     max_doc_tokens: int
 
 
-def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int) -> TrainedCrossEncoder:
+def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, template: str = "") -> TrainedCrossEncoder:
     """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
 
-    A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here. Raises
-    UserError for an encoder that was never trained to rank.
+    A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here, and with
+    its template. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
     """
-    model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0)
+    model, tokenizer, max_length = open_cross_encoder(name, pooling, seed=0, template=template)
     if model.head is not None and not (Path(name) / HEAD_FILE).is_file():
         raise UserError(f"{name}: an encoder without a trained head; train it first, or take a cross-encoder")
     settings = saved_settings(model)
+    if "pooling" in settings and model.template != settings.get("template", ""):
+        own = settings.get("template")
+        raise UserError(
+            f"{name}: was trained {f'with the template {own!r}' if own else 'without a template'}, not with "
+            f"{model.template!r}; leave --encoder.template out"
+        )
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:
         raise UserError(
@@ -194,11 +222,13 @@ def save_cross_encoder(
 ) -> None:
     """Writes a Hugging Face folder, with the linear layer in a file of its own.
 
-    The config records the pooling, `max_doc_tokens` and other `settings`, and keeps what it says about a pre-training.
+    The config records the pooling, `max_doc_tokens`, the template and other `settings`, and keeps what it says about a
+    pre-training. Low-rank matrices are added to the weights (`models.lora`).
     """
-    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **settings}
+    template = {"template": model.template} if model.template else {}
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **template, **settings}
     model.encoder.config.rerank = saved_settings(model) | settings
-    model.encoder.save_pretrained(folder)
+    model.encoder.save_pretrained(folder, state_dict=merged_weights(model.encoder))
     tokenizer.save_pretrained(folder)
     if model.head is not None:
         save_file(model.head.state_dict(), folder / HEAD_FILE)
