@@ -16,7 +16,7 @@ from rerank.utils.errors import UserError
 PLACEHOLDERS = ("{query}", "{document}")
 
 QUERIES = ("amber", "What is amber?", "3 (of 4)")
-DOCUMENTS = ("birch", "The birch. A tree!", '1990 "x"')
+DOCUMENTS = ("birch", "The birch. A tree.", '1990 "x"')
 """Texts that begin and end with a letter, a digit and punctuation: a template is tried with each pair."""
 
 TAIL = range(4, 9)
@@ -51,7 +51,7 @@ def text_template(tokenizer: Any, text: str) -> PairTemplate:
             return template
     raise UserError(
         f"--encoder.template {text!r}: the tokenizer of {tokenizer.name_or_path} merges the query or the document with "
-        "the text around it; put a space or a line break before {query} and {document}, and after them if text follows"
+        "the text around it; put a space before {query} and {document}, and a space or a line break after them"
     )
 
 
@@ -90,8 +90,8 @@ def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
         prefix, between = tuple(ids[:start]), tuple(ids[start + len(own_query) : restart])
         suffix = tuple(ids[restart + len(own_document) :])
         text_between = middle.removesuffix(document_lead) if document_lead else middle
-        seams = _seam(tokenizer, text_between, ()), _seam(tokenizer, after, closing)
-        for after_query, after_document in product((None, seams[0]), (None, seams[1])):
+        seams = [_seam(tokenizer, *following) for following in ((text_between, ()), (after, closing))]
+        for after_query, after_document in product(*([None] if seam is None else [seam, None] for seam in seams)):
             yield PairTemplate(
                 prefix, between, suffix, types, query_lead, document_lead, after_query, after_document
             )  # fmt: skip
@@ -104,12 +104,16 @@ def _word_not_in(text: str, start: str) -> str:
     return word
 
 
-def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam:
-    """A function of the last tokens of a text: the same tokens as the tokenizer gives them before `following`.
+def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | None:
+    """A function of the tokens of a text: the same tokens as the tokenizer gives them before `following`.
 
-    It takes the tokens of a text and returns those to keep and those of the rest: the end of the text, `following` and
-    the ids `closing`. It returns None if no end of the text can be tokenised by itself.
+    It returns the tokens to keep, and those of the end of the text, of `following` and of the ids `closing`; or None if
+    no end of the text can be tokenised by itself. There is no function if nothing can merge with `following`, because
+    it is empty or begins with a special token.
     """
+    first = tokenise([following], tokenizer)[0][:1]
+    if not first or first[0] in tokenizer.added_tokens_decoder:
+        return None
 
     @lru_cache(maxsize=2**16)
     def joined(tail: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -138,10 +138,7 @@ def test_a_decoder_without_padding_token_is_saved_with_one_that_it_knows(tmp_pat
 
 @pytest.mark.parametrize("kind", ["qwen3", "gpt2", "bloom"])
 def test_the_head_is_the_layer_that_scores_the_last_token(kind, tmp_path):
-    if kind == "qwen3":
-        folder = make_decoder(kind, tmp_path / kind, WORDS)
-    else:
-        folder = write_classifier(kind, tmp_path)
+    folder = make_decoder(kind, tmp_path / kind, WORDS) if kind == "qwen3" else write_classifier(kind, tmp_path)
     loaded = load_encoder(str(folder))
     assert loaded.own_head
     assert loaded.last_token.head is loaded.model.score
@@ -154,7 +151,7 @@ def write_classifier(kind, tmp_path):
 
     folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS)
     size = json.loads((folder / "config.json").read_text())["vocab_size"]
-    name = {"gpt2": "GPT2", "bloom": "Bloom", "xlnet": "XLNet"}[kind]
+    name = {"gpt2": "GPT2", "bloom": "Bloom"}[kind]
     settings = {"vocab_size": size, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = getattr(transformers, f"{name}Config")(**settings, num_labels=1, pad_token_id=0)
     getattr(transformers, f"{name}ForSequenceClassification")(config).save_pretrained(folder)

@@ -1,7 +1,7 @@
 """Tiny random decoders with a one-output classification head, written as ordinary Hugging Face folders.
 
-Two layers, 32 wide, fewer key and value heads than query heads, and the tokenizer of the architecture's real model: byte-
-level BPE that splits as Qwen does, or BPE over whole texts with "▁" for a space (Llama, Gemma).
+Two layers, 32 wide, fewer key and value heads than query heads, and the tokenizer of the architecture's real model:
+byte-level BPE that splits as Qwen does, or BPE over whole texts with "▁" for a space (Llama, Gemma).
 """
 
 from pathlib import Path
@@ -64,9 +64,7 @@ def make_tokenizer(kind: str, words: list[str], max_length: int = 300) -> Any:
         )
     merges = _spelled([f"▁{word}" for word in words] + words)
     alphabet = [f"<0x{byte:02X}>" for byte in range(256)] + ["▁", *_CHARACTERS]
-    if kind == "llama":
-        specials, name = ["<unk>", "<s>", "</s>"], "LlamaTokenizer"
-    elif kind == "mistral":
+    if kind in ("llama", "mistral"):
         specials, name = ["<unk>", "<s>", "</s>"], "LlamaTokenizer"
     else:
         specials, name = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"], "GemmaTokenizer"
