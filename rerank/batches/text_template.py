@@ -4,6 +4,7 @@ Queries and documents are tokenised once and by themselves, and cut at tokens. T
 into tokens, so that the parts put together are what the tokenizer gives for the whole text.
 """
 
+import json
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
@@ -64,6 +65,28 @@ def fill(text: str, query: str, document: str) -> str:
     """The text of a template with a query and a document in it."""
     before, middle, after = _parts(text)
     return f"{before}{query}{middle}{document}{after}"
+
+
+def chat_template(tokenizer: Any, text: str) -> str:
+    """The template as a Jinja chat template of two messages, whose roles are query and document.
+
+    sentence-transformers and others that render a pair in this way then give a model the tokens that it has here. Their
+    text is tokenised without adding special tokens, so those that the tokenizer adds are in it.
+    """
+    filled = fill(text, *PLACEHOLDERS)
+    ids, plain = tokenizer(filled)["input_ids"], tokenise([filled], tokenizer)[0]
+    start = find_tokens(plain, ids, 0)
+    opening, closing = (tokenizer.convert_ids_to_tokens(part) for part in (ids[:start], ids[start + len(plain) :]))
+    before, middle, after = _parts(text)
+    message = 'messages | selectattr("role", "eq", "{}") | map(attribute="content") | first'
+    parts = (
+        json.dumps("".join([*opening, before]), ensure_ascii=False),
+        message.format("query"),
+        json.dumps(middle, ensure_ascii=False),
+        message.format("document"),
+        json.dumps("".join([after, *closing]), ensure_ascii=False),
+    )
+    return "".join(f"{{{{ {part} }}}}" for part in parts)
 
 
 def _parts(text: str) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
+from rerank.batches.text_template import chat_template
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.lora import add_lora, merged_weights
@@ -17,6 +18,7 @@ from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
 
@@ -160,6 +162,8 @@ def open_cross_encoder(
                 module.__class__ = Float32Linear
     model = CrossEncoder(loaded, head, pooling)
     model.template = template or saved_settings(model).get("template", "")
+    if loaded.last_token is not None and loaded.tokenizer.chat_template and not model.template:
+        log.info(f"{name}: the chat template of its tokenizer is not used; --encoder.template gives a prompt")
     return model, loaded.tokenizer, loaded.max_length
 
 
@@ -223,12 +227,17 @@ def save_cross_encoder(
     """Writes a Hugging Face folder, with the linear layer in a file of its own.
 
     The config records the pooling, `max_doc_tokens`, the template and other `settings`, and keeps what it says about a
-    pre-training. Low-rank matrices are added to the weights (`models.lora`).
+    pre-training. The template is the tokenizer's chat template too. Low-rank matrices are added to the weights
+    (`models.lora`).
     """
     template = {"template": model.template} if model.template else {}
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **template, **settings}
     model.encoder.config.rerank = saved_settings(model) | settings
     model.encoder.save_pretrained(folder, state_dict=merged_weights(model.encoder))
+    if model.template:
+        tokenizer.chat_template = chat_template(tokenizer, model.template)
+    elif model.last_token is not None:
+        tokenizer.chat_template = None  # it was not used, and sentence-transformers would use it
     tokenizer.save_pretrained(folder)
     if model.head is not None:
         save_file(model.head.state_dict(), folder / HEAD_FILE)

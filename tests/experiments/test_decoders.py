@@ -10,7 +10,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.models import Reranker
+from rerank.models import Reranker, open_cross_encoder, save_cross_encoder
 from tests.support.small_collection import SETTINGS, command, failed
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder
@@ -116,14 +116,35 @@ def test_a_model_of_others_is_scored_with_the_template_that_it_needs(there):
     assert not np.allclose(Reranker.load("decoder").score(query, documents), expected, atol=1e-3)
 
 
-def test_sentence_transformers_gives_the_same_scores(there):
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("template", ["", TEXT, '<Query>: {query}\n"é" {document}'])
+def test_sentence_transformers_gives_the_same_scores(template, kind, there):
     from sentence_transformers import CrossEncoder
 
     pairs = [("amber0?", "good birch."), ("amber0?", "the bad cedar"), ("delta", "delta")]
-    train("--encoder.lora-rank", "4")
-    ours = [Reranker.load(CHECKPOINT).score(query, [document])[0] for query, document in pairs]
+    name = make_decoder(kind, Path(kind), OWN, max_positions=200)
+    model, tokenizer, _ = open_cross_encoder(str(name), "mean", 0, template)
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    save_cross_encoder(model, tokenizer, Path(CHECKPOINT), 800)
+    reranker = Reranker.load(CHECKPOINT)
+    ours = [reranker.score(query, [document])[0] for query, document in pairs]
     theirs = CrossEncoder(CHECKPOINT, device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
     np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_a_chat_template_is_not_used_and_the_log_says_so(there, capsys):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained("decoder")
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained("decoder")
+    said = "the chat template of its tokenizer is not used; --encoder.template gives a prompt"
+    train()
+    assert said in capsys.readouterr().err
+    assert not Path(CHECKPOINT, "chat_template.jinja").exists()
+    train("--encoder.template", TEMPLATE, "--name", "prompt")
+    assert said not in capsys.readouterr().err
+    assert Path("runs/towns/prompt/fold1/checkpoint/chat_template.jinja").exists()
 
 
 def test_wrong_templates_are_one_line(there, capsys):
