@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from rerank.batches.batch import Packed, Pairs
-from rerank.batches.pair_template import PairTemplate, pair_template
+from rerank.batches.pair_template import PairTemplate
 from rerank.data.tokens import TokenStore, tokenise
+from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,22 @@ class PassageBuilder:
     max_length: int
 
     @classmethod
-    def build(cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, max_length: int) -> "PassageBuilder":
-        """Tokenises the queries, texts by query_id, for documents that the same tokenizer has tokenised.
+    def build(
+        cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, template: PairTemplate, max_length: int
+    ) -> "PassageBuilder":
+        """Tokenises the queries, texts by query_id, for documents that the same tokenizer and template tokenised.
 
-        Raises UserError if the tokenizer does not join two texts by special tokens.
+        Raises UserError if the template leaves no token for query and document.
         """
-        tokens = dict(zip(queries, tokenise(list(queries.values()), tokenizer), strict=True))
-        return cls(tokens, documents, pair_template(tokenizer), max_length)
+        texts = [template.query_lead + query for query in queries.values()]
+        tokens = dict(zip(queries, tokenise(texts, tokenizer) if texts else (), strict=True))
+        builder = cls(tokens, documents, template, max_length)
+        if builder.max_tokens < 2:
+            raise UserError(
+                f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no room for a query and a "
+                f"document in the encoder's {max_length}; take a shorter template or another encoder"
+            )
+        return builder
 
     @property
     def max_tokens(self) -> int:
@@ -63,14 +73,18 @@ class PassageBuilder:
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
-        prefix, middle, suffix = self.template.prefix, self.template.middle, self.template.suffix
         ids: list[np.ndarray] = []
         types: list[np.ndarray] = []
         offsets, documents = [0], []
         for number, (query_id, doc_id) in enumerate(pairs):
             query, tokens = self.query(query_id), self.documents[doc_id]
             for begin, end in pairwise(self.split(query_id, doc_id).tolist()):
-                parts = (prefix, query, middle, tokens[begin:end], suffix)
+                parts = self.template.parts(query, tokens[begin:end])
+                if not any(map(len, parts)):
+                    raise UserError(
+                        f"query {query_id}, document {doc_id}: both are empty, and the encoder's tokenizer adds no "
+                        "token; leave one of them out, or give a template with --encoder.template"
+                    )
                 ids += [np.asarray(part, dtype=np.int64) for part in parts]
                 if self.template.token_types is not None:
                     types.append(np.repeat(self.template.token_types, [len(part) for part in parts]))

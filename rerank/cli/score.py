@@ -25,6 +25,7 @@ from rerank.utils.progress import log
     "first_stage.threads",
     "encoder.max_doc_tokens",
     "encoder.pooling",
+    "encoder.template",
     "training.device",
     "training.precision",
     "training.max_tokens_per_forward",

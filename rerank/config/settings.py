@@ -14,6 +14,7 @@ from rerank.utils.parameters import (
     CountOrAuto,
     PathText,
     Pattern,
+    TemplateText,
     Whole,
     at_least,
     between,
@@ -85,6 +86,10 @@ class EncoderSettings:
     """Tokens of a document; the rest is cut off."""
     pooling: str = "mean"
     """How the scores of a document's passages become its score."""
+    template: TemplateText = ""
+    """A prompt with {query} and {document}, for models trained with one; \\n is a line break."""
+    lora_rank: Annotated[Whole, at_least(0)] = 0
+    """Rank of LoRA (peft) on all linear layers of the body, with alpha twice the rank; 0: all weights are trained."""
 
 
 # See LossSettings: the help names the poolings that are registered when flags are parsed.

@@ -59,18 +59,20 @@ def open_store(
     tokenizer: Any,
     max_doc_tokens: int,
     fingerprint: str,
+    lead: str = "",
 ) -> TokenStore:
     """Opens the memory-mapped store of these documents under `cache`, and builds it first if it does not exist.
 
     `texts(doc_ids)` gives the documents' texts in the order of the ids; `fingerprint` identifies the collection's
-    texts. Raises UserError for a store that cannot be read.
+    texts. Each text is tokenised with `lead` before it. Raises UserError for a store that cannot be read.
     """
     tokenizer_identity = (
         tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
     )
-    folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *doc_ids)
+    leads = [["lead", lead]] if lead else []
+    folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *leads, *doc_ids)
     if not folder.is_dir():
-        _write_store(folder, doc_ids, texts(doc_ids), tokenizer, max_doc_tokens)
+        _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
     try:
         return TokenStore(
             np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")
@@ -86,10 +88,12 @@ def open_store(
         ) from error
 
 
-def make_store(doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> TokenStore:
+def make_store(
+    doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int, lead: str = ""
+) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    for ids in _tokenise_in_chunks(texts, tokenizer):
+    for ids in _tokenise_in_chunks((lead + text for text in texts), tokenizer):
         documents.append(np.asarray(ids[:max_doc_tokens], dtype=np.int32))
         lengths.append(len(ids))
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rerank.batches.text_template import check_text_template
 from rerank.config import Config, LossSettings, validate
 from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
+from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
@@ -21,12 +23,20 @@ def check_training(config: Config) -> None:
     if config.encoder.pooling not in POOLINGS:
         name = config.encoder.pooling
         raise UserError(f"--encoder.pooling {name}: no such pooling; {nearest(name, POOLINGS)}")
+    check_encoder(config)
     if config.training.measure != "loss":
         measure_name(config.training.measure)
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
     check_first_stage(config)
+
+
+def check_encoder(config: Config) -> None:
+    """Raises UserError for a template without its placeholders, and for LoRA without peft."""
+    if config.encoder.template:
+        check_text_template(config.encoder.template)
+    check_lora(config.encoder.lora_rank)
 
 
 def pretraining_loss(config: Config) -> Loss:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from rerank.config import EncoderSettings
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.model_card import CARD
-from rerank.models.cross_encoder import HEAD_FILE, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import HEAD_FILE, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.modules_json import MODULES_FILE
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log

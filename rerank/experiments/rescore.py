@@ -10,10 +10,10 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run, write_run
-from rerank.experiments.checks import expect_text
+from rerank.experiments.checks import check_encoder, expect_text
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.text import TextDataset, truncation_summary
-from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
+from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import check_language
@@ -51,6 +51,7 @@ def rescore(
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
     validate(config)
+    check_encoder(config)
     if isinstance(collection, str):
         expect_text(collection)
     check_language(config.collection.language)
@@ -58,7 +59,7 @@ def rescore(
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
     accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
-        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens
+        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     with accelerator.main_process_first():
         if collection is None:
@@ -75,7 +76,7 @@ def rescore(
             first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
         )
         dataset, notes = _run_dataset(config, collection)
-        passages = dataset.passages(tokenizer, max_length)
+        passages = dataset.passages(tokenizer, max_length, model.template)
     model.to(accelerator.device)
     if accelerator.is_main_process:
         for line in (*notes, truncation_summary(passages, config.encoder.max_doc_tokens)):

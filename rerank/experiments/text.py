@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
+from rerank.batches.text_template import open_template
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, queries_to_train
@@ -21,7 +22,8 @@ from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
 from rerank.experiments.first_stage import first_stage_run, open_settings, recorded, with_texts
 from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, folds_of
-from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.java import java_facts
@@ -89,8 +91,13 @@ class TextDataset:
         write_qrels(self.folder.qrels, self.qrels)
         write_folds(self.folder.folds, self.folds)
 
-    def passages(self, tokenizer: Any, max_length: int) -> PassageBuilder:
-        """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens."""
+    def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
+        """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens.
+
+        `template` is the text that a pair is put into, or "". Raises UserError if the tokenizer cannot tell the pair
+        from it.
+        """
+        pair = open_template(tokenizer, template)
         doc_ids = sorted({doc_id for found in self.candidates.values() for doc_id in found.doc_ids})
         documents = open_store(
             self.folder.tokens,
@@ -99,9 +106,10 @@ class TextDataset:
             tokenizer,
             self.config.encoder.max_doc_tokens,
             self.collection.fingerprint,
+            pair.document_lead,
         )
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
-        return PassageBuilder.build(queries, documents, tokenizer, max_length)
+        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         """The task of a fold."""
@@ -146,7 +154,10 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
 
 def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
     """The model of an encoder on its device, its tokenizer, and the tokens that fit into one passage."""
-    model, tokenizer, max_length = open_cross_encoder(encoder, config.encoder.pooling, config.training.seed)
+    settings = config.encoder
+    model, tokenizer, max_length = open_cross_encoder(
+        encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
+    )
     model.to(accelerator.device)
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
@@ -182,7 +193,7 @@ class TextTask:
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         with accelerator.main_process_first():
-            self.passages = dataset.passages(self.tokenizer, max_length)
+            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
@@ -273,4 +284,5 @@ class TextTask:
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),
+            **({"template": self.model.template} if self.model.template else {}),
         }

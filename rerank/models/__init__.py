@@ -3,7 +3,8 @@
 They know nothing of losses, of training or of the files of a run.
 """
 
-from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.memory import TokenBudget
 from rerank.models.pooling import POOLINGS

@@ -1,4 +1,4 @@
-"""Loads a Hugging Face encoder and its tokenizer, with weights in float32."""
+"""Loads a Hugging Face encoder, or a decoder with a head, and its tokenizer, with weights in float32."""
 
 import inspect
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from rerank.models.hub import encoder_folder
+from rerank.models.last_token import LastTokenHead, last_token_head, state_padding
 from rerank.utils.errors import UserError
 
 DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it
@@ -19,8 +20,8 @@ class LoadedEncoder:
     """An encoder with weights in float32.
 
     `model` is the body, which returns `last_hidden_state`; if `own_head` is True, it is the whole cross-encoder, which
-    returns `logits`, one per pair. `max_length` is the longest input in tokens, including special tokens;
-    `first_position` is the position id of an input's first token.
+    returns `logits`, one per pair; for a decoder, `last_token` has its body and its head. `max_length` is the longest
+    input in tokens, including special tokens; `first_position` is the position id of an input's first token.
     """
 
     tokenizer: Any
@@ -29,14 +30,15 @@ class LoadedEncoder:
     max_length: int
     first_position: int
     hidden_size: int
+    last_token: LastTokenHead | None = None
 
 
 def load_encoder(name_or_folder: str) -> LoadedEncoder:
     """Loads the encoder in a folder, or of a name on huggingface.co, which is downloaded once into the cache.
 
-    A sequence classifier with one output keeps its head; of any other checkpoint only the body is loaded. Raises
-    UserError if it cannot be found, is not an encoder, has several outputs, or if weights or special tokens are
-    missing.
+    A sequence classifier with one output keeps its head; of any other checkpoint only the body is loaded. A decoder has
+    to be such a classifier. Raises UserError if it cannot be found, is neither, has several outputs, or if weights or
+    special tokens are missing.
     """
     import transformers
 
@@ -47,16 +49,24 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
+    decoder = own_head and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    if decoder:
+        state_padding(config, tokenizer)
     model = _load_weights(config, own_head, folder, name_or_folder)
-    _check_tokenizer(tokenizer, model, name_or_folder)
-    if "token_type_ids" not in inspect.signature(model.forward).parameters or getattr(config, "type_vocab_size", 2) < 2:
+    _check_tokenizer(tokenizer, model, name_or_folder, () if decoder else ("pad_token", "sep_token"))
+    if (
+        decoder
+        or "token_type_ids" not in inspect.signature(model.forward).parameters
+        or getattr(config, "type_vocab_size", 2) < 2
+    ):
         # Architectures share tokenizers: BERT's returns token types, which DistilBERT does not accept.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries
     positions, first = _positions(model)
-    return LoadedEncoder(
-        tokenizer, model, own_head, min(positions, tokenizer.model_max_length), first, config.hidden_size
-    )
+    max_length = min(positions, tokenizer.model_max_length)
+    hidden_size = config.get_text_config().hidden_size
+    last_token = last_token_head(model, name_or_folder) if decoder else None
+    return LoadedEncoder(tokenizer, model, own_head, max_length, first, hidden_size, last_token)
 
 
 def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
@@ -71,16 +81,25 @@ def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
 
 
 def _check_encoder(config: Any, name: str) -> bool:
-    """Whether the checkpoint is a cross-encoder with its own head; raises UserError if it is not an encoder."""
+    """Whether the checkpoint has its own head; raises UserError if it is no encoder and no decoder with one output."""
     import transformers
 
-    decoder = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
-    if decoder or type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING:  # how encoders are pre-trained
+    kind, architecture = type(config), ", ".join(config.architectures or ()) or "no architecture"
+    classifier = any(kind.endswith("ForSequenceClassification") for kind in config.architectures or ())
+    generates = getattr(config, "is_encoder_decoder", False) or getattr(config, "is_decoder", False)
+    encoder = kind in transformers.MODEL_FOR_MASKED_LM_MAPPING  # how encoders are pre-trained
+    decoder = not encoder and kind in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    if generates or not (encoder or (decoder and kind in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)):
         raise UserError(
             f"encoder {name}: a {config.model_type} model, not a text encoder; expected one such as BERT, "
-            "RoBERTa, ELECTRA, DistilBERT, MPNet, DeBERTa, ModernBERT or XLM-RoBERTa"
+            "RoBERTa, ELECTRA, DistilBERT, MPNet, DeBERTa, ModernBERT or XLM-RoBERTa, or a decoder with a "
+            "classification head"
         )
-    classifier = any(kind.endswith("ForSequenceClassification") for kind in config.architectures or ())
+    if decoder and not classifier:
+        raise UserError(
+            f"encoder {name}: a {config.model_type} decoder without a classification head, saved as {architecture}; "
+            "expected one saved as …ForSequenceClassification with one output, such as a converted reranker"
+        )
     if classifier and config.num_labels != 1:
         raise UserError(
             f"encoder {name}: a classifier with {config.num_labels} outputs; expected an encoder, or a cross-encoder "
@@ -107,8 +126,8 @@ def _load_weights(config: Any, own_head: bool, folder: Path, name: str) -> Any:
     return model
 
 
-def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
-    for token in ("pad_token", "sep_token"):
+def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, ...]) -> None:
+    for token in needed:
         if getattr(tokenizer, token) is None:
             raise UserError(
                 f"encoder {name}: its tokenizer has no {token}; choose an encoder that takes pairs of texts"
@@ -123,7 +142,7 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str) -> None:
 
 def _positions(model: Any) -> tuple[int, int]:
     """The number of usable positions, and the first; RoBERTa's positions start after the padding id: two are lost."""
-    stated = getattr(model.config, "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
+    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
     tables = [
         module
         for name, module in model.named_modules()

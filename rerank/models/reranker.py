@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
+from rerank.batches.text_template import open_template
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
-from rerank.data.tokens import TokenStore, make_store, tokenise
-from rerank.models.cross_encoder import TrainedCrossEncoder, open_trained_cross_encoder
+from rerank.data.tokens import TokenStore, make_store
+from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
 from rerank.models.scoring import Autocast, chunk_by_length, make_run, pairs_of, score_chunks
@@ -54,7 +54,7 @@ class Reranker:
         self.max_doc_tokens = trained.max_doc_tokens
         self.device = device
         self._max_length = trained.max_length
-        self._template = pair_template(trained.tokenizer)
+        self._template = open_template(trained.tokenizer, trained.model.template)
         self._autocast = _autocast(precision, device)
         self._budget = open_budget(max_tokens_per_forward, device)
 
@@ -68,6 +68,7 @@ class Reranker:
         max_tokens_per_forward: int | Literal["auto"] = "auto",
         pooling: str = EncoderSettings.pooling,
         max_doc_tokens: int = EncoderSettings.max_doc_tokens,
+        template: str = EncoderSettings.template,
     ) -> "Reranker":
         """Opens runs/…/checkpoint, or a cross-encoder by its folder or by its name on the Hugging Face hub.
 
@@ -78,10 +79,13 @@ class Reranker:
             max_tokens_per_forward: bounds the memory; auto starts high and halves when memory runs out.
             pooling: how passage scores become document scores; a checkpoint of ours has its own.
             max_doc_tokens: tokens kept of a document; a checkpoint of ours has its own.
+            template: the text that a pair is put into, with {query} and {document}, for a model that was trained with
+                a prompt; a checkpoint of ours has its own.
 
-        Raises UserError for a model that cannot be loaded or was never trained to rank.
+        Raises UserError for a model that cannot be loaded or was never trained to rank, and for a template that is not
+        the checkpoint's own or lacks a placeholder.
         """
-        trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens)
+        trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
         default = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(trained, torch.device(device or default), precision, max_tokens_per_forward)
 
@@ -116,7 +120,9 @@ class Reranker:
         doc_ids: dict[str, str] = {}
         for query, document in pairs:
             asked[query][doc_ids.setdefault(document, str(len(doc_ids)))] = None
-        store = make_store(list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens)
+        store = make_store(
+            list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens, self._template.document_lead
+        )
         candidates = [Candidates(query, tuple(found), (0,) * len(found)) for query, found in asked.items()]
         run = self._score({query: query for query in asked}, store, candidates, show)
         return np.array([run[query][doc_ids[document]] for query, document in pairs], dtype=np.float32)
@@ -138,7 +144,7 @@ class Reranker:
         candidates = [c for c in select_candidates(run, {}, depth, known).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in collection.get(doc_ids))
-        store = make_store(doc_ids, texts, self.tokenizer, self.max_doc_tokens)
+        store = make_store(doc_ids, texts, self.tokenizer, self.max_doc_tokens, self._template.document_lead)
         return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
 
     def transformer(self) -> Any:
@@ -152,8 +158,7 @@ class Reranker:
     def _score(
         self, queries: dict[str, str], store: TokenStore, candidates: list[Candidates], show: bool = True
     ) -> Run:
-        tokens = dict(zip(queries, tokenise(list(queries.values()), self.tokenizer), strict=True)) if queries else {}
-        builder = PassageBuilder(tokens, store, self._template, self._max_length)
+        builder = PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
         chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
         scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
         return make_run(candidates, scored)

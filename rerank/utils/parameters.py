@@ -41,11 +41,18 @@ def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
     return Path(_expand_text(expected, tokens))
 
 
+def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
+    (token,) = tokens
+    return token.value.replace("\\n", "\n")  # what a shell leaves as it is
+
+
 Whole = Annotated[int, Parameter(converter=_whole)]
 Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT|all", show_choices=False)]
 CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
 PathText = Annotated[str, Parameter(converter=_expand_text)]
 """A path, or a name where one may be given instead of a path; a leading ~ is the home folder."""
+TemplateText = Annotated[str, Parameter(converter=_break_lines)]
+"""A text in which a backslash and an n are a line break."""
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 

@@ -15,7 +15,8 @@ import numpy as np
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import make_store, tokenise
-from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
 from rerank.types import Candidates

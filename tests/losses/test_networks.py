@@ -7,7 +7,7 @@ from torch import nn
 
 from rerank.config import LossSettings, TrainingSettings
 from rerank.losses import LOSSES, exact_metric
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
 from rerank.training.losses import open_loss

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, save_cross_encoder
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
 

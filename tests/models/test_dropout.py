@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import KINDS, make_encoder

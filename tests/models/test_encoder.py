@@ -153,13 +153,24 @@ def test_classifier_with_two_outputs_is_an_error(tmp_path: Path) -> None:
         load_encoder(str(folder))
 
 
-@pytest.mark.parametrize("kind", ["T5", "GPT2", "Llama", "Bart", "ViT"])
+@pytest.mark.parametrize("kind", ["T5", "Bart", "ViT", "Mamba"])
 def test_what_is_not_a_text_encoder_is_an_error(kind: str, tmp_path: Path) -> None:
     import transformers
 
     folder = make_encoder("bert", tmp_path / "bert", WORDS)
     getattr(transformers, f"{kind}Config")().save_pretrained(folder)
     with pytest.raises(UserError, match=f"a {kind.lower()} model, not a text encoder; expected one such as BERT"):
+        load_encoder(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["GPT2", "Llama"])
+def test_a_decoder_without_a_classification_head_is_an_error(kind: str, tmp_path: Path) -> None:
+    import transformers
+
+    folder = make_encoder("bert", tmp_path / "bert", WORDS)
+    getattr(transformers, f"{kind}Config")(architectures=[f"{kind}LMHeadModel"]).save_pretrained(folder)
+    expected = f"a {kind.lower()} decoder without a classification head, saved as {kind}LMHeadModel; expected one saved"
+    with pytest.raises(UserError, match=expected):
         load_encoder(str(folder))
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rerank import Reranker
-from rerank.models.cross_encoder import HEAD_FILE, open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.heads import FORMS, folded
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts

@@ -2,14 +2,15 @@
 
 import inspect
 import json
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from rerank.models import packed_attention as packing
-from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.packed_attention import Passages, attend
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
@@ -103,19 +104,41 @@ def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["hidden_dropout_prob"] == 0.1
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
-def test_attention_stays_within_a_passage_and_its_window(window):
+def test_attention_stays_within_a_passage_and_its_window(window, causal):
     lengths = [5, 4, 4, 1]
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
+    module = SimpleNamespace(is_causal=causal)
     out, _ = attend(
-        None, query, key, value, None, passages=Passages(lengths, offsets), scaling=0.3, sliding_window=window
+        module, query, key, value, None, passages=Passages(lengths, offsets), scaling=0.3, sliding_window=window
     )
     for begin, end in pairwise(offsets.tolist()):
         for i in range(begin, end):
-            near = [j for j in range(begin, end) if window is None or abs(i - j) < window]
+            seen = range(begin, i + 1 if causal else end)
+            near = [j for j in seen if window is None or abs(i - j) < window]
             weights = (query[0, :, i, None] * key[0, :, near]).sum(-1).mul(0.3).softmax(-1)
             torch.testing.assert_close(out[0, i], (weights[..., None] * value[0, :, near]).sum(1))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_fewer_heads_of_keys_serve_successive_heads_of_queries(packed):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, heads, 9, 8, generator=generator) for heads in (4, 2, 2))
+    passages = Passages([5, 4], torch.tensor([0, 5, 9], dtype=torch.int32)) if packed else None
+    module = SimpleNamespace(is_causal=True)
+    out, _ = attend(module, query, key, value, None, passages=passages)
+    for head in range(4):
+        one = [x[:, index : index + 1] for x, index in ((query, head), (key, head // 2), (value, head // 2))]
+        alone, _ = attend(module, *one, None, passages=passages)
+        torch.testing.assert_close(out[:, :, head], alone[:, :, 0])
+
+
+@pytest.mark.parametrize("keyword", packing.UNSUPPORTED)
+def test_attention_that_no_kernel_computes_is_refused(keyword):
+    with pytest.raises(packing.UnsupportedAttentionError, match=packing.UNSUPPORTED[keyword]):
+        attend(None, *torch.zeros(3, 1, 2, 4, 8), None, **{keyword: torch.ones(1)})
 
 
 def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
@@ -133,9 +156,9 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
         for begin, end in pairwise(given["cu_seq_q"].tolist()):
             grids = (given[name][begin:end].transpose(0, 1) for name in ("query", "key", "value"))
             places = torch.arange(end - begin)
-            left, right = given["window_size"]
+            left, right = (end if side < 0 else side for side in given["window_size"])  # negative: no limit
             apart = places[:, None] - places
-            near = (apart <= left) & (-apart <= right) if left >= 0 else None
+            near = (apart <= left) & (-apart <= right)
             outs.append(F.scaled_dot_product_attention(*grids, attn_mask=near, scale=given["scale"]).transpose(0, 1))
         return torch.cat(outs)
 
@@ -143,10 +166,12 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
     lengths = [5, 4, 4, 1]
     grids = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
-    for window in (None, 3):
-        expected, _ = attend(None, *grids, None, passages=passages, scaling=0.3, sliding_window=window)
+    for window, causal in product((None, 3), (False, True)):
+        module = SimpleNamespace(is_causal=causal)
+        expected, _ = attend(module, *grids, None, passages=passages, scaling=0.3, sliding_window=window)
+        before = -1 if window is None else window - 1
         query, key, value = (x[0].transpose(0, 1) for x in grids)
         for given in (value, value.bfloat16()):  # with rotary positions queries and keys stay float32
-            out = packing._attend_any_lengths(query, key, given, passages, 0.3, -1 if window is None else window - 1)
+            out = packing._attend_any_lengths(query, key, given, passages, 0.3, (before, 0 if causal else before))
             assert out.dtype == given.dtype
             torch.testing.assert_close(out[None].float(), expected, atol=1e-5 if given is value else 0.05, rtol=0)

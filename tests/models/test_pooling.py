@@ -5,7 +5,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, validate
-from rerank.models.cross_encoder import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
 from rerank.utils.errors import UserError
 from rerank.utils.registry import describe_poolings

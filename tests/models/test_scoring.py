@@ -4,7 +4,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import chunk_by_length, score_candidates
 from rerank.utils.errors import UserError

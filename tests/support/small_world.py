@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from rerank.batches.batch import Packed
+from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import open_store
 from rerank.types import Candidates
@@ -33,7 +34,7 @@ def make_inputs(
 ) -> PassageBuilder:
     """The batch builder of these queries and documents."""
     store = open_store(folder, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, max_doc_tokens, "test")
-    return PassageBuilder.build(queries, store, tokenizer, max_length)
+    return PassageBuilder.build(queries, store, tokenizer, pair_template(tokenizer), max_length)
 
 
 def scores_of(model: Any, inputs: Packed) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from rerank.batches.batch import make_batch
 from rerank.losses import hinge, smoothi
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.training.gradients import accumulate_gradient, probe_memory
 from rerank.utils.errors import UserError

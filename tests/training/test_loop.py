@@ -8,7 +8,7 @@ from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
 from rerank.losses import hinge, smoothi
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
 from rerank.utils.errors import UserError

@@ -11,16 +11,17 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
+from rerank.batches.text_template import open_template
 from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
-from rerank.experiments.checks import pretraining_loss
+from rerank.experiments.checks import check_encoder, pretraining_loss
 from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.model_card import write_pretraining_card
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
-from rerank.models.cross_encoder import save_cross_encoder
+from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
@@ -67,6 +68,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     """
     loss = pretraining_loss(config)
     check_tracker(config.training.track)
+    check_encoder(config)
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
@@ -88,7 +90,8 @@ def _identity(config: Config, collection: Collection) -> str:
     encoder = encoder_folder(config.encoder.name)
     kinds = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
     files = sorted(file for kind in kinds for file in encoder.glob(kind))
-    first, training, language = config.first_stage, config.training, config.collection.language
+    first, training, model, language = config.first_stage, config.training, config.encoder, config.collection.language
+    later = {"template": model.template, "lora_rank": model.lora_rank}  # settings that older versions lack
     return short_hash(
         collection.fingerprint,
         *(f"{file.name} {file_hash(file)}" for file in files),
@@ -97,6 +100,7 @@ def _identity(config: Config, collection: Collection) -> str:
         (first.index, first.k1, first.b),
         (training.seed, training.clip, training.precision),
         *(() if language == ENGLISH else (language,)),
+        *(item for item in later.items() if item[1]),
     )
 
 
@@ -109,6 +113,7 @@ class PretrainingTask:
         self.config, self.collection, self.accelerator = config, collection, accelerator
         self.lists: PseudoLists = read_lists(folder.lists)
         self.model, self.tokenizer, max_length = open_model(config, config.encoder.name, accelerator)
+        template = open_template(self.tokenizer, self.model.template)
         with accelerator.main_process_first():
             documents = open_store(
                 folder.tokens,
@@ -117,8 +122,9 @@ class PretrainingTask:
                 self.tokenizer,
                 config.encoder.max_doc_tokens,
                 collection.fingerprint,
+                template.document_lead,
             )
-            self.passages = PassageBuilder.build(self.lists.queries, documents, self.tokenizer, max_length)
+            self.passages = PassageBuilder.build(self.lists.queries, documents, self.tokenizer, template, max_length)
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
 
     @property

@@ -66,7 +66,7 @@ def test_the_best_passages_are_those_of_a_loop(tmp_path):
     import torch
     from accelerate import Accelerator
 
-    from rerank.models.cross_encoder import open_cross_encoder
+    from rerank.models.checkpoints import open_cross_encoder
     from rerank.models.memory import TokenBudget
     from tests.support.small_world import make_lists
 

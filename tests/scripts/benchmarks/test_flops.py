@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.utils.errors import UserError
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP, forward_flops, token_layers
 from scripts.benchmarks.timing import layer_products

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from rerank.models.cross_encoder import open_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.utils.errors import UserError
 from scripts.benchmarks.workload import SHAPES, encoder, make_encoder, make_workload
 from tests.scripts.benchmarks.small_encoder import SHAPE, VOCABULARY

@@ -1,0 +1,162 @@
+"""Templates given as text, such as "Query: {query} Document: {document}", for models that were trained with a prompt.
+
+Queries and documents are tokenised once and by themselves, and cut at tokens. The template is therefore taken apart
+into tokens, so that the parts put together are what the tokenizer gives for the whole text.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from rerank.batches.pair_template import PairTemplate, Seam, Tokens, find_tokens, pair_template
+from rerank.data.tokens import tokenise
+from rerank.utils.errors import UserError
+
+PLACEHOLDERS = ("{query}", "{document}")
+
+QUERIES = ("amber", "What is amber?", "3 (of 4)")
+DOCUMENTS = ("birch", "The birch. A tree.", '1990 "x"')
+"""Texts that begin and end with a letter, a digit and punctuation: a template is tried with each pair."""
+
+TAIL = range(4, 9)
+"""How many tokens at the end of a text are tokenised again with what follows it: the first number that works."""
+
+
+def check_text_template(text: str) -> None:
+    """Raises UserError unless the text has {query} and {document} once each, in this order."""
+    counts = [text.count(name) for name in PLACEHOLDERS]
+    if counts != [1, 1] or text.index(PLACEHOLDERS[0]) > text.index(PLACEHOLDERS[1]):
+        found = "{document} before {query}" if counts == [1, 1] else f"{counts[0]} of one and {counts[1]} of the other"
+        raise UserError(
+            f"--encoder.template {text!r}: expected {{query}} and {{document}} once each, in this order, got {found}"
+        )
+
+
+def text_template(tokenizer: Any, text: str) -> PairTemplate:
+    """The template that gives the tokens of `text` with a query and a passage in it.
+
+    A space before a placeholder belongs to the first word of the query or document where the tokenizer says so
+    (byte-level BPE), and the end of a query or passage may merge with what follows it ("?" and a line break are one
+    token of many vocabularies). Both are found out with the pairs of QUERIES and DOCUMENTS, and special tokens are
+    added as the tokenizer does around any text. Raises UserError for other placeholders, and if query and document
+    cannot be told apart from the text around them.
+    """
+    check_text_template(text)
+    for template in _candidates(tokenizer, text):
+        if all(
+            _splice(template, tokenizer, query, document) == tokenizer(fill(text, query, document))["input_ids"]
+            for query, document in product(QUERIES, DOCUMENTS)
+        ):
+            return template
+    raise UserError(
+        f"--encoder.template {text!r}: the tokenizer of {tokenizer.name_or_path} merges the query or the document with "
+        "the text around it; put a space before {query} and {document}, and a space or a line break after them"
+    )
+
+
+def open_template(tokenizer: Any, text: str) -> PairTemplate:
+    """The template of a text, or without one that of the tokenizer's pairs; raises UserError as these two do."""
+    return text_template(tokenizer, text) if text else pair_template(tokenizer)
+
+
+def fill(text: str, query: str, document: str) -> str:
+    """The text of a template with a query and a document in it."""
+    before, middle, after = _parts(text)
+    return f"{before}{query}{middle}{document}{after}"
+
+
+def chat_template(tokenizer: Any, text: str) -> str:
+    """The template as a Jinja chat template of two messages, whose roles are query and document.
+
+    sentence-transformers and others that render a pair in this way then give a model the tokens that it has here. Their
+    text is tokenised without adding special tokens, so those that the tokenizer adds are in it.
+    """
+    filled = fill(text, *PLACEHOLDERS)
+    ids, plain = tokenizer(filled)["input_ids"], tokenise([filled], tokenizer)[0]
+    start = find_tokens(plain, ids, 0)
+    opening, closing = (tokenizer.convert_ids_to_tokens(part) for part in (ids[:start], ids[start + len(plain) :]))
+    before, middle, after = _parts(text)
+    message = 'messages | selectattr("role", "eq", "{}") | map(attribute="content") | first'
+    parts = (
+        json.dumps("".join([*opening, before]), ensure_ascii=False),
+        message.format("query"),
+        json.dumps(middle, ensure_ascii=False),
+        message.format("document"),
+        json.dumps("".join([after, *closing]), ensure_ascii=False),
+    )
+    return "".join(f"{{{{ {part} }}}}" for part in parts)
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    before, _, rest = text.partition(PLACEHOLDERS[0])
+    middle, _, after = rest.partition(PLACEHOLDERS[1])
+    return before, middle, after
+
+
+def _candidates(tokenizer: Any, text: str) -> Iterator[PairTemplate]:
+    """The ways to take a template apart: a space may belong to the query or the document, or their ends may merge."""
+    before, middle, after = _parts(text)
+    query, document = (_word_not_in(text, start) for start in "qd")
+    whole = tokenizer(fill(text, query, document))
+    ids, plain = whole["input_ids"], tokenise([fill(text, query, document)], tokenizer)[0]
+    closing = tuple(ids[find_tokens(plain, ids, 0) + len(plain) :])
+    types = (0, 0, 0, 0, 0) if "token_type_ids" in whole else None
+    leads = [["", " "] if part.endswith(" ") else [""] for part in (before, middle)]
+    for query_lead, document_lead in product(*leads):
+        own_query, own_document = tokenise([query_lead + query, document_lead + document], tokenizer)
+        start = find_tokens(own_query, ids, 0)
+        restart = find_tokens(own_document, ids, start + len(own_query))
+        if min(start, restart) < 0:
+            continue
+        prefix, between = tuple(ids[:start]), tuple(ids[start + len(own_query) : restart])
+        suffix = tuple(ids[restart + len(own_document) :])
+        text_between = middle.removesuffix(document_lead) if document_lead else middle
+        seams = [_seam(tokenizer, *following) for following in ((text_between, ()), (after, closing))]
+        for after_query, after_document in product(*([None] if seam is None else [seam, None] for seam in seams)):
+            yield PairTemplate(
+                prefix, between, suffix, types, query_lead, document_lead, after_query, after_document
+            )  # fmt: skip
+
+
+def _word_not_in(text: str, start: str) -> str:
+    word = f"{start}uartz"
+    while word in text:
+        word += "z"
+    return word
+
+
+def _seam(tokenizer: Any, following: str, closing: tuple[int, ...]) -> Seam | None:
+    """A function of the tokens of a text: the same tokens as the tokenizer gives them before `following`.
+
+    It returns the tokens to keep, and those of the end of the text, of `following` and of the ids `closing`; or None if
+    no end of the text can be tokenised by itself. There is no function if nothing can merge with `following`, because
+    it is empty or begins with a special token.
+    """
+    first = tokenise([following], tokenizer)[0][:1]
+    if not first or first[0] in tokenizer.added_tokens_decoder:
+        return None
+
+    @lru_cache(maxsize=2**16)
+    def joined(tail: tuple[int, ...]) -> tuple[int, ...] | None:
+        end = tokenizer.decode(list(tail), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        alone, together = tokenise([end, end + following], tokenizer)
+        return (*together, *closing) if tuple(alone) == tail else None
+
+    def join(tokens: Tokens) -> tuple[Tokens, Tokens] | None:
+        for size in TAIL:
+            kept = max(0, len(tokens) - size)
+            ids = joined(tuple(int(token) for token in tokens[kept:])) if len(tokens) else None
+            if ids is not None:
+                return tokens[:kept], ids
+            if not kept:
+                break
+        return None
+
+    return join
+
+
+def _splice(template: PairTemplate, tokenizer: Any, query: str, document: str) -> list[int]:
+    texts = [template.query_lead + query, template.document_lead + document]
+    return [int(token) for part in template.parts(*tokenise(texts, tokenizer)) for token in part]

@@ -1,0 +1,179 @@
+"""Checkpoints of cross-encoders: opened to train or to score, and saved so that other libraries read them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from rerank.batches.text_template import chat_template
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.encoder import LoadedEncoder, load_encoder
+from rerank.models.heads import Float32Linear, folded, unfolded
+from rerank.models.lora import add_lora, merged_weights
+from rerank.models.modules_json import IDENTITY, write_modules
+from rerank.models.pooling import POOLINGS
+from rerank.utils.errors import UserError, nearest
+from rerank.utils.progress import log
+
+HEAD_FILE = "head.safetensors"
+
+
+def open_cross_encoder(
+    name: str, pooling: str, seed: int, template: str = "", lora_rank: int = 0
+) -> tuple[CrossEncoder, Any, int]:
+    """The model of a name or folder, its tokenizer, and the tokens that fit into one passage.
+
+    A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
+    `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body is frozen and
+    learns through low-rank matrices (`models.lora`). Raises UserError for an encoder that cannot be loaded, for an
+    unknown pooling, and if peft is missing.
+    """
+    loaded, head = _load(name)
+    if lora_rank:
+        add_lora(loaded.model, lora_rank, seed)
+    if head is None and not loaded.own_head:
+        head = Float32Linear(loaded.hidden_size, 1)
+        nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
+        nn.init.zeros_(head.bias)
+    return _with_template(name, loaded, head, pooling, template), loaded.tokenizer, loaded.max_length
+
+
+def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
+    """The encoder of a name or folder and its trained linear layer; None if it has its own head or no head."""
+    loaded = load_encoder(name)
+    if loaded.last_token is not None:
+        loaded.last_token.head.__class__ = Float32Linear
+    elif loaded.own_head:
+        facts = getattr(loaded.model.config, "rerank", {}).get("head")
+        if facts and (found := unfolded(loaded.model, facts)):
+            return replace(loaded, model=found[0], own_head=False), found[1]
+        for module in loaded.model.modules():
+            if type(module) is nn.Linear and module.out_features == 1:
+                module.__class__ = Float32Linear
+    elif (Path(name) / HEAD_FILE).is_file():
+        head = Float32Linear(loaded.hidden_size, 1)
+        _load_head(head, Path(name) / HEAD_FILE)
+        return loaded, head
+    return loaded, None
+
+
+def _with_template(
+    name: str, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str, template: str
+) -> CrossEncoder:
+    model = CrossEncoder(loaded, head, pooling)
+    model.template = template or saved_settings(model).get("template", "")
+    if loaded.last_token is not None and loaded.tokenizer.chat_template and not model.template:
+        log.info(f"{name}: the chat template of its tokenizer is not used; --encoder.template gives a prompt")
+    return model
+
+
+def _load_head(head: nn.Linear, file: Path) -> None:
+    try:
+        head.load_state_dict(load_file(file))
+    except Exception as error:  # safetensors and torch raise different types
+        raise UserError(f"{file}: not the linear layer of this encoder: {str(error).splitlines()[0]}") from error
+
+
+class TrainedCrossEncoder(NamedTuple):
+    """A model that can score, its tokenizer, the tokens that fit into a passage and those kept of a document."""
+
+    model: CrossEncoder
+    tokenizer: Any
+    max_length: int
+    max_doc_tokens: int
+
+
+def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, template: str = "") -> TrainedCrossEncoder:
+    """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
+
+    A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here, and with
+    its template. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
+    """
+    loaded, head = _load(name)
+    if head is None and not loaded.own_head:
+        architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
+        raise UserError(
+            f"{name}: an encoder without a trained head: its architecture is {architecture}, expected a "
+            f"…ForSequenceClassification with one output, or {HEAD_FILE} beside it; train it first, or take a "
+            "cross-encoder"
+        )
+    model = _with_template(name, loaded, head, pooling, template)
+    settings = saved_settings(model)
+    if "pooling" in settings and model.template != settings.get("template", ""):
+        own = settings.get("template")
+        raise UserError(
+            f"{name}: was trained {f'with the template {own!r}' if own else 'without a template'}, not with "
+            f"{model.template!r}; leave --encoder.template out"
+        )
+    model.pooling = settings.get("pooling", pooling)
+    if model.pooling not in POOLINGS:
+        raise UserError(
+            f"{name}: was trained with the pooling {model.pooling}, which is not registered; "
+            f"{nearest(model.pooling, POOLINGS)}"
+        )
+    return TrainedCrossEncoder(
+        model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
+    )
+
+
+def saved_settings(model: CrossEncoder) -> dict[str, Any]:
+    """The settings that `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+    settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
+    return settings
+
+
+def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
+    """The pre-training on documents that a model's config records; None if there was none."""
+    saved = saved_settings(model)
+    pretraining: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # its name in version 0.1.0
+    return pretraining
+
+
+def save_cross_encoder(
+    model: CrossEncoder, tokenizer: Any, folder: Path, max_doc_tokens: int, settings: Mapping[str, Any] = {}
+) -> None:
+    """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
+
+    The linear layer is folded into the classifier's own head (`rerank.models.heads`). Where that is impossible, the
+    encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices are
+    added to the weights (`models.lora`).
+
+    The config records the pooling, `max_doc_tokens`, the template, the form of the head and other `settings`, and keeps
+    what it says about a pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the
+    template.
+    """
+    config = model.encoder.config
+    template = {"template": model.template} if model.template else {}
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **template, **settings}
+    config.rerank = {name: value for name, value in saved_settings(model).items() if name != "head"} | settings
+    config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
+    _save_tokenizer(model, tokenizer, folder)
+    if model.head is None:
+        _save_weights(model.encoder, folder)
+        return
+    with folded(model.encoder, model.head, model.pad_id) as found:
+        if found is not None:
+            classifier, facts = found
+            classifier.config.rerank = config.rerank | {"head": facts}
+            _save_weights(classifier, folder)
+            return
+    _save_weights(model.encoder, folder)
+    save_file(model.head.state_dict(), folder / HEAD_FILE)
+    write_modules(model.head, folder)
+
+
+def _save_tokenizer(model: CrossEncoder, tokenizer: Any, folder: Path) -> None:
+    tokenizer.model_max_length = model.max_length
+    if model.template:
+        tokenizer.chat_template = chat_template(tokenizer, model.template)
+    elif model.last_token is not None:
+        tokenizer.chat_template = None  # it was not used, and sentence-transformers would use it
+    tokenizer.save_pretrained(folder)
+
+
+def _save_weights(model: Any, folder: Path) -> None:
+    model.save_pretrained(folder, state_dict=merged_weights(model))

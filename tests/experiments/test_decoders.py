@@ -1,0 +1,187 @@
+"""Decoders from the command line: training with and without LoRA, scoring, and other programs on the checkpoint."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from rerank.models import Reranker, open_cross_encoder, save_cross_encoder
+from tests.support.small_collection import SETTINGS, command, failed
+from tests.support.small_world import WORDS
+from tests.support.tiny_decoders import make_decoder
+from tests.support.tiny_encoders import make_encoder
+
+OWN = [*WORDS, *(f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)), "good", "bad"]
+TEMPLATE = "<|im_start|>user\\n<Query>: {query}\\n<Document>: {document}<|im_end|>\\n<|im_start|>assistant\\n"
+"""As a shell gives it, with a backslash and an n."""
+TEXT = TEMPLATE.replace("\\n", "\n")
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+
+
+@pytest.fixture
+def there(here):
+    make_decoder("qwen3", Path("decoder"), OWN, max_positions=100)
+    Path("towns.toml").write_text(SETTINGS.replace('name = "encoder"', 'name = "decoder"'))
+
+
+def train(*words):
+    main(command("--fold", "1", "--epochs", "1", *words))
+
+
+def score(out, *words):
+    main(["score", CHECKPOINT, "runs/towns/bm25.run", "--out", out, *words])
+    return read_run(Path(out))
+
+
+@pytest.mark.parametrize("flags", [[], ["--encoder.lora-rank", "4"], ["--encoder.template", TEMPLATE]])
+def test_a_decoder_is_trained_and_scores_as_in_its_test_run(flags, there):
+    train(*flags)
+    tested = read_run(Path("runs/towns/smoothi/fold1/test.run"))
+    scored = score("again.run")
+    for query_id, scores in tested.items():
+        assert {doc_id: scored[query_id][doc_id] for doc_id in scores} == pytest.approx(scores, abs=1e-5)
+    manifest = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())
+    assert manifest["passages"] == "packed"
+    assert manifest.get("template") == (TEXT if "--encoder.template" in flags else None)
+
+
+def test_lora_trains_the_body_and_an_encoder_too(there):
+    from safetensors.torch import load_file
+
+    for name in ("decoder", "encoder"):
+        train("--encoder", name, "--encoder.lora-rank", "4", "--name", name)
+        before = load_file(Path(name) / "model.safetensors")
+        after = load_file(Path(f"runs/towns/{name}/fold1/checkpoint/model.safetensors"))
+        changed = {key for key in before.keys() & after.keys() if not torch.equal(before[key], after[key])}
+        assert len(changed) > 5
+        assert not any("embed" in key or "norm" in key.lower() for key in changed)
+
+
+def test_a_resumed_lora_training_equals_the_uninterrupted_one(there, monkeypatch):
+    from rerank.training import loop
+
+    flags = ["--fold", "1", "--epochs", "2", "--encoder.lora-rank", "4"]
+    main(command(*flags, "--name", "whole"))
+    report = loop._report
+
+    def interrupted(*given):
+        report(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_report", interrupted)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            main(command(*flags, "--name", "parts"))
+    assert not Path("runs/towns/parts/fold1/test.run").exists()
+    main(command(*flags, "--name", "parts"))
+    runs = [read_run(Path(f"runs/towns/{name}/fold1/test.run")) for name in ("whole", "parts")]
+    assert runs[0] == runs[1]
+    weights = [
+        Path(f"runs/towns/{name}/fold1/checkpoint/model.safetensors").read_bytes() for name in ("whole", "parts")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_a_checkpoint_remembers_its_template(there, capsys):
+    train("--encoder.template", TEMPLATE)
+    config = json.loads(Path(CHECKPOINT, "config.json").read_text())
+    assert config["rerank"]["template"] == TEXT
+    settings = tomllib.loads(Path("runs/towns/smoothi/config.toml").read_text())
+    assert settings["encoder"]["template"] == TEXT
+    score("own.run", "--encoder.template", TEMPLATE)
+    line = failed(
+        capsys, "score", CHECKPOINT, "runs/towns/bm25.run", "--out", "x.run", "--encoder.template", "{query} {document}"
+    )
+    assert "was trained with the template" in line
+    assert line.endswith("leave --encoder.template out")
+
+
+def test_a_model_of_others_is_scored_with_the_template_that_it_needs(there):
+    """The scores of transformers for the whole text of each pair."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    query, documents = "amber0?", ["good birch.", "the bad cedar", "delta"]
+    tokenizer = AutoTokenizer.from_pretrained("decoder")
+    model = AutoModelForSequenceClassification.from_pretrained("decoder", dtype=torch.float32).eval()
+    texts = [TEXT.replace("{query}", query).replace("{document}", document) for document in documents]
+    with torch.no_grad():
+        expected = [float(model(**tokenizer(text, return_tensors="pt")).logits) for text in texts]
+    scores = Reranker.load("decoder", template=TEXT).score(query, documents)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert not np.allclose(Reranker.load("decoder").score(query, documents), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("template", ["", TEXT, '<Query>: {query}\n"é" {document}'])
+def test_sentence_transformers_gives_the_same_scores(template, kind, there):
+    from sentence_transformers import CrossEncoder
+
+    pairs = [("amber0?", "good birch."), ("amber0?", "the bad cedar"), ("delta", "delta")]
+    name = make_decoder(kind, Path(kind), OWN, max_positions=200)
+    model, tokenizer, _ = open_cross_encoder(str(name), "mean", 0, template)
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    save_cross_encoder(model, tokenizer, Path(CHECKPOINT), 800)
+    reranker = Reranker.load(CHECKPOINT)
+    ours = [reranker.score(query, [document])[0] for query, document in pairs]
+    theirs = CrossEncoder(CHECKPOINT, device="cpu").predict(pairs, activation_fn=torch.nn.Identity())
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_a_chat_template_is_not_used_and_the_log_says_so(there, capsys):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained("decoder")
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained("decoder")
+    said = "the chat template of its tokenizer is not used; --encoder.template gives a prompt"
+    train()
+    assert said in capsys.readouterr().err
+    assert not Path(CHECKPOINT, "chat_template.jinja").exists()
+    train("--encoder.template", TEMPLATE, "--name", "prompt")
+    assert said not in capsys.readouterr().err
+    assert Path("runs/towns/prompt/fold1/checkpoint/chat_template.jinja").exists()
+
+
+def test_wrong_templates_are_one_line(there, capsys):
+    for template, expected in (
+        ("<Query>: {query}", "expected {query} and {document} once each"),
+        ("{document} {query}", "got {document} before {query}"),
+    ):
+        assert expected in failed(capsys, *command("--encoder.template", template))
+        arguments = ("score", "decoder", "runs/towns/bm25.run", "--out", "x.run", "--collection", "towns")
+        assert expected in failed(capsys, *arguments, "--encoder.template", template)
+
+
+def test_what_cannot_be_scored_is_one_line(there, capsys):
+    make_decoder("qwen3", Path("language-model"), OWN, head=False)
+    make_decoder("qwen3", Path("two"), OWN, outputs=2)
+    make_encoder("bert", Path("bert"), OWN)
+    for name, expected in (
+        ("language-model", "a qwen3 decoder without a classification head"),
+        ("two", "a classifier with 2 outputs"),
+        ("bert", "an encoder without a trained head"),
+    ):
+        arguments = ("score", name, "runs/towns/bm25.run", "--out", "x.run", "--collection", "towns")
+        assert expected in failed(capsys, *arguments)
+    assert "without a classification head" in failed(capsys, *command("--encoder", "language-model"))
+
+
+def test_lora_without_peft_is_one_line(there, capsys, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "peft", None)
+    line = failed(capsys, *command("--encoder.lora-rank", "4"))
+    assert "pip install 'ir-rerank[lora]'" in line
+    assert not Path("runs/towns/smoothi").exists()
+
+
+def test_pretraining_and_training_share_template_and_lora(there):
+    main(command("--fold", "1", "--epochs", "1", "--pretraining.steps", "2", "--pretraining.validate-every", "1",
+                 "--encoder.template", TEMPLATE, "--encoder.lora-rank", "2"))  # fmt: skip
+    (pretrained,) = Path("runs/towns").glob("pretrained-*")
+    assert json.loads((pretrained / "checkpoint" / "config.json").read_text())["rerank"]["template"] == TEXT

@@ -1,0 +1,197 @@
+"""Decoders with a head on the last token: scores are those of transformers, packed or padded, whatever the batch."""
+
+import json
+
+import pytest
+import torch
+
+from rerank.batches.batch import Packed
+from rerank.models import packed_attention as packing
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.encoder import load_encoder
+from rerank.utils.errors import UserError
+from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.support.tiny_decoders import DECODERS, PACKED_DECODERS, make_decoder
+from tests.support.tiny_encoders import make_encoder
+
+TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "other": 20, "two": 60, "many": 400})
+PAIRS = [("q", doc_id) for doc_id in TEXTS]
+
+
+def opened(kind, folder, **settings):
+    """300 positions: more than the windows of 24 tokens."""
+    name = make_decoder(kind, folder / kind, WORDS, **settings)
+    model, tokenizer, max_length = open_cross_encoder(str(name), "mean", 0)
+    return model.eval(), tokenizer, make_inputs(folder / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+
+
+def transformers_scores(folder, inputs: Packed):
+    """The scores that transformers gives each passage alone."""
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    parts = inputs.input_ids.split(inputs.lengths())
+    with torch.no_grad():
+        return torch.stack([model(input_ids=ids[None]).logits[0, 0] for ids in parts])
+
+
+def scores_and_gradients(model, inputs):
+    model.zero_grad()
+    scores = model(inputs)
+    (scores * torch.arange(1, len(scores) + 1)).sum().backward()
+    return scores.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_scores_are_those_of_transformers_packed_and_padded(kind, tmp_path):
+    model, _, inputs_of = opened(kind, tmp_path)
+    inputs = inputs_of(PAIRS)
+    expected = transformers_scores(tmp_path / kind, inputs)
+    assert model.is_padded == (kind not in PACKED_DECODERS)
+    assert expected.std() > 0.01
+    for reason in (model.padding_reason, "a test compares"):
+        model.padding_reason = reason
+        with torch.no_grad():
+            torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", PACKED_DECODERS)
+def test_packed_and_padded_give_the_same_gradients(kind, tmp_path):
+    model, _, inputs_of = opened(kind, tmp_path)
+    inputs = inputs_of(PAIRS)
+    _, packed = scores_and_gradients(model, inputs)
+    model.padding_reason = "a test compares"
+    _, padded = scores_and_gradients(model, inputs)
+    largest = max(gradient.abs().max() for gradient in packed.values())
+    assert packed.keys() == padded.keys()
+    for name, gradient in packed.items():
+        torch.testing.assert_close(gradient, padded[name], atol=1e-4 * float(largest), rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gemma2"])
+def test_scores_do_not_depend_on_the_batch(kind, tmp_path):
+    model, _, inputs_of = opened(kind, tmp_path)
+    with torch.no_grad():
+        together = model(inputs_of(PAIRS))
+        alone = torch.cat([model(inputs_of([pair])) for pair in PAIRS])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+
+
+def test_activation_checkpointing_gives_the_same_gradients(tmp_path):
+    model, _, inputs_of = opened("qwen3", tmp_path)
+    inputs = inputs_of(PAIRS)
+    model.train()
+    _, plain = scores_and_gradients(model, inputs)
+    model.checkpoint_activations()
+    _, recomputed = scores_and_gradients(model, inputs)
+    for name, gradient in plain.items():
+        torch.testing.assert_close(gradient, recomputed[name], atol=1e-5, rtol=1e-4)
+
+
+def test_soft_capped_attention_is_padded_and_says_why(tmp_path):
+    model, _, _ = opened("gemma2", tmp_path)
+    assert "soft-caps attention scores" in model.padding_reason
+    assert model.encoder.config._attn_implementation != packing.IMPLEMENTATION
+    model, _, _ = opened("gemma2", tmp_path / "without", attn_logit_softcapping=None)
+    assert not model.is_padded
+
+
+def test_a_window_that_attention_is_not_told_of_is_found_out(tmp_path, monkeypatch):
+    """The window is shortened for the test, so that the real one may have thousands of tokens."""
+    attend = packing.attend
+    monkeypatch.setattr(packing, "attend", lambda *args, sliding_window=None, **kwargs: attend(*args, **kwargs))
+    model, _, _ = opened("mistral", tmp_path, sliding_window=4096)
+    assert "gives packed passages other vectors" in model.padding_reason
+    assert model.encoder.config.sliding_window == 4096
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_padding_at_the_end_of_a_passage_is_not_scored_as_in_transformers(kind, tmp_path):
+    model, tokenizer, _ = opened(kind, tmp_path)
+    pad = tokenizer.pad_token_id
+    ids = torch.tensor([5, 6, 7, 8, pad, pad, 9, 10, pad, pad, pad])
+    inputs = Packed(ids, None, torch.tensor([0, 6, 9, 11]), torch.arange(3))
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    expected = transformers_scores(tmp_path / "saved", inputs)
+    for reason in ("", "a test compares"):
+        model.padding_reason = reason
+        torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_decoder_without_padding_token_is_saved_with_one_that_it_knows(tmp_path):
+    """So that other programs take batches; no token is added."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model, tokenizer, inputs_of = opened("llama", tmp_path)
+    assert json.loads((tmp_path / "llama" / "config.json").read_text()).get("pad_token_id") is None
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    saved = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    saved_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert saved.config.pad_token_id == saved_tokenizer.pad_token_id == tokenizer.eos_token_id
+    assert len(saved_tokenizer) == saved.config.vocab_size
+    texts = [text for doc_id, text in TEXTS.items() if doc_id != "many"]
+    batch = saved_tokenizer(["amber birch"] * len(texts), texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        scores = model(inputs_of([pair for pair in PAIRS if pair[1] != "many"]))
+        torch.testing.assert_close(saved(**batch).logits[:, 0], scores, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2", "bloom"])
+def test_the_head_is_the_layer_that_scores_the_last_token(kind, tmp_path):
+    folder = make_decoder(kind, tmp_path / kind, WORDS) if kind == "qwen3" else write_classifier(kind, tmp_path)
+    loaded = load_encoder(str(folder))
+    assert loaded.own_head
+    assert loaded.last_token.head is loaded.model.score
+    assert loaded.last_token.body is loaded.model.base_model
+
+
+def write_classifier(kind, tmp_path):
+    """The config of an older class, with the tokenizer of a tiny Qwen."""
+    import transformers
+
+    folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS)
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    name = {"gpt2": "GPT2", "bloom": "Bloom"}[kind]
+    settings = {"vocab_size": size, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = getattr(transformers, f"{name}Config")(**settings, num_labels=1, pad_token_id=0)
+    getattr(transformers, f"{name}ForSequenceClassification")(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_head_on_other_tokens_is_an_error(tmp_path, monkeypatch):
+    from transformers import Qwen3ForSequenceClassification
+
+    folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS)
+    plain = Qwen3ForSequenceClassification.forward
+    monkeypatch.setattr(
+        Qwen3ForSequenceClassification,
+        "forward",
+        lambda self, input_ids, **given: plain(self, input_ids=input_ids[:, :-1], **given),
+    )
+    with pytest.raises(UserError, match="is not one linear layer on the last token; expected"):
+        load_encoder(str(folder))
+
+
+def test_a_decoder_without_head_is_an_error(tmp_path):
+    folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS, head=False)
+    with pytest.raises(UserError, match="a qwen3 decoder without a classification head, saved as Qwen3ForCausalLM"):
+        load_encoder(str(folder))
+
+
+def test_a_decoder_whose_head_has_no_weights_is_an_error(tmp_path):
+    folder = make_decoder("qwen3", tmp_path / "qwen3", WORDS, head=False)
+    file = folder / "config.json"
+    changes = {"architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(UserError, match=r"lack 1 tensors of a Qwen3ForSequenceClassification, score.weight among them"):
+        load_encoder(str(folder))
+
+
+def test_a_decoder_with_two_outputs_is_an_error(tmp_path):
+    folder = make_decoder("llama", tmp_path / "llama", WORDS, outputs=2)
+    with pytest.raises(UserError, match="a classifier with 2 outputs; expected"):
+        load_encoder(str(folder))
+
+
+def test_an_encoder_with_its_own_head_is_no_decoder(tmp_path):
+    assert load_encoder(str(make_encoder("bert", tmp_path / "bert", WORDS))).last_token is None
