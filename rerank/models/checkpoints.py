@@ -139,8 +139,8 @@ def save_cross_encoder(
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
     The linear layer is folded into the classifier's own head (`rerank.models.heads`). Where that is impossible, the
-    encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices are
-    added to the weights (`models.lora`).
+    encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices
+    are added to the weights (`models.lora`).
 
     The config records the pooling, `max_doc_tokens`, the template, the form of the head and other `settings`, and keeps
     what it says about a pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the
