@@ -6,6 +6,7 @@ from pathlib import Path
 from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
+from rerank.losses import LABELS
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
@@ -16,7 +17,7 @@ from rerank.utils.errors import UserError, nearest
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
     validate(config)
-    open_loss(config.loss)
+    check_loss(config)
     if config.encoder.pooling not in POOLINGS:
         name = config.encoder.pooling
         raise UserError(f"--encoder.pooling {name}: no such pooling; {nearest(name, POOLINGS)}")
@@ -28,9 +29,41 @@ def check_training(config: Config) -> None:
     check_first_stage(config)
 
 
+def check_loss(config: Config) -> None:
+    """Raises UserError for a loss that cannot be opened, and for one whose labels the settings do not give."""
+    open_loss(config.loss)
+    name, lists, source = config.loss.name, config.training.lists, config.collection.source
+    if lists and is_feature_source(source):
+        raise UserError(
+            f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists"
+        )
+    if lists and not Path(lists).is_file():
+        raise UserError(f"--training.lists {lists}: no such file; expected a file of training lists, or nothing")
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
+    if LABELS[name] == "scores" and config.training.measure == "loss":
+        raise UserError(
+            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
+            "a measure such as nDCG@20"
+        )
+
+
 def pretraining_loss(config: Config) -> Loss:
-    """The loss of a pre-training, with its default hyperparameters; raises UserError for an unknown name."""
-    return open_loss(LossSettings(config.pretraining.loss), "--pretraining.loss")
+    """The loss of a pre-training, with its default hyperparameters.
+
+    Raises UserError for an unknown name, and for a loss that takes a teacher's scores.
+    """
+    name = config.pretraining.loss
+    loss = open_loss(LossSettings(name), "--pretraining.loss")
+    if LABELS[name] == "scores":
+        raise UserError(
+            f"--pretraining.loss {name}: learns from a teacher's scores, which pseudo-queries do not have; "
+            "expected another loss, such as softmax"
+        )
+    return loss
 
 
 def check_first_stage(config: Config) -> None:

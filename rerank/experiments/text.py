@@ -1,7 +1,7 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +15,13 @@ from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
+from rerank.data.lists import TrainingLists
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.training_lists import FoldLists, lists_of_fold, open_lists, texts_of
+from rerank.losses import LABELS
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
@@ -35,7 +38,10 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates of every query in the run `first_stage`; a fold's training starts from `encoder`."""
+    """The candidates of every query in the run `first_stage`; a fold's training starts from `encoder`.
+
+    `lists` are the training lists of `--training.lists`.
+    """
 
     config: Config
     folder: CollectionFolder
@@ -43,6 +49,7 @@ class TextDataset:
     first_stage: Path
     candidates: dict[str, Candidates]
     encoder: str
+    lists: TrainingLists | None = None
 
     @cached_property
     def folds(self) -> list[Fold]:
@@ -82,17 +89,23 @@ class TextDataset:
         write_folds(path, self.folds)
 
     def passages(self, tokenizer: Any, max_length: int) -> PassageBuilder:
-        """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens."""
-        doc_ids = sorted({doc_id for found in self.candidates.values() for doc_id in found.doc_ids})
+        """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
+
+        The documents are the candidates and those of the training lists. Raises UserError for one that is unknown.
+        """
+        in_lists, given_by_text = self.lists.doc_ids() if self.lists else ([], [])
+        doc_ids = sorted({*in_lists, *(doc_id for found in self.candidates.values() for doc_id in found.doc_ids)})
         documents = open_store(
             self.folder.tokens,
-            doc_ids,
-            lambda doc_ids: (document.text for document in self.collection.get(doc_ids)),
+            [*doc_ids, *given_by_text],
+            lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
             tokenizer,
             self.config.encoder.max_doc_tokens,
             self.collection.fingerprint,
         )
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
+        if self.lists:
+            queries |= self.lists.query_texts(self.collection.queries)
         return PassageBuilder.build(queries, documents, tokenizer, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
@@ -110,7 +123,8 @@ def open_text(config: Config, fold_name: str = "all") -> TextDataset:
     check_first_stage(config)
     collection = open_collection(config.collection.source)
     check_fold(fold_name, _fold_names(config, collection))
-    return text_dataset(config, collection)
+    lists = open_lists(config, collection)
+    return replace(text_dataset(config, collection), lists=lists)
 
 
 def text_dataset(config: Config, collection: Collection) -> TextDataset:
@@ -155,7 +169,7 @@ class TextTask:
     """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate.
+    candidate; with `--training.lists`, if none of its lists is left for the fold.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
@@ -169,10 +183,11 @@ class TextTask:
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+        self.from_file: FoldLists | None = self._lists_from_file()
         self.lists: dict[Part, list[Candidates]] = {
             "valid": self._judged_candidates("validation", fold.valid),
             "test": self._judged_candidates("test", fold.test),
-            "train": self._trainable(),
+            "train": self.from_file.lists if self.from_file else self._trainable(),
         }
         self.best_passages: Passages = {}
 
@@ -185,6 +200,19 @@ class TextTask:
                 f"fold {self.fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
             )
         return lists
+
+    def _lists_from_file(self) -> FoldLists | None:
+        """The lists of `--training.lists` that train this fold; None without it."""
+        file, fold = self.dataset.lists, self.fold
+        if file is None:
+            return None
+        found = lists_of_fold(file, fold, self.dataset.collection.queries, self.config.loss.name)
+        if self.accelerator.is_main_process:
+            log.info(
+                f"fold {fold.name}: {len(found.lists)} of {len(file.lists)} lists of {file.path}; left out: "
+                f"{found.held_out} of validation or test queries, {found.without_relevant} without a label of 1 or more"
+            )
+        return found
 
     def _trainable(self) -> list[Candidates]:
         """The candidates of the training queries that have a relevant one."""
@@ -207,15 +235,14 @@ class TextTask:
         return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """Lists drawn from the candidates of the training queries (`--lists`)."""
+        """Lists drawn from the candidates of the training queries (`--lists`), or whole lists of the file."""
         lists, training = self.config.lists, self.config.training
-        return epoch_lists(
-            self.lists["train"], epoch, training.lists_per_epoch, lists.relevant, lists.non_relevant, training.seed
-        )
+        relevant, non_relevant = ("all", "all") if self.from_file else (lists.relevant, lists.non_relevant)
+        return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
         """Packed passages of the lists' documents."""
-        return make_batch(lists, self.passages)
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
 
     def score(self, part: Part) -> Run:
         """Scores all candidates of a part; `best_passages` are those of the test queries."""
@@ -248,6 +275,7 @@ class TextTask:
         """The texts, the first stage and the encoder, for the manifest."""
         dataset, documents = self.dataset, self.passages.documents
         return {
+            **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
             "pretraining": pretraining_of(self.model),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},

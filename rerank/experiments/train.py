@@ -16,6 +16,7 @@ from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
+from rerank.experiments.training_lists import expect_same_lists
 from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
@@ -69,6 +70,8 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
         save_settings(config, folder.settings)
+        if isinstance(dataset, TextDataset) and dataset.lists:
+            expect_same_lists(folder, dataset.lists)
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
         dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
     folds = select_folds(dataset.folds, fold_name)

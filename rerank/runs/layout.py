@@ -109,6 +109,11 @@ class ExperimentFolder:
         return self.path / "config.toml"
 
     @property
+    def lists(self) -> Path:
+        """The hash of the file of training lists, if the experiment has one."""
+        return self.path / "lists.json"
+
+    @property
     def all_run(self) -> Path:
         """The test runs of all folds in one file; written when all folds are finished."""
         return self.path / "all.run"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import register
+from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._ir_datasets import describe_copy, error_in_one_line, files_of, is_complete, library, own_copy
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
@@ -112,9 +112,10 @@ class IrDataset:
                 docs = store.get_many(requested)
                 for doc_id in requested:
                     if doc_id not in docs:
-                        raise UserError(
+                        raise UnknownDocumentError(
                             f"{self.source}: has no document {doc_id}; the run or the qrels come from another "
-                            "collection"
+                            "collection",
+                            doc_id,
                         )
                     yield _document(docs[doc_id])
 

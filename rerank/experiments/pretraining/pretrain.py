@@ -151,7 +151,7 @@ class PretrainingTask:
 
     def qrels(self, part: Part) -> Qrels:
         """The labels: 1 for the source of a pseudo-query, 0 for the other documents."""
-        return {c.query_id: dict(zip(c.doc_ids, c.labels, strict=True)) for c in self._lists(part)}
+        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self._lists(part)}
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
