@@ -16,22 +16,32 @@ from rerank.utils.errors import UserError, nearest
 
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
+    check_settings(config)
+    check_labels(config)
+
+
+def check_settings(config: Config) -> None:
+    """As `check_training`, but for the labels: `rerank distill` makes them."""
     validate(config)
-    check_loss(config)
+    open_loss(config.loss)
     if config.encoder.pooling not in POOLINGS:
         name = config.encoder.pooling
         raise UserError(f"--encoder.pooling {name}: no such pooling; {nearest(name, POOLINGS)}")
     if config.training.measure != "loss":
         measure_name(config.training.measure)
+    elif LABELS[config.loss.name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {config.loss.name} needs a teacher's scores, which validation queries do not "
+            "have; expected a measure such as nDCG@20"
+        )
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
     check_first_stage(config)
 
 
-def check_loss(config: Config) -> None:
-    """Raises UserError for a loss that cannot be opened, and for one whose labels the settings do not give."""
-    open_loss(config.loss)
+def check_labels(config: Config) -> None:
+    """Raises UserError for training lists that cannot be had, and for a loss whose labels the settings do not give."""
     name, lists, source = config.loss.name, config.training.lists, config.collection.source
     if lists and is_feature_source(source):
         raise UserError(
@@ -43,11 +53,6 @@ def check_loss(config: Config) -> None:
         raise UserError(
             f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
             "use `rerank distill`"
-        )
-    if LABELS[name] == "scores" and config.training.measure == "loss":
-        raise UserError(
-            f"--training.measure loss: {name} needs a teacher's scores, which validation queries do not have; expected "
-            "a measure such as nDCG@20"
         )
 
 

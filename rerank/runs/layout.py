@@ -236,6 +236,18 @@ class CollectionFolder:
         """The run to re-rank: the one that the settings name, or BM25's."""
         return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings)}.run"
 
+    def teacher_lists(self, identity: str) -> Path:
+        """The candidates with a teacher's scores, as training lists; a hash names the teacher and the candidates."""
+        return self.path / f"teacher-{identity}.jsonl"
+
+    def teacher_manifest(self, identity: str) -> Path:
+        """How these scores were made."""
+        return self.path / f"teacher-{identity}.json"
+
+    def teacher_parts(self, identity: str) -> Path:
+        """The scores of some queries each, while the others are scored."""
+        return self.path / f"teacher-{identity}.parts"
+
     def experiment(self, name: str) -> ExperimentFolder:
         """The folder of the experiment of that name."""
         return ExperimentFolder(self.path / name)

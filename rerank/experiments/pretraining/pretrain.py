@@ -20,7 +20,7 @@ from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
 from rerank.models.cross_encoder import save_cross_encoder
-from rerank.models.hub import encoder_folder
+from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
@@ -32,7 +32,7 @@ from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
-from rerank.utils.files import atomic_write, check_new_folder, file_hash, short_hash
+from rerank.utils.files import atomic_write, check_new_folder, short_hash
 from rerank.utils.progress import log
 
 STEPS = 400
@@ -83,13 +83,10 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
 
 def _identity(config: Config, collection: Collection) -> str:
     """A hash of everything that the result depends on: documents, encoder, settings."""
-    encoder = encoder_folder(config.encoder.name)
-    kinds = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
-    files = sorted(file for kind in kinds for file in encoder.glob(kind))
     first, training = config.first_stage, config.training
     return short_hash(
         collection.fingerprint,
-        *(f"{file.name} {file_hash(file)}" for file in files),
+        *file_hashes(config.encoder.name),
         sorted(asdict(config.pretraining).items()),
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),

@@ -14,13 +14,14 @@ from rerank.config import Config, validate
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
-from rerank.experiments.checks import check_loss
+from rerank.experiments.checks import check_labels
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
+from rerank.training.losses import open_loss
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
@@ -91,7 +92,8 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 def _check(cell: Config) -> None:
     try:
         validate(cell)
-        check_loss(cell)
+        open_loss(cell.loss)
+        check_labels(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
 
