@@ -135,7 +135,7 @@ def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text:
         _fail("each document once", f"{str(documents[twice])[:60]!r} again")
     for value in values:
         _check_label(value, labels)
-    return Candidates(query_id, doc_ids, tuple(values))
+    return Candidates(query_id, doc_ids, tuple(map(float, values)))
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -186,4 +186,4 @@ def _check_label(value: Any, labels: Labels) -> None:
 
 
 def _fail(expected: str, got: str) -> NoReturn:
-    raise ValueError(f"expected {expected}, got {got}")
+    raise ValueError(f"expected {expected}, got {got if len(got) < 200 else got[:200] + '…'}")

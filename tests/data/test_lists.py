@@ -82,6 +82,8 @@ def but(**changes):
         (but(labels=[1, True]), "expected finite numbers under 'labels', got True"),
         (but(labels=[1, float("nan")]), "expected finite numbers under 'labels', got nan"),
         (but(labels=[1, float("-inf")]), "expected finite numbers under 'labels', got -inf"),
+        (but(labels=[1, 10**40]), "expected finite numbers under 'labels', got 1000"),
+        (but(labels=[1, "0" * 1000]), "expected finite numbers under 'labels', got 000"),
         (but(labels=[1, 1e39]), "expected finite numbers under 'labels', got 1e+39"),
     ],
 )
@@ -92,6 +94,7 @@ def test_a_malformed_line_is_named_with_its_number(tmp_path, line, expected):
     assert str(raised.value).startswith(f"{path}:3: ")
     assert expected in str(raised.value)
     assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 500 + len(str(path))
 
 
 @pytest.mark.parametrize("label", [-0.5, 31, 1e30])
