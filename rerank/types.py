@@ -32,14 +32,14 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidates:
-    """The documents that the first stage retrieved for one query.
+    """The documents that the first stage retrieved for one query, or a list to train on.
 
-    `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none.
+    `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none, or a teacher's scores.
     """
 
     query_id: str
     doc_ids: tuple[str, ...]
-    labels: tuple[int, ...]
+    labels: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if len(self.doc_ids) != len(self.labels):

@@ -61,26 +61,43 @@ class Batch(NamedTuple, Generic[Inputs]):
     """Lists of documents: flat inputs of the real documents, and their grid.
 
     labels: (lists, documents) float32, 0 on padding; mask: (lists, documents) bool, False on padding. The flat order of
-    documents is that of the grid, row by row.
+    documents is that of the grid, row by row. `scored` is whether the labels are a teacher's scores, not judgments.
     """
 
     inputs: Inputs
     labels: Tensor
     mask: Tensor
     query_ids: tuple[str, ...]
+    scored: bool = False
 
     def grid(self, flat: Tensor) -> Tensor:
         """Puts (documents,) values onto the (lists, documents) grid, 0 on padding."""
         mask = self.mask.to(flat.device)
         return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
 
+    def grades(self) -> Tensor:
+        """What NDCG takes as grades: the labels; a teacher's scores are scaled to 0 to 1 in each list, all equal to 0.
+
+        NDCG is then 1 for the teacher's order.
+        """
+        if not self.scored:
+            return self.labels
+        lowest = self.labels.masked_fill(~self.mask, torch.inf).amin(dim=1, keepdim=True)
+        spread = self.labels.masked_fill(~self.mask, -torch.inf).amax(dim=1, keepdim=True) - lowest
+        return ((self.labels - lowest) / spread.masked_fill(spread == 0, 1)).masked_fill(~self.mask, 0)
+
 
 Pairs = Sequence[tuple[str, str]]
 """The (query_id, doc_id) pairs to score."""
 
 
-def make_batch(lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs]) -> Batch[Inputs]:
-    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs."""
+def make_batch(
+    lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs], scored: bool = False
+) -> Batch[Inputs]:
+    """The batch of these lists; `inputs_of` builds the inputs of (query_id, doc_id) pairs.
+
+    `scored` is whether the labels are a teacher's scores.
+    """
     longest = max(len(candidates.doc_ids) for candidates in lists)
     labels = torch.zeros(len(lists), longest)
     mask = torch.zeros(len(lists), longest, dtype=torch.bool)
@@ -88,4 +105,4 @@ def make_batch(lists: Sequence[Candidates], inputs_of: Callable[[Pairs], Inputs]
         labels[row, : len(candidates.labels)] = torch.tensor(candidates.labels, dtype=torch.float32)
         mask[row, : len(candidates.labels)] = True
     pairs = [(candidates.query_id, doc_id) for candidates in lists for doc_id in candidates.doc_ids]
-    return Batch(inputs_of(pairs), labels, mask, tuple(candidates.query_id for candidates in lists))
+    return Batch(inputs_of(pairs), labels, mask, tuple(candidates.query_id for candidates in lists), scored)

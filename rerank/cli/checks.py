@@ -9,9 +9,11 @@ from rerank.utils.errors import UserError
 
 
 def check_inputs(config: Config) -> None:
-    """Raises UserError for an unknown validation measure, a missing run, and a missing path of another setting."""
+    """Raises UserError for an unknown validation measure, a missing run or list file, and another missing path."""
     if config.first_stage.run and not Path(config.first_stage.run).is_file():
         raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
+    if config.training.lists:
+        check_file("--training.lists", Path(config.training.lists))
     check_path("--collection", config.collection.source)
     check_path("--collection.train", config.collection.train)
     check_path("--collection.valid", config.collection.valid)

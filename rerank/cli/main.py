@@ -32,6 +32,8 @@ COMMANDS = {
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.",
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
+    "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
+    "The teacher scores the candidates of every query once; what it scored is kept.",
     "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
     "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
@@ -44,7 +46,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "score")
+WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

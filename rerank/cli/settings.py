@@ -4,7 +4,8 @@ import ast
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints, is_typeddict
@@ -31,14 +32,21 @@ class CommandWithSettings:
     registered after the import have their flags.
     """
 
-    def __init__(self, function: Callable[..., None], names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., None],
+        names: tuple[str, ...],
+        aliases: Mapping[str, str] = {},
+        defaults: Mapping[str, Any] = {},
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.names = names
+        self.names, self.aliases, self.defaults = names, aliases, defaults
         self.__annotations__ = {}
 
     def __call__(self, *arguments: Any, **flags: Any) -> None:
         """Calls the function with its own arguments, and with the settings as `config`."""
-        settings = {name: flags.pop(name) for name in self._settings() if name in flags}
+        settings = {name.replace(".", "__"): value for name, value in self.defaults.items()}
+        settings |= {name: flags.pop(name) for name in self._settings() if name in flags}
         flags.pop("config", None)
         self.__wrapped__(*arguments, config=_config(settings), **flags)  # type: ignore[attr-defined]
 
@@ -52,18 +60,29 @@ class CommandWithSettings:
 
     def _settings(self) -> dict[str, inspect.Parameter]:
         return {
-            parameter.name: parameter
+            parameter.name: self._of_command(f"{section}.{key}", parameter)
             for section, key, parameter in _parameters()
             if section in self.names or f"{section}.{key}" in self.names
         }
 
+    def _of_command(self, name: str, parameter: inspect.Parameter) -> inspect.Parameter:
+        """The parameter with the name and the default that this command has for it."""
+        if alias := self.aliases.get(name):
+            given = [item.alias for item in parameter.annotation.__metadata__ if isinstance(item, Parameter)]
+            names = (*itertools.chain.from_iterable(filter(None, given)), alias)
+            parameter = parameter.replace(annotation=Annotated[parameter.annotation, Parameter(alias=names)])
+        return parameter.replace(default=self.defaults.get(name, parameter.default))
 
-def with_settings(*names: str) -> Callable[[Callable[..., None]], CommandWithSettings]:
+
+def with_settings(
+    *names: str, aliases: Mapping[str, str] = {}, defaults: Mapping[str, Any] = {}
+) -> Callable[[Callable[..., None]], CommandWithSettings]:
     """A decorator: the command takes --config and the flags of these settings, and is called with a `Config`.
 
     `names` are sections ("encoder") or single settings ("training.lr"). All other settings have their defaults.
+    `aliases` are more flags of single settings, and `defaults` their defaults where the command has others.
     """
-    return lambda function: CommandWithSettings(function, names)
+    return lambda function: CommandWithSettings(function, names, aliases, defaults)
 
 
 def setting_flags() -> list[str]:

@@ -139,8 +139,10 @@ class TrainingSettings:
 
     epochs: Annotated[Whole, at_least(1), Parameter(alias="--epochs")] = 100
     """Maximum number of epochs."""
+    lists: PathText = ""
+    """A file of training lists, a JSON object a line, used instead of lists drawn from the candidates."""
     lists_per_epoch: Annotated[Count, at_least(1)] = 256
-    """Training lists per epoch; all: one per training query."""
+    """Training lists per epoch; all: one per training query, or every list of the file once."""
     lists_per_step: Annotated[Whole, at_least(1), Parameter(alias="--batch-size")] = 8
     """Batch size: lists per optimizer step."""
     lr: Annotated[float, at_least(0), Parameter(alias="--lr")] = 2e-5

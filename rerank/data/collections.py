@@ -20,6 +20,14 @@ EXPECTED = (
 )
 
 
+class UnknownDocumentError(UserError):
+    """A collection was asked for a document that it does not have."""
+
+    def __init__(self, message: str, doc_id: str) -> None:
+        super().__init__(message)
+        self.doc_id = doc_id
+
+
 class Collection(Protocol):
     """Queries, judgments and documents; each part is read when it is first used.
 
@@ -75,7 +83,7 @@ class Collection(Protocol):
         """Every document. Raises UserError for an id that occurs twice."""
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked. Raises UserError for an unknown id."""
+        """These documents, in the order asked. Raises UnknownDocumentError, a UserError, for an unknown id."""
 
 
 class Reader(Protocol):

@@ -8,6 +8,7 @@ from rerank.config import Config, LossSettings, validate
 from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
+from rerank.losses import LABELS
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
@@ -18,6 +19,12 @@ from rerank.utils.errors import UserError, nearest
 
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
+    check_settings(config)
+    check_labels(config)
+
+
+def check_settings(config: Config) -> None:
+    """As `check_training`, but for the labels: `rerank distill` makes them."""
     validate(config)
     open_loss(config.loss)
     if config.encoder.pooling not in POOLINGS:
@@ -26,6 +33,11 @@ def check_training(config: Config) -> None:
     check_encoder(config)
     if config.training.measure != "loss":
         measure_name(config.training.measure)
+    elif LABELS[config.loss.name] == "scores":
+        raise UserError(
+            f"--training.measure loss: {config.loss.name} needs a teacher's scores, which validation queries do not "
+            "have; expected a measure such as nDCG@20"
+        )
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
@@ -39,9 +51,35 @@ def check_encoder(config: Config) -> None:
     check_lora(config.encoder.lora_rank)
 
 
+def check_labels(config: Config) -> None:
+    """Raises UserError for training lists that cannot be had, and for a loss whose labels the settings do not give."""
+    name, lists, source = config.loss.name, config.training.lists, config.collection.source
+    if lists and is_feature_source(source):
+        raise UserError(
+            f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists"
+        )
+    if lists and not Path(lists).is_file():
+        raise UserError(f"--training.lists {lists}: no such file; expected a file of training lists, or nothing")
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
+
+
 def pretraining_loss(config: Config) -> Loss:
-    """The loss of a pre-training, with its default hyperparameters; raises UserError for an unknown name."""
-    return open_loss(LossSettings(config.pretraining.loss), "--pretraining.loss")
+    """The loss of a pre-training, with its default hyperparameters.
+
+    Raises UserError for an unknown name, and for a loss that takes a teacher's scores.
+    """
+    name = config.pretraining.loss
+    loss = open_loss(LossSettings(name), "--pretraining.loss")
+    if LABELS[name] == "scores":
+        raise UserError(
+            f"--pretraining.loss {name}: learns from a teacher's scores, which pseudo-queries do not have; "
+            "expected another loss, such as softmax"
+        )
+    return loss
 
 
 def check_first_stage(config: Config) -> None:

@@ -12,7 +12,8 @@ from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import check_encoder, expect_text
 from rerank.experiments.first_stage import first_stage_run, with_texts
-from rerank.experiments.text import TextDataset, truncation_summary
+from rerank.experiments.text import TextDataset
+from rerank.experiments.text_model import truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates

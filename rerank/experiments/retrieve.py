@@ -5,7 +5,7 @@ from pathlib import Path
 from rerank.config import Config, validate
 from rerank.experiments.checks import check_first_stage, expect_text
 from rerank.experiments.first_stage import first_stage_run, open_settings
-from rerank.experiments.text import open_text
+from rerank.experiments.open_text import open_text
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 

@@ -12,22 +12,23 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
-from rerank.config import Config, validate
-from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.data.collections import Collection, queries_to_train
+from rerank.config import Config
+from rerank.data.candidates import queries_without_relevant
+from rerank.data.collections import Collection
 from rerank.data.folds import FINAL, write_folds
+from rerank.data.lists import TrainingLists
 from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
-from rerank.data.trec import read_run, write_qrels
-from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, open_settings, recorded, with_texts
-from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, folds_of
+from rerank.data.trec import write_qrels
+from rerank.experiments.first_stage import recorded
+from rerank.experiments.folds import expect_same_folds, fold_names_of, folds_of
+from rerank.experiments.text_model import open_model, truncation_summary
+from rerank.experiments.training_lists import FoldLists, lists_of_fold, texts_of
+from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_cross_encoder
-from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.java import java_facts
-from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
 from rerank.training.task import Part
@@ -42,7 +43,8 @@ from rerank.utils.progress import log
 class TextDataset:
     """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
 
-    The queries are those of `queries_to_train`, or those of a run that is only re-ranked.
+    The queries are those of `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of
+    `--training.lists`.
     """
 
     config: Config
@@ -51,6 +53,7 @@ class TextDataset:
     first_stage: Path
     candidates: dict[str, Candidates]
     encoder: str
+    lists: TrainingLists | None = None
 
     @cached_property
     def folds(self) -> list[Fold]:
@@ -92,23 +95,26 @@ class TextDataset:
         write_folds(self.folder.folds, self.folds)
 
     def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
-        """Tokenises queries and candidates, documents once and on disk; a passage has at most `max_length` tokens.
+        """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
 
-        `template` is the text that a pair is put into, or "". Raises UserError if the tokenizer cannot tell the pair
-        from it.
+        The documents are the candidates and those of the training lists. `template` is the text that a pair is put
+        into, or "". Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from it.
         """
         pair = open_template(tokenizer, template)
-        doc_ids = sorted({doc_id for found in self.candidates.values() for doc_id in found.doc_ids})
+        in_lists, given_by_text = self.lists.doc_ids() if self.lists else ([], [])
+        doc_ids = sorted({*in_lists, *(doc_id for found in self.candidates.values() for doc_id in found.doc_ids)})
         documents = open_store(
             self.folder.tokens,
-            doc_ids,
-            lambda doc_ids: (document.text for document in self.collection.get(doc_ids)),
+            [*doc_ids, *given_by_text],
+            lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
             tokenizer,
             self.config.encoder.max_doc_tokens,
             self.collection.fingerprint,
             pair.document_lead,
         )
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
+        if self.lists:
+            queries |= self.lists.query_texts(self.collection.queries)
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
@@ -116,74 +122,12 @@ class TextDataset:
         return TextTask(self, fold, accelerator)
 
 
-def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> TextDataset:
-    """Opens the collection of the settings, and retrieves the first stage unless it exists.
-
-    `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
-    that does not exist, and files that are missing or malformed.
-    """
-    validate(config)
-    expect_text(config.collection.source)
-    check_first_stage(config)
-    check_language(config.collection.language)
-    collection = open_settings(config.collection)
-    if judged:
-        collection.expect_judgments()
-    check_fold(fold_name, fold_names_of(collection, config.collection.folds))
-    for line in describe_folds(config, collection):
-        log.info(line)
-    if collection.qrels:  # before the first stage is retrieved, which would be for other queries
-        folder = CollectionFolder(Path(config.output.folder) / collection.name)
-        expect_same_folds(folder, collection, config.collection.folds)
-    return text_dataset(config, collection)
-
-
-def text_dataset(config: Config, collection: Collection) -> TextDataset:
-    """The data set of an open collection; retrieves the first stage unless it exists."""
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    queries = queries_to_train(collection)
-    if unused := len(collection.queries) - len(queries) if config.collection.queries else 0:
-        log.info(
-            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
-        )
-    run = first_stage_run(config, collection, folder)
-    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
-    collection = with_texts(config, collection, folder)
-    return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
-
-
-def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[CrossEncoder, Any, int]:
-    """The model of an encoder on its device, its tokenizer, and the tokens that fit into one passage."""
-    settings = config.encoder
-    model, tokenizer, max_length = open_cross_encoder(
-        encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
-    )
-    model.to(accelerator.device)
-    if config.training.gradient_checkpointing:
-        model.checkpoint_activations()
-    if accelerator.is_main_process:
-        if model.is_padded:
-            log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
-        elif model.attention_dropout() != "0.0":
-            log.info(f"attention dropout: {model.attention_dropout()}")
-    return model, tokenizer, max_length
-
-
-def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
-    """One line: how many documents and queries are longer than what the model sees of them."""
-    stats = passages.documents.statistics()
-    return (
-        f"{stats['documents']} candidate documents, {stats['documents_cut']} cut at {max_doc_tokens} tokens "
-        f"({stats['tokens_cut'] / max(1, stats['tokens']):.1%} of all tokens), {stats['documents_empty']} empty; "
-        f"{passages.truncated_queries()} of {len(passages.queries)} queries cut at {passages.max_tokens // 2} tokens"
-    )
-
-
 class TextTask:
     """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate. The final model has no test queries, and it may have no validation queries.
+    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries,
+    and it may have no validation queries.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
@@ -197,10 +141,11 @@ class TextTask:
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+        self.from_file: FoldLists | None = self._lists_from_file()
         self.lists: dict[Part, list[Candidates]] = {
             "valid": self._judged_candidates("validation", fold.valid),
             "test": self._judged_candidates("test", fold.test),
-            "train": self._trainable(),
+            "train": self.from_file.lists if self.from_file else self._trainable(),
         }
         self.best_passages: Passages = {}
 
@@ -215,6 +160,19 @@ class TextTask:
                 f"fold {self.fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
             )
         return lists
+
+    def _lists_from_file(self) -> FoldLists | None:
+        """The lists of `--training.lists` that train this fold; None without it."""
+        file, fold = self.dataset.lists, self.fold
+        if file is None:
+            return None
+        found = lists_of_fold(file, fold, self.dataset.collection.queries, self.config.loss.name)
+        if self.accelerator.is_main_process:
+            log.info(
+                f"fold {fold.name}: {len(found.lists)} of {len(file.lists)} lists of {file.path}; left out: "
+                f"{found.held_out} of validation or test queries, {found.without_relevant} without a label of 1 or more"
+            )
+        return found
 
     def _trainable(self) -> list[Candidates]:
         """The candidates of the training queries that have a relevant one."""
@@ -237,15 +195,14 @@ class TextTask:
         return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """Lists drawn from the candidates of the training queries (`--lists`)."""
+        """Lists drawn from the candidates of the training queries (`--lists`), or whole lists of the file."""
         lists, training = self.config.lists, self.config.training
-        return epoch_lists(
-            self.lists["train"], epoch, training.lists_per_epoch, lists.relevant, lists.non_relevant, training.seed
-        )
+        relevant, non_relevant = ("all", "all") if self.from_file else (lists.relevant, lists.non_relevant)
+        return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
         """Packed passages of the lists' documents."""
-        return make_batch(lists, self.passages)
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
 
     def score(self, part: Part) -> Run:
         """Scores all candidates of a part; `best_passages` are those of the test queries."""
@@ -276,6 +233,7 @@ class TextTask:
         """The texts, the first stage and the encoder, for the manifest."""
         dataset, documents = self.dataset, self.passages.documents
         return {
+            **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
             "pretraining": pretraining_of(self.model),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},

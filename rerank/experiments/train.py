@@ -18,6 +18,7 @@ from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
+from rerank.experiments.training_lists import expect_same_lists
 from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
@@ -81,6 +82,8 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
         save_settings(config, folder.settings)
+        if isinstance(dataset, TextDataset) and dataset.lists:
+            expect_same_lists(folder, dataset.lists)
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
         dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
     folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)

@@ -21,7 +21,7 @@ import pkgutil
 
 from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation, softsort_indicators
 from rerank.losses.metrics import exact_metric
-from rerank.losses.registry import LOSSES, LossFunction, create, loss
+from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
 
 for _module in pkgutil.iter_modules(__path__):
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> LossFunction:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss", "neuralsort_indicators"]
-__all__ += ["rank_indicators", "soft_permutation", "softsort_indicators"]
+__all__ = ["LABELS", "LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss"]
+__all__ += ["neuralsort_indicators", "rank_indicators", "soft_permutation", "softsort_indicators"]
 __all__.extend(LOSSES)

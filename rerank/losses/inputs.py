@@ -21,6 +21,12 @@ def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Te
     Raises:
         ValueError: scores, labels and mask do not have the same two-dimensional shape.
     """
+    scores, labels, mask = mask_teacher(scores, labels, mask)
+    return scores, labels.clamp_min(0), mask
+
+
+def mask_teacher(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """As `mask_inputs`, for labels that are a teacher's scores: they may be below 0."""
     if scores.dim() != 2 or labels.shape != scores.shape or (mask is not None and mask.shape != scores.shape):
         shapes = [tuple(tensor.shape) for tensor in (scores, labels, mask) if tensor is not None]
         raise ValueError(f"scores, labels and mask must all be (lists, documents), got {', '.join(map(str, shapes))}")
@@ -28,7 +34,7 @@ def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Te
     dtype = torch.promote_types(scores.dtype, torch.float32)
     # Unlike multiplying by 0, filling also removes the NaN of a masked entry, forward and backward.
     scores = scores.masked_fill(~mask, 0).to(dtype)
-    labels = labels.detach().masked_fill(~mask, 0).to(dtype).clamp_min(0)
+    labels = labels.detach().masked_fill(~mask, 0).to(dtype)
     return scores, labels, mask
 
 

@@ -4,7 +4,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -17,11 +17,17 @@ LossFunction = Callable[..., Tensor]
 LOSSES: dict[str, LossFunction] = {}
 """The registered losses by name."""
 
+Labels = Literal["judgments", "scores"]
+"""What the labels of a loss are: graded relevance, 0 and above, or a teacher's scores, any finite numbers."""
+
+LABELS: dict[str, Labels] = {}
+"""The labels that each registered loss takes, by its name."""
+
 
 Function = TypeVar("Function", bound=LossFunction)
 
 
-def loss(name: str) -> Callable[[Function], Function]:
+def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Function]:
     """Registers a loss: a function of scores, labels, mask=None and hyperparameters that returns one value per list.
 
     A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each. A
@@ -29,18 +35,21 @@ def loss(name: str) -> Callable[[Function], Function]:
 
     Args:
         name: what `--loss` and `create` call it.
+        labels: what its labels are; those of a loss for distillation are a teacher's "scores".
 
     Raises:
         TypeError: the parameters of the function are not as above.
-        ValueError: another function has this name.
+        ValueError: another function has this name, or there are no such labels.
     """
+    if labels not in get_args(Labels):
+        raise ValueError(f"loss {name!r}: labels: expected {' or '.join(get_args(Labels))}, got {labels!r}")
 
     def register(function: Function) -> Function:
         _check_signature(name, function)
         other = LOSSES.get(name, function)
         if (other.__module__, other.__qualname__) != (function.__module__, function.__qualname__):
             raise ValueError(f"loss {name!r} is registered already, by {other.__module__}.{other.__qualname__}")
-        LOSSES[name] = function
+        LOSSES[name], LABELS[name] = function, labels
         return function
 
     return register

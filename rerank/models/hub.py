@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 
 REQUIRED = {  # any one of the files on the right is enough
@@ -12,6 +13,7 @@ REQUIRED = {  # any one of the files on the right is enough
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
 PICKLES = ["pytorch_model*.bin"]
+HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 
 
 def encoder_folder(name: str) -> Path:
@@ -29,6 +31,13 @@ def encoder_folder(name: str) -> Path:
     if name.startswith(("/", ".", "~")):
         raise UserError(f"encoder {name}: no such folder; check the path")
     return _cached(name) or _downloaded(name)
+
+
+def file_hashes(name: str) -> list[str]:
+    """The name and the SHA-256 of each file of a model, by `encoder_folder`: what its scores depend on."""
+    folder = encoder_folder(name)
+    files = sorted(file for kind in HASHED for file in folder.glob(kind))
+    return [f"{file.name} {file_hash(file)}" for file in files]
 
 
 def _missing(folder: Path) -> str:

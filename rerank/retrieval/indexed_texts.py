@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.data.collections import Collection
+from rerank.data.collections import Collection, UnknownDocumentError
 from rerank.data.formats.irds import IrDataset
 from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
@@ -128,7 +128,6 @@ def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:
             raw = searcher.doc_raw(doc_id)
             if raw is None:
                 problem = "has no document" if searcher.doc(doc_id) is None else "does not store the text of document"
-                raise UserError(
-                    f"index {index}: {problem} {doc_id}; take another index, or give the collection's own copy"
-                )
+                message = f"index {index}: {problem} {doc_id}; take another index, or give the collection's own copy"
+                raise UserError(message) if searcher.doc(doc_id) else UnknownDocumentError(message, doc_id)
             yield raw

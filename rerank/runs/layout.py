@@ -115,6 +115,11 @@ class ExperimentFolder:
         return self.path / "config.toml"
 
     @property
+    def lists(self) -> Path:
+        """The hash of the file of training lists, if the experiment has one."""
+        return self.path / "lists.json"
+
+    @property
     def all_run(self) -> Path:
         """The test runs of all folds in one file; written when all folds are finished."""
         return self.path / "all.run"
@@ -253,6 +258,18 @@ class CollectionFolder:
     ) -> Path:
         """The run to re-rank: the one that the settings name, or BM25's; `queries` is the hash of a file of queries."""
         return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings, collection, queries)}.run"
+
+    def teacher_lists(self, identity: str) -> Path:
+        """The candidates with a teacher's scores, as training lists; a hash names the teacher and the candidates."""
+        return self.path / f"teacher-{identity}.jsonl"
+
+    def teacher_manifest(self, identity: str) -> Path:
+        """How these scores were made."""
+        return self.path / f"teacher-{identity}.json"
+
+    def teacher_parts(self, identity: str) -> Path:
+        """The scores of some queries each, while the others are scored."""
+        return self.path / f"teacher-{identity}.parts"
 
     def experiment(self, name: str) -> ExperimentFolder:
         """The folder of the experiment of that name."""

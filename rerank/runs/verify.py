@@ -124,7 +124,7 @@ def _check(folder: FoldFolder, folds: dict[str, Fold], qrels: Qrels) -> tuple[st
     if fold is None:
         return "", [f"{folder.manifest.name}: expected the queries of the final model, in JSON; found none"], []
     check, errors = FoldCheck(folder, fold, qrels), list[str]()
-    for errors_of in (_manifest, _files, _queries, _settings, _first_stage, _judgments, _outcome):
+    for errors_of in (_manifest, _files, _queries, _settings, _first_stage, _training_lists, _judgments, _outcome):
         try:
             errors += errors_of(check)
         except UserError as error:  # a file that cannot be read
@@ -196,6 +196,12 @@ def _first_stage(check: FoldCheck) -> Iterator[str]:
             yield f"{path.name}: expected the first stage's run, found none"
 
 
+def _training_lists(check: FoldCheck) -> Iterator[str]:
+    facts = check.facts.get("training_lists", {})
+    if facts and (path := Path(facts["file"])).is_file():
+        yield from _same_hash(path.name, facts["sha256"], file_hash(path))
+
+
 def _judgments(check: FoldCheck) -> Iterator[str]:
     for part, expected in check.facts.get("qrels", {}).items():
         yield from _same_hash(f"qrels.txt, {part} queries", expected, judgments_hash(check.judged(part)))
@@ -220,8 +226,11 @@ def _unchecked(check: FoldCheck) -> list[str]:
     missing = [fact for fact in FACTS if fact not in check.facts]
     if "first_stage" in check.facts:
         path, in_collection = _first_stage_file(check)
-        return [*missing, *([] if in_collection or path.is_file() else [f"first_stage: {path}"])]
-    return [*missing, *([] if "features" in check.facts else ["first_stage"])]
+        missing += [] if in_collection or path.is_file() else [f"first_stage: {path}"]
+    elif "features" not in check.facts:
+        missing.append("first_stage")
+    lists = check.facts.get("training_lists", {}).get("file")
+    return [*missing, *([f"training_lists: {lists}"] if lists and not Path(lists).is_file() else [])]
 
 
 def _all_run(experiment: ExperimentFolder, folds: dict[str, Fold]) -> Iterator[str]:

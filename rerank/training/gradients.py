@@ -40,7 +40,8 @@ def accumulate_gradient(
     forward pass, for models whose scores depend on the other documents of the step (batch norm).
 
     Returns:
-        (lists, 3) on the CPU: the loss of each list, its NDCG, and its smooth NDCG (SmoothI's). Without a budget
+        (lists, 3) on the CPU: the loss of each list, and of its grades the NDCG and the smooth NDCG (SmoothI's); see
+        `Batch.grades`. Without a budget
         (lists, 2): the network is so small that the smooth NDCG would be most of the work.
 
     Raises:
@@ -100,7 +101,7 @@ def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batc
     inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in chosen])
     documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
     query_ids = tuple(batch.query_ids[row] for row in lists)
-    return Batch(inputs._replace(documents=documents), batch.labels[lists], batch.mask[lists], query_ids)
+    return Batch(inputs._replace(documents=documents), batch.labels[lists], batch.mask[lists], query_ids, batch.scored)
 
 
 def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _Objective) -> Tensor:
@@ -154,8 +155,8 @@ def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bo
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
     (losses.sum() * objective.weight).backward()
-    scores = grid.detach()
-    stats = [losses.detach(), exact_metric(scores, labels, mask)]
+    scores, grades = grid.detach(), batch.grades().to(flat.device)
+    stats = [losses.detach(), exact_metric(scores, grades, mask)]
     if smooth:
-        stats.append(1 - smoothi(scores, labels, mask))
+        stats.append(1 - smoothi(scores, grades, mask))
     return torch.stack(stats, dim=1).double().cpu()

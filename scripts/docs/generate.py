@@ -18,9 +18,10 @@ LOSSES_PAGE = """# All losses
 
 The command line takes these names in `--loss`; in Python, a loss is `rerank.losses.NAME(scores, labels, mask)`. Each
 hyperparameter is a flag, such as `--loss.stop-gradient`. [Their papers](../papers.md) has the formulas and sources.
+The labels of a loss are judgments, 0 and above, or the scores of a teacher, which `--training.lists` gives.
 
-| name | loss | hyperparameters | |
-| --- | --- | --- | --- |
+| name | loss | labels | hyperparameters | |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -57,7 +58,7 @@ def command_line_page() -> str:
 
 def losses_page(papers: str) -> str:
     """A table of all losses with their hyperparameters, linked to their formulas in papers.md where it names them."""
-    from rerank.losses import LOSSES
+    from rerank.losses import LABELS, LOSSES
 
     sections = sections_of_names(papers)
     rows = []
@@ -66,7 +67,7 @@ def losses_page(papers: str) -> str:
         defaults = ", ".join(f"`{p.name}={p.default!r}`" for p in hyperparameters if p.default is not None)
         summary = escape_tags((inspect.getdoc(loss) or "").partition("\n")[0]).replace("|", r"\|")
         section = f"[formula](../papers.md#{sections[name]})" if name in sections else ""
-        rows.append(f"| `{name}` | {summary} | {defaults} | {section} |")
+        rows.append(f"| `{name}` | {summary} | {LABELS[name]} | {defaults} | {section} |")
     return LOSSES_PAGE + "\n".join(rows)
 
 

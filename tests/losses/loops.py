@@ -212,3 +212,15 @@ def ranknet(s: List, y) -> Tensor:
 
 def pairwise_softmax(s: List, y) -> Tensor:
     return pair_mean(s, y, lambda better, worse: 1 - softmax_of([better, worse])[0])
+
+
+def margin_mse(s: List, y) -> Tensor:
+    n = len(s)
+    errors = [((s[i] - s[j]) - (y[i] - y[j])) ** 2 for i in range(n) for j in range(i + 1, n)]
+    return total(errors) / (n * (n - 1) / 2)
+
+
+def distill_kl(s: List, y, temperature=1.0) -> Tensor:
+    student = softmax_of([x / temperature for x in s])
+    teacher = softmax_of([torch.tensor(label / temperature, dtype=torch.float64) for label in y])
+    return temperature**2 * total([p * (p.log() - q.log()) for p, q in zip(teacher, student, strict=True)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rerank.losses import LOSSES
+from rerank.losses import LABELS, LOSSES
 from rerank.utils.registry import describe, describe_losses
 
 METRICS = ["ndcg", "ndcg@3", "p@3", "ap"]
@@ -14,8 +14,17 @@ CASES = [
     (name, {"metric": metric} if metric else {})
     for name in LOSSES
     for metric in (METRICS if "metric" in describe(name, LOSSES[name]).hyperparameters else [""])
-] + [("smoothi", {"alpha": 100.0}), ("fastsort", {"regularization": "kl"}), ("softsort", {"power": 0.5})]
+] + [
+    ("smoothi", {"alpha": 100.0}),
+    ("fastsort", {"regularization": "kl"}),
+    ("softsort", {"power": 0.5}),
+    ("distill_kl", {"temperature": 4.0}),
+]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
+JUDGED = [case for case in CASES if LABELS[case[0]] == "judgments"]
+OF_JUDGMENTS = pytest.mark.parametrize(("name", "settings"), JUDGED, ids=[f"{name}-{s}" for name, s in JUDGED])
+TAUGHT = [case for case in CASES if LABELS[case[0]] == "scores"]
+OF_SCORES = pytest.mark.parametrize(("name", "settings"), TAUGHT, ids=[f"{name}-{s}" for name, s in TAUGHT])
 
 
 def value_and_gradient(name: str, settings: dict, scores: Tensor, labels: Tensor, mask: Tensor | None = None):
@@ -26,24 +35,32 @@ def value_and_gradient(name: str, settings: dict, scores: Tensor, labels: Tensor
     return values.detach(), gradient
 
 
-def random_lists(lists: int = 6, documents: int = 8, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def random_lists(
+    name: str, lists: int = 6, documents: int = 8, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
     """Labels are a permutation of 0, 1, ... as ListMLE depends on the order of equal labels."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(lists, documents, generator=generator, dtype=torch.float64)
     labels = torch.rand(lists, documents, generator=generator).argsort(dim=1)
-    return scores.to(dtype), labels
+    return scores.to(dtype), as_labels(name, labels)
+
+
+def as_labels(name: str, judgments: Tensor) -> Tensor:
+    """Judgments, or for a loss that takes a teacher's scores, scores in the same order, some of them below 0."""
+    return judgments if LABELS[name] == "judgments" else judgments.double() * 0.75 - 2
 
 
 def test_every_loss_is_in_the_battery() -> None:
     assert {name for name, _ in CASES} == set(LOSSES) == set(describe_losses())
     metric_losses = {name for name, settings in CASES if "metric" in settings}
     assert metric_losses == {"smoothi", "approx", "neuralsort", "softsort", "fastsort", "ot", "lambda_loss"}
-    assert len(CASES) == 4 * 7 + 7 + 3
+    assert len(CASES) == 4 * 7 + 9 + 4
+    assert {name for name, _ in TAUGHT} == {"margin_mse", "distill_kl"}
 
 
 @EVERY
 def test_padding_changes_nothing(name: str, settings: dict) -> None:
-    scores, labels = random_lists()
+    scores, labels = random_lists(name)
     values, gradient = value_and_gradient(name, settings, scores, labels)
     for filler in (torch.nan, torch.inf, 0.0, 1e30):
         wide = torch.full((6, 13), filler, dtype=torch.float64)
@@ -60,7 +77,7 @@ def test_padding_changes_nothing(name: str, settings: dict) -> None:
 
 @EVERY
 def test_the_order_of_the_documents_does_not_matter(name: str, settings: dict) -> None:
-    scores, labels = random_lists()
+    scores, labels = random_lists(name)
     order = torch.tensor([3, 0, 7, 1, 5, 2, 6, 4])
     values, gradient = value_and_gradient(name, settings, scores, labels)
     moved, moved_gradient = value_and_gradient(name, settings, scores[:, order], labels[:, order])
@@ -70,7 +87,7 @@ def test_the_order_of_the_documents_does_not_matter(name: str, settings: dict) -
 
 @EVERY
 def test_lists_do_not_touch_each_other(name: str, settings: dict) -> None:
-    scores, labels = random_lists()
+    scores, labels = random_lists(name)
     scores[1] *= 1000
     values, gradient = value_and_gradient(name, settings, scores, labels)
     for i in range(len(scores)):
@@ -82,7 +99,7 @@ def test_lists_do_not_touch_each_other(name: str, settings: dict) -> None:
 @EVERY
 @pytest.mark.parametrize("tied", [[0.5] * 6, [1.0, 1.0, 0.0, 0.0, 0.0, -1.0], [0.0] * 6])
 def test_ties_are_finite(name: str, settings: dict, tied: list[float]) -> None:
-    labels = torch.tensor([[0, 1, 0, 2, 0, 1]])
+    labels = as_labels(name, torch.tensor([[0, 1, 0, 2, 0, 1]]))
     values, gradient = value_and_gradient(name, settings, torch.tensor([tied]), labels)
     assert values.isfinite().all()
     assert gradient.isfinite().all()
@@ -91,7 +108,7 @@ def test_ties_are_finite(name: str, settings: dict, tied: list[float]) -> None:
 @EVERY
 @pytest.mark.parametrize("scale", [1e-30, 1e-4, 1e4])
 def test_huge_and_tiny_scores_are_finite_in_float32(name: str, settings: dict, scale: float) -> None:
-    scores, labels = random_lists(documents=40, dtype=torch.float32)
+    scores, labels = random_lists(name, documents=40, dtype=torch.float32)
     scores, labels = (scores / scores.abs().max() * scale), labels % 4
     scores[0, :2] = torch.tensor([-scale, scale])
     values, gradient = value_and_gradient(name, settings, scores, labels)
@@ -104,14 +121,14 @@ def test_huge_and_tiny_scores_are_finite_in_float32(name: str, settings: dict, s
 @pytest.mark.parametrize("labels", [[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [3, 3, 3, 3, 3], [0, 0, 0, 0, 4]])
 def test_one_relevant_and_all_relevant(name: str, settings: dict, labels: list[int]) -> None:
     scores = torch.randn(1, 5, generator=torch.Generator().manual_seed(3))
-    values, gradient = value_and_gradient(name, settings, scores, torch.tensor([labels]))
+    values, gradient = value_and_gradient(name, settings, scores, as_labels(name, torch.tensor([labels])))
     assert values.isfinite().all()
     assert gradient.isfinite().all()
 
 
 @EVERY
 def test_bf16_is_computed_in_float32(name: str, settings: dict) -> None:
-    scores, labels = random_lists(dtype=torch.bfloat16)
+    scores, labels = random_lists(name, dtype=torch.bfloat16)
     values, gradient = value_and_gradient(name, settings, scores, labels)
     expected, expected_gradient = value_and_gradient(name, settings, scores.float(), labels)
     assert values.dtype == torch.float32
@@ -122,14 +139,14 @@ def test_bf16_is_computed_in_float32(name: str, settings: dict) -> None:
 
 @EVERY
 def test_autocast_does_not_round(name: str, settings: dict) -> None:
-    scores, labels = random_lists(dtype=torch.float32)
+    scores, labels = random_lists(name, dtype=torch.float32)
     expected = LOSSES[name](scores, labels, **settings)
     with torch.autocast("cpu", torch.bfloat16):
         values = LOSSES[name](scores, labels, **settings)
     torch.testing.assert_close(values, expected)
 
 
-@EVERY
+@OF_JUDGMENTS
 def test_lists_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings: dict) -> None:
     scores = torch.tensor([[0.1, 0.05, 0.3, 0.2]], dtype=torch.float64).repeat(5, 1)
     labels = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [2, 1, 0, 0], [1, 0, 0, 0]])
@@ -143,6 +160,45 @@ def test_lists_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings
         values, gradient = value_and_gradient(name, settings, torch.ones(shape), torch.ones(shape))
         assert (values == 0).all()
         assert (gradient == 0).all()
+
+
+@OF_SCORES
+def test_lists_of_a_teacher_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings: dict) -> None:
+    scores = torch.tensor([[0.1, 0.05, 0.3, 0.2]], dtype=torch.float64).repeat(4, 1)
+    labels = torch.tensor(
+        [[-3.0, -1.0, -2.5, -9.0], [-3.0, -1.0, 0.0, 2.0], [-3.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    )
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool()
+    values, gradient = value_and_gradient(name, settings, scores.masked_fill(~mask, torch.nan), labels, mask)
+    assert values.bool().tolist() == [True, False, False, True]  # a teacher that tells none apart teaches ties
+    assert gradient.any(dim=1).tolist() == [True, False, False, True]
+    for shape in ((3, 1), (3, 0), (0, 4)):
+        values, gradient = value_and_gradient(name, settings, torch.ones(shape), -torch.ones(shape))
+        assert (values == 0).all()
+        assert (gradient == 0).all()
+
+
+@OF_SCORES
+def test_only_differences_count_in_the_scores_of_student_and_teacher(name: str, settings: dict) -> None:
+    scores, labels = random_lists(name)
+    expected, expected_gradient = value_and_gradient(name, settings, scores, labels)
+    for student, teacher in ((1000.0, 0.0), (0.0, -1000.0), (-50.0, 300.0)):
+        values, gradient = value_and_gradient(name, settings, scores + student, labels + teacher)
+        torch.testing.assert_close(values, expected, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-9, atol=1e-11)
+    values, gradient = value_and_gradient(name, settings, labels + 7, labels)
+    torch.testing.assert_close(values, torch.zeros_like(values), rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-12)
+
+
+@OF_SCORES
+@pytest.mark.parametrize("spread", [1e-6, 1e4])
+def test_huge_and_tiny_labels_are_finite_in_float32(name: str, settings: dict, spread: float) -> None:
+    scores, labels = random_lists(name, dtype=torch.float32)
+    values, gradient = value_and_gradient(name, settings, scores, labels * spread)
+    assert values.isfinite().all()
+    assert gradient.isfinite().all()
+    assert (values > 0).all()
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -179,6 +235,8 @@ def test_a_bad_metric_names_the_valid_forms(name: str, metric: str) -> None:
         ("ot", {"epsilon": 1e-15}),
         ("listap", {"bins": 1}),
         ("listap", {"low": 1.0, "high": 1.0}),
+        ("distill_kl", {"temperature": 0.0}),
+        ("distill_kl", {"temperature": float("inf")}),
     ],
 )
 def test_hyperparameters_out_of_range(name: str, settings: dict) -> None:

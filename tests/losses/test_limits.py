@@ -7,7 +7,7 @@ import pytrec_eval
 import torch
 from torch import Tensor
 
-from rerank.losses import LOSSES, exact_metric, fast_soft_ranks, rank_indicators
+from rerank.losses import LABELS, LOSSES, exact_metric, fast_soft_ranks, rank_indicators
 
 SHARP = {
     "smoothi": {"alpha": 1e10},
@@ -141,10 +141,12 @@ DESCENT = {
     "softmax": (1.0, {}, 16),
     "pairwise_softmax": (10.0, {}, 16),
     "listap": (10.0, {"low": -5.0, "high": 5.0, "bins": 4}, 15),
+    "margin_mse": (1.0, {}, 16),
+    "distill_kl": (5.0, {}, 16),
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", [name for name in LOSSES if LABELS[name] == "judgments"])
 def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
     rate, settings, sorted_lists = DESCENT.get(name, (1.0, {}, 16))
     generator = torch.Generator().manual_seed(0)
@@ -158,3 +160,43 @@ def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
         LOSSES[name](scores, labels, **settings).sum().backward()
         optimizer.step()
     assert (exact_metric(scores, labels) > 0.95).sum() >= sorted_lists
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if LABELS[name] == "scores"])
+def test_gradient_descent_on_free_scores_finds_the_order_of_the_teacher(name: str) -> None:
+    rate, settings, sorted_lists = DESCENT.get(name, (1.0, {}, 16))
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randn(16, 10, generator=generator) - 3
+    scores = torch.randn(16, 10, generator=generator).requires_grad_()
+
+    def in_order() -> int:
+        return (scores.argsort(dim=1) == labels.argsort(dim=1)).all(dim=1).sum().item()
+
+    assert in_order() == 0
+    optimizer = torch.optim.SGD([scores], lr=rate)
+    for _ in range(200):
+        optimizer.zero_grad()
+        LOSSES[name](scores, labels, **settings).sum().backward()
+        optimizer.step()
+    assert in_order() >= sorted_lists
+
+
+def test_a_high_temperature_makes_the_divergence_a_share_of_margin_mse() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(2, 8, 10, generator=generator, dtype=torch.float64)
+    mask = torch.arange(10) < torch.arange(3, 11)[:, None]
+    count = mask.sum(dim=1)
+    share = (count - 1) / (4 * count) * LOSSES["margin_mse"](scores, labels, mask)
+    for temperature, tolerance in ((1e2, 0.05), (1e4, 0.0005)):
+        value = LOSSES["distill_kl"](scores, labels, mask, temperature=temperature)
+        torch.testing.assert_close(value, share, rtol=tolerance, atol=0)
+
+
+def test_at_temperature_1_the_gradient_is_that_of_the_cross_entropy_with_the_teachers_softmax() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.rand(2, 8, 10, generator=generator, dtype=torch.float64) * 3 + 1
+    scores.requires_grad_()
+    values = [LOSSES[name](scores, labels) for name in ("distill_kl", "listnet")]
+    torch.testing.assert_close(*(torch.autograd.grad(value.sum(), scores)[0] for value in values))
+    teacher = labels.softmax(dim=1)
+    torch.testing.assert_close(values[1] - values[0], -(teacher * teacher.log()).sum(dim=1))

@@ -1,4 +1,4 @@
-"""Against public implementations: scipy's isotonic regression, google/rax and POT."""
+"""Against public implementations: scipy's isotonic regression, google/rax, POT and sentence-transformers."""
 
 import math
 from functools import partial
@@ -77,3 +77,34 @@ def test_the_l2_projection_is_that_of_scipys_isotonic_regression(strength: float
         np.testing.assert_allclose(
             places[order], z - isotonic_regression(z - np.arange(50, 0, -1), increasing=False).x, atol=1e-9
         )
+
+
+class Features(torch.nn.Module):
+    """Stands in for a SentenceTransformer: the embeddings are the features."""
+
+    def forward(self, features):
+        return {"sentence_embedding": features["scores"]}
+
+
+def columns(scores: torch.Tensor) -> list[dict[str, torch.Tensor]]:
+    """A query with the embedding (1,), and documents whose embeddings are their scores."""
+    documents = [{"scores": column[:, None]} for column in scores.unbind(dim=1)]
+    return [{"scores": torch.ones(len(scores), 1, dtype=scores.dtype)}, *documents]
+
+
+def test_margin_mse_of_two_documents_is_that_of_sentence_transformers() -> None:
+    from sentence_transformers.sentence_transformer.losses import MarginMSELoss
+
+    scores, labels = random_scores(2), random_scores(4)[:, 1:3] * 3 - 1
+    theirs = MarginMSELoss(Features())(columns(scores), labels)
+    torch.testing.assert_close(LOSSES["margin_mse"](scores, labels).mean(), theirs, check_dtype=False)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_the_divergence_is_that_of_sentence_transformers(temperature: float) -> None:
+    from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
+
+    scores, labels = random_scores(6), random_scores(12)[:, 6:] * 3 - 1
+    theirs = DistillKLDivLoss(Features(), temperature=temperature)(columns(scores), labels)
+    ours = LOSSES["distill_kl"](scores, labels, temperature=temperature).mean()
+    torch.testing.assert_close(ours, theirs, check_dtype=False, rtol=1e-5, atol=1e-7)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import rerank.losses
 from rerank.cli.main import main
-from rerank.losses import LOSSES, create, loss
+from rerank.losses import LABELS, LOSSES, create, loss
 from rerank.losses.inputs import prepare_inputs
 from rerank.utils.registry import describe, describe_losses
 from tests.support.small_features import SETTINGS, write_folds_of_features
@@ -40,7 +40,7 @@ def toy():
         return cost.masked_fill(~mask, 0).sum(dim=1).masked_fill(degenerate, 0)
 
     yield toy_loss
-    del LOSSES["toy"]
+    del LOSSES["toy"], LABELS["toy"]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, 
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--loss.toy-scale FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
     assert "[default of approx, smoothi: 1.0]" in text
-    assert "approx, fastsort, hinge, lambda_loss" in text
+    assert "approx, distill_kl, fastsort, hinge, lambda_loss" in text
     assert "softsort, toy" in text
 
 
@@ -131,7 +131,7 @@ def test_create_checks_names_types_and_values():
     assert created(scores, labels, None).shape == (1,)
     for name, hyperparameters, expected in [
         ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
-        ("xyz", {}, "xyz: no such loss; expected one of approx, fastsort"),
+        ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
         ("hinge", {"margn": 1}, "margn: hinge has no such hyperparameter; it takes margin; did you mean margin?"),
         ("listnet", {"alpha": 1}, "alpha: listnet has no such hyperparameter; it takes none"),
         ("listmle", {"generator": torch.Generator()}, "generator: listmle has no such hyperparameter"),
@@ -169,6 +169,14 @@ def test_a_function_without_the_parameters_of_a_loss_is_refused():
             return scores
 
     assert "other" not in LOSSES
+
+
+def test_a_loss_says_what_its_labels_are(toy):
+    assert set(LABELS) == set(LOSSES)
+    assert (LABELS["toy"], LABELS["margin_mse"]) == ("judgments", "scores")
+    with pytest.raises(ValueError, match="loss 'other': labels: expected judgments or scores, got 'grades'"):
+        loss("other", labels="grades")
+    assert "other" not in LABELS
 
 
 def test_a_name_is_given_once(toy):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rerank.losses import LOSSES
+from rerank.losses import LABELS, LOSSES
 from tests.losses import loops
 
 METRICS = ["ndcg", "ndcg@3", "ndcg@100", "p@2", "p@100", "ap"]
@@ -30,29 +30,38 @@ CASES = [
     ("hinge", {"margin": 0.3}),
     ("ranknet", {}),
     ("pairwise_softmax", {}),
+    ("margin_mse", {}),
+    ("distill_kl", {}),
+    ("distill_kl", {"temperature": 2.5}),
 ]
-LABELS = [[2, 0, 1, 0, 3, 0, 0], [0, 1, 0, 0, 1], [1, 0], [0, 0, 0, 4, 0, 2], [2, 1, 1, 2]]
+JUDGMENTS = [[2, 0, 1, 0, 3, 0, 0], [0, 1, 0, 0, 1], [1, 0], [0, 0, 0, 4, 0, 2], [2, 1, 1, 2]]
 
 
-def random_lists(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def labels_for(name: str, judgments: list[int]) -> list[float]:
+    """The judgments, or a teacher's scores, some of them below 0."""
+    return [label if LABELS[name] == "judgments" else 1.7 * label - 2.2 for label in map(float, judgments)]
+
+
+def random_lists(name: str, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Five lists of two to seven documents, NaN on the padding."""
     generator = torch.Generator().manual_seed(seed)
-    scores = torch.randn(len(LABELS), 7, generator=generator, dtype=torch.float64)
-    mask = torch.tensor([[i < len(labels) for i in range(7)] for labels in LABELS])
-    labels = torch.tensor([[*labels, *[9] * (7 - len(labels))] for labels in LABELS])
+    scores = torch.randn(len(JUDGMENTS), 7, generator=generator, dtype=torch.float64)
+    mask = torch.tensor([[i < len(labels) for i in range(7)] for labels in JUDGMENTS])
+    padded = [labels_for(name, [*labels, *[9] * (7 - len(labels))]) for labels in JUDGMENTS]
+    labels = torch.tensor(padded, dtype=torch.float64)
     return scores.masked_fill(~mask, torch.nan).requires_grad_(), labels, mask
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 def test_values_and_gradients_are_those_of_the_loops(name: str, settings: dict) -> None:
-    scores, labels, mask = random_lists(0)
+    scores, labels, mask = random_lists(name, 0)
     values = LOSSES[name](scores, labels, mask, **settings)
     (gradient,) = torch.autograd.grad(values.sum(), scores)
     assert values.dtype == torch.float64
 
-    for i, y in enumerate(LABELS):
+    for i, y in enumerate(JUDGMENTS):
         row = [scores[i, j].detach().clone().requires_grad_() for j in range(len(y))]
-        value = getattr(loops, name)(row, [float(label) for label in y], **settings)
+        value = getattr(loops, name)(row, labels_for(name, y), **settings)
         # The documents that no term mentions have no gradient.
         parts = torch.autograd.grad(value, row, allow_unused=True, materialize_grads=True)
         torch.testing.assert_close(values[i], value.to(torch.float64), rtol=1e-9, atol=1e-12)
@@ -66,13 +75,13 @@ CHECKED = [case for case in CASES if case[0] not in ("smoothi", "lambda_loss") o
 
 @pytest.mark.parametrize(("name", "settings"), CHECKED, ids=[f"{name}-{s}" for name, s in CHECKED])
 def test_gradcheck(name: str, settings: dict) -> None:
-    scores, labels, mask = (grid[1:4, :6] for grid in random_lists(1))
+    scores, labels, mask = (grid[1:4, :6] for grid in random_lists(name, 1))
     scores = scores.detach().masked_fill(~mask, 0.0).requires_grad_()
     assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, labels, mask, **settings), scores, fast_mode=True)
 
 
 def test_listmle_shuffles_the_ties_only() -> None:
-    scores, labels, mask = random_lists(2)
+    scores, labels, mask = random_lists("listmle", 2)
     plain = LOSSES["listmle"](scores, labels, mask)
     shuffled = [LOSSES["listmle"](scores, labels, mask, generator=torch.Generator().manual_seed(s)) for s in range(20)]
     assert len({round(values[0].item(), 6) for values in shuffled}) > 5

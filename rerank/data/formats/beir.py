@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.data.collections import register
+from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
 from rerank.data.splits import Splits
 from rerank.types import Document, Qrels
@@ -138,7 +138,8 @@ class BeirFolder:
         offsets = _offsets(self, _stamp(path))
         for doc_id in doc_ids:
             if doc_id not in offsets:
-                raise UserError(f"{path}: has no document {doc_id}; the run or the qrels come from another collection")
+                message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
+                raise UnknownDocumentError(message, doc_id)
         with path.open("rb") as corpus:
             for doc_id in doc_ids:
                 corpus.seek(offsets[doc_id])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rerank.data.collections import UnknownDocumentError
 from rerank.data.formats._ir_datasets import (
     describe_copy,
     error_in_one_line,
@@ -148,9 +149,10 @@ class IrDataset:
                 docs = store.get_many(requested)
                 for doc_id in requested:
                     if doc_id not in docs:
-                        raise UserError(
+                        raise UnknownDocumentError(
                             f"{self.source}: has no document {doc_id}; the run or the qrels come from another "
-                            "collection"
+                            "collection",
+                            doc_id,
                         )
                     yield _document(docs[doc_id])
 

@@ -20,9 +20,9 @@ from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.model_card import write_pretraining_card
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
-from rerank.experiments.text import open_model
+from rerank.experiments.text_model import open_model
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.models.hub import encoder_folder
+from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import ENGLISH
@@ -35,7 +35,7 @@ from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
-from rerank.utils.files import atomic_write, check_new_folder, file_hash, short_hash
+from rerank.utils.files import atomic_write, check_new_folder, short_hash
 from rerank.utils.progress import log
 
 STEPS = 400
@@ -87,14 +87,11 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
 
 def _identity(config: Config, collection: Collection) -> str:
     """A hash of everything that the result depends on: documents, encoder, settings."""
-    encoder = encoder_folder(config.encoder.name)
-    kinds = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
-    files = sorted(file for kind in kinds for file in encoder.glob(kind))
     first, training, model, language = config.first_stage, config.training, config.encoder, config.collection.language
     later = {"template": model.template, "lora_rank": model.lora_rank}  # settings that older versions lack
     return short_hash(
         collection.fingerprint,
-        *(f"{file.name} {file_hash(file)}" for file in files),
+        *file_hashes(config.encoder.name),
         sorted(asdict(config.pretraining).items()),
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),
@@ -160,7 +157,7 @@ class PretrainingTask:
 
     def qrels(self, part: Part) -> Qrels:
         """The labels: 1 for the source of a pseudo-query, 0 for the other documents."""
-        return {c.query_id: dict(zip(c.doc_ids, c.labels, strict=True)) for c in self._lists(part)}
+        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self._lists(part)}
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""

@@ -15,6 +15,7 @@ from rerank.data.folds import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
+from rerank.experiments.checks import check_labels
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
@@ -95,6 +96,7 @@ def _check(cell: Config) -> None:
     try:
         validate(cell)
         open_loss(cell.loss)
+        check_labels(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
 

@@ -1,0 +1,189 @@
+"""Training lists from a file: queries and documents by id or by text, with labels of any source."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from rerank.data.trec import FLOAT32_MAX
+from rerank.types import Candidates
+from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
+
+LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
+HIGHEST_GRADE = 30
+"""The highest judgment: NDCG's gain, 2^label − 1, would soon leave the range of float32."""
+
+OF_TEXT = "text "
+"""How the id of a text begins that has none of its own; ids of collections contain no white space."""
+
+Labels = Literal["judgments", "scores"]
+
+
+@dataclass(frozen=True)
+class TrainingLists:
+    """The lists of a file, one a line, in its order.
+
+    Queries and documents that the file gives by text have the id of `id_of_text`. `queries` maps the ids of such
+    queries to their texts; the texts of documents stay in the file (see `texts`). `lines` are the lists' line numbers.
+    """
+
+    path: Path
+    sha256: str
+    lists: list[Candidates]
+    lines: list[int]
+    queries: dict[str, str]
+
+    def doc_ids(self) -> tuple[list[str], list[str]]:
+        """The ids of the documents of the collection and of those given by text, each once, in the file's order."""
+        ids = dict.fromkeys(doc_id for found in self.lists for doc_id in found.doc_ids)
+        return [i for i in ids if not i.startswith(OF_TEXT)], [i for i in ids if i.startswith(OF_TEXT)]
+
+    def query_texts(self, queries: Mapping[str, str]) -> dict[str, str]:
+        """query_id to text of the lists' queries; `queries` are those of the collection."""
+        own, ids = self.queries, dict.fromkeys(found.query_id for found in self.lists)
+        return {query_id: own[query_id] if query_id in own else queries[query_id] for query_id in ids}
+
+    def texts(self) -> Iterator[str]:
+        """The documents that the file gives by text, each once, in the order of their ids; reads the file again.
+
+        Raises UserError if the file has changed.
+        """
+        if not self.path.is_file() or file_hash(self.path) != self.sha256:
+            raise UserError(f"{self.path}: has changed since it was read; run the same command again")
+        seen = set()
+        with self.path.open("rb") as lines:
+            for line in filter(bytes.strip, lines):
+                for text in _record(line).get("documents", ()):
+                    if (doc_id := id_of_text(text)) not in seen:
+                        seen.add(doc_id)
+                        yield text
+
+    def line_of(self, doc_id: str) -> int | None:
+        """The number of the first line that has this document; None if no line has it."""
+        lines = zip(self.lists, self.lines, strict=True)
+        return next((number for found, number in lines if doc_id in found.doc_ids), None)
+
+
+def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
+    """Reads a file of training lists: a JSON object a line.
+
+    Args:
+        path: the file. A line has the query by `query_id` or by `query`, its text; the documents by `doc_ids` or by
+            `documents`, their texts; and `labels`, a number for each. It may have other keys; empty lines do not count.
+        queries: query_id to text, of the collection.
+        labels: what the labels are: judgments from 0 to HIGHEST_GRADE, or a teacher's scores, any finite float32.
+
+    Raises:
+        UserError: the file cannot be read or has no list; with file and line, a line is malformed, has less than two
+            documents or one twice, labels out of range, or a query that the collection does not have.
+    """
+    digest, lists, numbers, by_text = hashlib.sha256(), list[Candidates](), list[int](), dict[str, str]()
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                digest.update(line)
+                if not line.strip():
+                    continue
+                try:
+                    lists.append(_read_list(line, queries, labels, by_text))
+                except ValueError as error:
+                    raise UserError(f"{path}:{number}: {error}") from None
+                numbers.append(number)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of {LIST_LINE}") from error
+    if not lists:
+        raise UserError(f"{path}: empty file; expected lines of {LIST_LINE}")
+    return TrainingLists(path, digest.hexdigest(), lists, numbers, by_text)
+
+
+def id_of_text(text: str) -> str:
+    """The id of a query or document that is given by text: equal texts have the same.
+
+    >>> id_of_text("wing flutter")
+    'text 115163ad8b8708395c8adb0392035bdc'
+    """
+    return OF_TEXT + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]) -> Candidates:
+    """The list of a line; a query given by text is added to `by_text`. Raises ValueError for a malformed line."""
+    record = _record(line)
+    query_key, documents_key = _one_of(record, "query_id", "query"), _one_of(record, "doc_ids", "documents")
+    query_id = _text(record[query_key], query_key)
+    if query_key == "query":
+        if not query_id.strip():
+            _fail("the text of a query under 'query'", repr(query_id))
+        query_id, text = id_of_text(query_id), query_id
+        by_text[query_id] = text
+    elif query_id not in queries:
+        raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
+    documents, values = _array(record, documents_key), _array(record, "labels")
+    if len(documents) < 2:
+        _fail(f"two documents or more under {documents_key!r}", str(len(documents)))
+    if len(values) != len(documents):
+        _fail(f"{len(documents)} labels, one for each document", str(len(values)))
+    doc_ids = tuple(_text(document, documents_key) for document in documents)
+    if documents_key == "documents":
+        doc_ids = tuple(map(id_of_text, doc_ids))
+    elif unfit := next((doc_id for doc_id in doc_ids if doc_id.split() != [doc_id]), None):
+        _fail("ids without white space under 'doc_ids'", repr(unfit))
+    if len(set(doc_ids)) < len(doc_ids):
+        twice = next(place for place, doc_id in enumerate(doc_ids) if doc_id in doc_ids[:place])
+        _fail("each document once", f"{str(documents[twice])[:60]!r} again")
+    for value in values:
+        _check_label(value, labels)
+    return Candidates(query_id, doc_ids, tuple(map(float, values)))
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:  # a UnicodeDecodeError is one too
+        raise ValueError(f"not JSON ({error}); expected {LIST_LINE}") from None
+    except RecursionError:
+        raise ValueError(f"not JSON of a list (too many brackets); expected {LIST_LINE}") from None
+    if not isinstance(record, dict):
+        _fail(LIST_LINE, repr(str(record)[:60]))
+    return record
+
+
+def _one_of(record: dict[str, Any], *keys: str) -> str:
+    given = [key for key in keys if key in record]
+    if len(given) != 1:
+        got = " and ".join(given) or f"none (the keys are {', '.join(record)})"
+        _fail(f"one of {' and '.join(keys)}", got)
+    return given[0]
+
+
+def _array(record: dict[str, Any], key: str) -> list[Any]:
+    value = record.get(key)
+    if not isinstance(value, list):
+        _fail(f"an array under {key!r}", "none" if key not in record else repr(str(value)[:60]))
+    return value
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        _fail(f"text under {key!r}", repr(value)[:60])
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
+        _fail(f"Unicode text under {key!r}", ascii(value)[:60])
+    return value
+
+
+def _check_label(value: Any, labels: Labels) -> None:
+    least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        if labels == "judgments":
+            _fail(
+                f"judgments from 0 to {HIGHEST_GRADE} under 'labels', as the loss takes no teacher's scores", str(value)
+            )
+        _fail("finite numbers under 'labels'", str(value))
+
+
+def _fail(expected: str, got: str) -> NoReturn:
+    raise ValueError(f"expected {expected}, got {got if len(got) < 200 else got[:200] + '…'}")

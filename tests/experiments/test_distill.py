@@ -1,0 +1,199 @@
+"""`rerank distill`: the teacher scores every candidate once, and the student learns its order."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy.stats import kendalltau
+
+from rerank.cli.main import main
+from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
+from rerank.data.collections import open_collection
+from rerank.data.trec import read_run
+from rerank.experiments import distill as distillation
+from rerank.experiments.distill import distill
+from rerank.experiments.train import open_experiment, train_folds
+from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
+from tests.support.small_collection import failed
+from tests.support.tiny_encoders import make_encoder
+
+
+@pytest.fixture
+def teacher(here):
+    """A cross-encoder that was not trained: its scores are far apart, and say nothing about relevance."""
+    model, tokenizer, _ = open_cross_encoder("encoder", "mean", seed=7)
+    model.head.weight.data *= 100
+    Path("teacher").mkdir()
+    save_cross_encoder(model, tokenizer, Path("teacher"), max_doc_tokens=800)
+    return "teacher"
+
+
+def command(*words):
+    return ["distill", "teacher", "--config", "towns.toml", *words]
+
+
+def scored():
+    """The records of the one file that teachers have scored in runs/towns."""
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lists(here, teacher, capsys):
+    with Path("towns/queries.jsonl").open("a") as queries:
+        queries.write(json.dumps({"_id": "unjudged", "text": "good amber"}) + "\n")
+    main(command("--fold", "1", "--epochs", "1"))
+    output = capsys.readouterr()
+    assert output.out == "runs/towns/distill-margin_mse\n"
+    run = read_run("runs/towns/bm25.run")
+    records = scored()
+    candidates = sum(len(record["doc_ids"]) for record in records)
+    assert f"teacher: teacher scores {candidates} candidates of {len(records)} queries" in output.err
+    assert {record["query_id"] for record in records} == set(open_collection("towns").queries)
+    of_judged = [record for record in records if record["query_id"] in run]
+    assert {record["query_id"]: record["doc_ids"] for record in of_judged} == {q: list(run[q]) for q in run}
+    main(["score", "teacher", "runs/towns/bm25.run", "--collection", "towns", "--out", "teacher.run"])
+    of_teacher = read_run("teacher.run")
+    for record in of_judged:
+        expected = [of_teacher[record["query_id"]][doc_id] for doc_id in record["doc_ids"]]
+        assert record["labels"] == pytest.approx(expected, abs=1e-4)
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    assert (manifest["teacher"], manifest["candidates"], manifest["queries"]) == (
+        "teacher",
+        candidates,
+        len(records),
+    )
+    fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
+    facts = fold["training_lists"]
+    assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == (
+        str(path),
+        len(records),
+        len(records) - 6,
+        6,
+    )
+    assert not list(Path("runs/towns").glob("*.parts"))
+
+    main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--loss", "margin_mse",
+          "--training.lists", str(path), "--name", "by-hand"])  # fmt: skip
+    runs = [Path(f"runs/towns/{name}/fold1/test.run").read_text() for name in ("distill-margin_mse", "by-hand")]
+    assert runs[0].replace(" distill-margin_mse\n", " by-hand\n") == runs[1]
+
+
+def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):
+    main(command("--fold", "1", "--epochs", "1"))
+    before = scored()
+    make_encoder("bert", here / "student", ["good", "bad"], max_positions=24)
+    monkeypatch.setattr(distillation, "score_candidates", None)  # nothing is scored again
+    monkeypatch.setattr(distillation, "open_trained_cross_encoder", None)
+    capsys.readouterr()
+    main(command("--fold", "2", "--epochs", "1"))
+    main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
+    assert capsys.readouterr().err.count(".jsonl already exists") == 2
+    assert scored() == before
+    manifests = [
+        Path(f"runs/towns/{name}/manifest.json") for name in ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
+    ]
+    assert [json.loads(path.read_text())["config"]["encoder"]["name"] for path in manifests] == ["encoder", "student"]
+
+
+def test_the_student_learns_the_order_of_a_trained_teacher(here):
+    settings = TrainingSettings(epochs=6, lists_per_epoch="all", lists_per_step=3, lr=1e-3, head_lr=1e-2, device="cpu")
+    config = Config(collection="towns", encoder="encoder", loss="hinge", training=settings)
+    teacher = train_folds(config, "1").fold("1").checkpoint
+    for loss in ("margin_mse", "distill_kl"):
+        student = replace(config, loss=LossSettings(loss))
+        folder = distill(student, str(teacher), "1")
+        assert folder.path == Path(f"runs/towns/distill-{loss}")
+        again = distill(replace(student, output=OutputSettings(name="again-" + loss)), str(teacher), "1")
+        runs = [path.fold("1").test_run.read_text() for path in (folder, again)]
+        assert runs[0].replace(f" distill-{loss}\n", f" again-{loss}\n") == runs[1]
+        before, after = agreement(student, folder.fold("1").checkpoint)
+        assert after > before + 0.3
+
+
+def agreement(config, checkpoint):
+    """The mean rank correlation of student and teacher on the training queries, before and after training."""
+    (lists,) = Path("runs/towns").glob("teacher-*.jsonl")
+    training, output = replace(config.training, lists=str(lists)), OutputSettings(name="look-" + config.loss.name)
+    experiment = open_experiment(replace(config, training=training, output=output), "1")
+    task = experiment.task(experiment.folds[0])
+
+    def correlation():
+        run = task.score("train")
+        values = [kendalltau([run[c.query_id][d] for d in c.doc_ids], c.labels)[0] for c in task.lists["train"]]
+        return sum(values) / len(values)
+
+    before = correlation()
+    task.load(checkpoint)
+    return before, correlation()
+
+
+def test_interrupted_scoring_goes_on_where_it_was(here, teacher, capsys, monkeypatch):
+    monkeypatch.setattr(distillation, "PART", 4)
+    score, calls = distillation.score_candidates, []
+
+    def interrupt(model, passages, lists, *arguments):
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(len(lists))
+        return score(model, passages, lists, *arguments)
+
+    monkeypatch.setattr(distillation, "score_candidates", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(command("--fold", "1", "--epochs", "1"))
+    assert ended.value.code == 130
+    assert not list(Path("runs/towns").glob("teacher-*.jsonl"))
+    calls.append("interrupted")
+    main(command("--fold", "1", "--epochs", "1"))
+    assert calls == [4, 4, "interrupted", 4, 3]
+    in_parts = scored()
+    monkeypatch.setattr(distillation, "score_candidates", score)
+    monkeypatch.setattr(distillation, "PART", 64)
+    next(Path("runs/towns").glob("teacher-*.jsonl")).unlink()
+    main(command("--fold", "1", "--epochs", "1", "--name", "whole"))
+    for part, whole in zip(in_parts, scored(), strict=True):
+        assert (part["query_id"], part["doc_ids"]) == (whole["query_id"], whole["doc_ids"])
+        assert part["labels"] == pytest.approx(whole["labels"], abs=1e-5)  # rounding depends on what is scored together
+
+
+def test_an_interrupted_training_of_the_student_goes_on(here, teacher, capsys, interrupted):
+    assert interrupted(command("--fold", "1")) == 130
+    main(command("--fold", "1"))
+    said = capsys.readouterr().err
+    assert said.count("teacher: teacher scores") == 1
+    assert "resuming after epoch 1" in said
+
+
+def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
+    main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
+    main(["distill", "runs/towns/smoothi/fold1/checkpoint", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
+    assert "checkpoint was trained on this collection" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--loss", "hinge"],
+            "--loss hinge: learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse",
+        ),
+        (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teacher makes the lists"),
+        (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
+        (["--fold", "9"], "fold 9: no such fold"),
+        (["--loss.temperature", "2"], "--loss.temperature: margin_mse has no such hyperparameter"),
+        (["--loss", "distill_kl", "--loss.temperature", "0"], "--loss distill_kl: temperature must be above 0"),
+        (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
+        (["--student", "nowhere"], "encoder nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
+    assert expected in failed(capsys, *command("--epochs", "1", *words))
+    assert not list(Path("runs").rglob("test.run"))
+
+
+def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
+    words = ["--config", "towns.toml", "--fold", "1"]
+    assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
+    assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
+    assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
