@@ -71,6 +71,11 @@ class TextDataset:
         """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
+    @property
+    def unused_queries(self) -> int:
+        """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
+        return len(self.collection.queries) - len(self.candidates) if self.config.collection.queries else 0
+
     def write_references(self) -> None:
         """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
 
@@ -130,10 +135,6 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     queries = queries_to_train(collection)
-    if unused := len(collection.queries) - len(queries) if config.collection.queries else 0:
-        log.info(
-            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
-        )
     run = first_stage_run(config, collection, folder)
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
