@@ -44,10 +44,6 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     queries = queries_to_train(collection)
-    if unused := len(collection.queries) - len(queries) if config.collection.queries else 0:
-        log.info(
-            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
-        )
     run = first_stage_run(config, collection, folder)
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)

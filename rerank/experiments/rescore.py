@@ -68,8 +68,7 @@ def rescore(
             config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))
         elif isinstance(collection, str):
             collection = open_collection(collection)
-        if config.collection.queries or config.collection.query_field:
-            collection = WithQueries(collection, config.collection.queries, config.collection.query_field)
+        config, collection = _with_queries(config, collection)
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
@@ -130,6 +129,17 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     candidates = select_candidates(found, {}, config.first_stage.depth, known)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
+
+
+def _with_queries(config: Config, collection: Collection) -> tuple[Config, Collection]:
+    """The settings and the collection with the same queries: those of the settings, else those it was opened with."""
+    settings = config.collection
+    if isinstance(collection, WithQueries):
+        queries, field = settings.queries or collection.file, settings.query_field or collection.field
+        settings, collection = replace(settings, queries=queries, query_field=field), collection.collection
+    if settings.queries or settings.query_field:
+        collection = WithQueries(collection, settings.queries, settings.query_field)
+    return replace(config, collection=settings), collection
 
 
 def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:

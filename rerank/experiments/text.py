@@ -80,6 +80,11 @@ class TextDataset:
         """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
+    @property
+    def unused_queries(self) -> int:
+        """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
+        return len(self.collection.queries) - len(self.candidates) if self.config.collection.queries else 0
+
     def write_references(self) -> None:
         """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
 
