@@ -1,7 +1,5 @@
 """What NDCG of a batch takes as grades: judgments as they are, a teacher's scores scaled within each list."""
 
-import torch
-
 from rerank.batches.batch import make_batch
 from rerank.losses import exact_metric
 from rerank.types import Candidates
