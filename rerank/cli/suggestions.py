@@ -80,6 +80,8 @@ SYNONYMS = {
     "topics": "--collection.queries",
     "topk": "--first-stage.depth",
     "train-batch-size": "--training.lists-per-step",
+    "train-data": "--training.lists",
+    "train-file": "--training.lists",
 }
 """Names that sentence-transformers, Hugging Face's Trainer, Lightning and retrieval toolkits use."""
 

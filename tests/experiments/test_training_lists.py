@@ -225,6 +225,13 @@ def test_feature_vectors_take_no_lists(here, capsys):
     assert "--training.lists lists.jsonl: letor holds feature vectors" in line
 
 
+def test_a_sweep_says_which_cell_has_no_lists_before_it_trains(here, capsys):
+    Path("grid.toml").write_text('config = "towns.toml"\nfold = "1"\n[[grid]]\nloss.name = ["hinge", "margin_mse"]\n')
+    line = failed(capsys, "sweep", "grid.toml")
+    assert "cell margin_mse: --loss margin_mse: learns from a teacher's scores" in line
+    assert not list(Path("runs").rglob("state"))
+
+
 def test_a_missing_file_is_refused_in_python_too(here):
     with pytest.raises(UserError, match=r"--training.lists lists.jsonl: no such file"):
         open_experiment(settings(), "1")
