@@ -14,7 +14,8 @@ from rerank.batches.text_template import chat_template
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.lora import add_lora, merged_weights
-from rerank.models.packed_attention import Passages, pack
+from rerank.models.packed_attention import Passages
+from rerank.models.packing import pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
