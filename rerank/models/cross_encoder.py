@@ -10,7 +10,8 @@ from rerank.batches.microbatches import restore_order
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.heads import Float32Linear
-from rerank.models.packed_attention import Passages, pack
+from rerank.models.packed_attention import Passages
+from rerank.models.packing import pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.models.packed_attention import weights_of_first_tokens
+from rerank.models.packing import weights_of_first_tokens
 from rerank.utils.errors import UserError
 
 FORWARDS_OF_A_STEP = 3
