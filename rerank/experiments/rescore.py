@@ -17,7 +17,7 @@ from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target
 from rerank.utils.progress import log
 
 
@@ -28,7 +28,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
         run: the TREC run to re-rank.
-        out: the TREC run to write; `out` + ".json" is its manifest.
+        out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
         collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
             checkpoint was trained on.
 
@@ -36,10 +36,10 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         `out`.
 
     Raises:
-        UserError: the model has no trained head, the collection is unknown or has no text, or a file is missing.
+        UserError: the model has no trained head, the collection is unknown or has no text, a file is missing, or `out`
+            cannot be written or gives the run no name.
     """
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
+    tag, manifest = _tag(out), _manifest(out)
     validate(config)
     if isinstance(collection, str):
         expect_text(collection)
@@ -71,7 +71,9 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
     scored = score_candidates(model, passages, lists, accelerator, memory)
     if accelerator.is_main_process:
-        write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
+        write_run(out, scored, tag)
+        if manifest is None:
+            return out
         facts = {
             "model": checkpoint,
             "pretraining": pretraining_of(model),
@@ -82,8 +84,29 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
             "device_name": device_name(accelerator.device),
             "run": {"sha256": file_hash(out)},
         }
-        write_manifest(out.with_name(f"{out.name}.json"), facts)
+        write_manifest(manifest, facts)
     return out
+
+
+def _tag(out: Path) -> str:
+    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
+    if output_target(out) == STANDARD_OUTPUT:
+        return "rerank"
+    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, but a run is
+    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
+    if not tag:
+        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
+    return tag
+
+
+def _manifest(out: Path) -> Path | None:
+    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
+    check_output(out)
+    if output_target(out) == STANDARD_OUTPUT:
+        return None
+    manifest = out.with_name(f"{out.name}.json")
+    check_output(manifest, "--out: its manifest")
+    return manifest
 
 
 def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:

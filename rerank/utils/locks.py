@@ -8,13 +8,14 @@ from filelock import FileLock, Timeout
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from rerank.utils.temporary import remove_leftovers
 
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Holds the lock of `what` in `folder`, which is made; waits for another process that has it, and logs so once.
 
-    Raises UserError if the folder cannot be written to.
+    What killed processes left half-written in `folder` is removed. Raises UserError if the folder cannot be written to.
     """
     lock = FileLock(folder / f"{what}.lock")
     try:
@@ -27,6 +28,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     try:
+        remove_leftovers(folder, from_before=True)
         yield
     finally:
         lock.release()

@@ -41,12 +41,22 @@ def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
     return Path(_expand_text(expected, tokens))
 
 
+def _expand_output(expected: Any, tokens: Sequence[Token]) -> Path:
+    """A path; `-`, which is standard output, is the only one that may begin with a hyphen."""
+    (token,) = tokens
+    if token.value.startswith("-") and token.value != "-":
+        raise ValueError(f"expected a file, or - for standard output, got {token.value}")
+    return _expand_path(expected, tokens)
+
+
 Whole = Annotated[int, Parameter(converter=_whole)]
 Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT|all", show_choices=False)]
 CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
 PathText = Annotated[str, Parameter(converter=_expand_text)]
 """A path, or a name where one may be given instead of a path; a leading ~ is the home folder."""
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
+OutputPath = Annotated[Path, Parameter(converter=_expand_output, allow_leading_hyphen=True)]
+OptionalOutputPath = Annotated[Path | None, Parameter(converter=_expand_output, allow_leading_hyphen=True)]
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
 
