@@ -72,6 +72,11 @@ def make_link_to_itself(path):
     path.symlink_to(path.name)
 
 
+def identity(path):
+    about = path.lstat()
+    return about.st_ino, about.st_mode, about.st_mtime_ns
+
+
 REFUSED = {
     "a FIFO": make_fifo,
     "a socket": make_socket,
@@ -87,7 +92,7 @@ REFUSED = {
 def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, monkeypatch, name, kind):
     out = Path(f"out{SUFFIX[name]}")
     REFUSED[kind](out)
-    before = out.lstat()
+    before = identity(out)
     monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
     monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
     for module in ("html.page", "charts.plot"):
@@ -95,7 +100,7 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     line = failed(capsys, *COMMANDS[name], "--out", str(out))
     assert line.startswith(f"rerank: --out {out}: ")
     assert any(words in line for words in kind.split("|"))
-    assert out.lstat() == before
+    assert identity(out) == before
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -131,8 +136,9 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
     assert sorted(path.name for path in target.parent.iterdir()) == [target.name]
 
 
-@pytest.mark.parametrize("out", ["-", "/dev/stdout", "link"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "out"), [*((name, "-") for name in FILES), ("completion", "/dev/stdout"), ("completion", "link")]
+)
 def test_standard_output_gets_the_bytes_of_the_file_and_nothing_else(here, capsysbinary, name, out):
     if out == "link":
         Path(out).symlink_to("/dev/stdout")
