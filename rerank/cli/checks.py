@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.evaluation.measures import measure_names
+from rerank.retrieval.languages import check_language
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, output_target
 
@@ -14,6 +15,9 @@ def check_inputs(config: Config) -> None:
     if config.first_stage.run and not Path(config.first_stage.run).is_file():
         raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
     check_path("--collection", config.collection.source)
+    if config.collection.queries:
+        check_file("--collection.queries", Path(config.collection.queries))
+    check_language(config.collection.language)
     check_path("--first-stage.index", config.first_stage.index)
     check_path("--encoder", config.encoder.name)
     check_output_folder("--output.folder", Path(config.output.folder))

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.data.collections import open_collection
+from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.java import describe_java
+from rerank.retrieval.languages import check_language
 from rerank.utils.errors import UserError
 
 
@@ -49,9 +50,15 @@ def examine(config: Config) -> bool:
 
 
 def _collection(config: Config) -> str:
-    collection = open_collection(config.collection.source)
+    collection = _open(config)
     texts = "with its documents" if collection.has_documents else "documents from the index"
-    return f"{collection.source}: {len(collection.queries)} queries, {len(collection.qrels)} of them judged; {texts}"
+    judged = sum(query_id in collection.qrels for query_id in collection.queries)
+    return f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
+
+
+def _open(config: Config) -> Collection:
+    settings = config.collection
+    return open_collection(settings.source, settings.queries, settings.query_field)
 
 
 def _features(config: Config) -> str:
@@ -64,7 +71,8 @@ def _first_stage(config: Config) -> str:
         if not Path(config.first_stage.run).is_file():
             raise UserError(f"--first-stage.run {config.first_stage.run}: no such file")
         return f"the run {config.first_stage.run}"
-    collection = open_collection(config.collection.source)
+    check_language(config.collection.language)
+    collection = _open(config)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:

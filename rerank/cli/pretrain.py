@@ -9,6 +9,7 @@ from rerank.utils.parameters import OutputPath
 
 @with_settings(
     "collection.source",
+    "collection.language",
     "first_stage.index",
     "first_stage.k1",
     "first_stage.b",

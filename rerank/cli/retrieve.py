@@ -9,8 +9,6 @@ from rerank.config import Config
 def retrieve(*, config: Config) -> None:
     """Retrieves the candidates of every query with BM25."""
     check_inputs(config)
-    from rerank.experiments.text import open_text
+    from rerank.experiments.retrieve import retrieve
 
-    dataset = open_text(config)
-    dataset.write_references()
-    print(dataset.first_stage)
+    print(retrieve(config))

@@ -1,21 +1,29 @@
 """`rerank score`: any run, re-ranked by a trained model."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
 from rerank.utils.files import check_output
-from rerank.utils.parameters import FilePath, OutputPath, PathText
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText
+from rerank.utils.progress import log
 
 
 @with_settings(
+    "collection.queries",
+    "collection.query_field",
+    "collection.language",
     "first_stage.index",
     "first_stage.depth",
+    "first_stage.k1",
+    "first_stage.b",
+    "first_stage.threads",
     "encoder.max_doc_tokens",
     "encoder.pooling",
     "training.device",
@@ -25,20 +33,20 @@ from rerank.utils.parameters import FilePath, OutputPath, PathText
 )
 def score(
     checkpoint: PathText,
-    run: FilePath,
+    run: OptionalPath = None,
     *,
     out: OutputPath,
     collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     config: Config,
 ) -> None:
-    """Re-ranks a run with a trained model or a cross-encoder of the hub.
+    """Re-ranks a run, or BM25's, with a trained model or a cross-encoder of the hub.
 
     Parameters
     ----------
     checkpoint
         runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
     run
-        The TREC run to re-rank.
+        The TREC run to re-rank; without it, BM25 retrieves first.
     out
         The TREC run to write, and its manifest; - for standard output, without a manifest.
     collection
@@ -46,11 +54,25 @@ def score(
     """
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
-        check_inputs(config)
+    check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_output(out)
-    if not (collection and is_feature_source(collection)):  # which is refused with a better reason
+    if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
+        _say_unused(config, run)
     from rerank.experiments.rescore import rescore
 
     print_output(rescore(config, checkpoint, run, out, collection or None))
+
+
+def _say_unused(config: Config, run: Path) -> None:
+    """Logs the settings of BM25 that have no effect, as a run is given."""
+    default = Config()
+    bm25 = (("collection", "language"), ("first_stage", "k1"), ("first_stage", "b"), ("first_stage", "threads"))
+    unused = [
+        flag_name(section, key)
+        for section, key in bm25
+        if getattr(getattr(config, section), key) != getattr(getattr(default, section), key)
+    ]
+    if unused:
+        log.info(f"{', '.join(unused)}: of no effect, as {run} is re-ranked; without it, BM25 retrieves first")

@@ -37,12 +37,18 @@ DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 @section("collection", 1)
 @dataclass(frozen=True)
 class CollectionSettings:
-    """The documents, queries and relevance judgments."""
+    """The documents, queries and, to train and to evaluate, relevance judgments."""
 
     source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
+    """An ir_datasets id, a folder or a .zip in BEIR's layout, or SVMlight files of feature vectors."""
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has no official ones."""
+    queries: PathText = ""
+    """A file of queries, TSV (id, tab, text) or JSONL, in the place of the collection's."""
+    query_field: str = ""
+    """Which field of the queries to take, such as description; default: text, the title of TREC topics."""
+    language: str = "en"
+    """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 
 
 @section("first-stage", 2)

@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from rerank.data import formats
+from rerank.data.queries import WithQueries
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 EXPECTED = (
-    "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, an ir_datasets id, "
-    "or a file of SVMlight lines `label qid:QUERY index:value …`"
+    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, a .zip of such a folder, an ir_datasets "
+    "id, or a file of SVMlight lines `label qid:QUERY index:value …`"
 )
 
 
 class Collection(Protocol):
     """Queries, judgments and documents; each part is read when it is first used.
 
-    All parts raise UserError if they are missing, malformed or cannot be downloaded.
+    Judgments may be missing: `qrels` is empty then. All parts raise UserError if they are malformed or cannot be
+    downloaded, and queries and documents also if they are missing.
     """
 
     @property
@@ -33,11 +35,11 @@ class Collection(Protocol):
 
     @property
     def queries(self) -> dict[str, str]:
-        """query_id to text; the title, for TREC topics."""
+        """query_id to text, of every query, judged or not; the title, for TREC topics."""
 
     @property
     def qrels(self) -> Qrels:
-        """The judgments."""
+        """The judgments; {} for a collection without judgments."""
 
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -50,6 +52,15 @@ class Collection(Protocol):
     @property
     def has_documents(self) -> bool:
         """Whether the documents are on this machine or can be downloaded."""
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """query_id to the text of one field of every query, such as narrative.
+
+        Raises UserError, with the fields that there are, for another one.
+        """
+
+    def expect_judgments(self) -> None:
+        """Raises UserError, which names what is missing, if the collection has no judgments."""
 
     def count(self) -> int:
         """The number of documents, about; 0 if unknown."""
@@ -92,11 +103,17 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
     return reader
 
 
-def open_collection(source: str) -> Collection:
+def open_collection(source: str, queries: str | Path = "", query_field: str = "") -> Collection:
     """Opens a collection: asks each registered reader in turn whether it `matches` the source.
 
-    Reads no query, judgment or document yet. Raises UserError if no reader opens the source.
+    `queries` is a file that replaces the collection's queries, and `query_field` the field of the queries to take
+    (see `WithQueries`). Reads no query, judgment or document yet. Raises UserError if no reader opens the source.
     """
+    collection = _open(source)
+    return WithQueries(collection, str(queries), query_field) if queries or query_field else collection
+
+
+def _open(source: str) -> Collection:
     _import_formats()
     for reader in _readers:
         if reader.matches(source):
@@ -104,6 +121,31 @@ def open_collection(source: str) -> Collection:
     if Path(source).is_file():
         raise UserError(f"collection {source}: is a file without feature vectors; expected {EXPECTED}")
     raise UserError(f"collection {source}: no such folder; expected {EXPECTED}")
+
+
+def queries_to_search(collection: Collection) -> dict[str, str]:
+    """The queries that a first stage retrieves for, in the collection's order.
+
+    They are the judged queries and those of the official folds; every query, if the collection has no judgments or its
+    queries come from a file.
+    """
+    if isinstance(collection, WithQueries) and collection.file:
+        return collection.queries
+    return queries_to_train(collection)
+
+
+def queries_to_train(collection: Collection) -> dict[str, str]:
+    """The queries of an experiment: those judged or in an official fold; every query of a collection without judgments.
+
+    Raises UserError if a file of queries lacks some of them.
+    """
+    if not collection.qrels:
+        return collection.queries
+    folds = (query_id for _, part in collection.official_folds for query_id in part)
+    wanted = dict.fromkeys((*collection.qrels, *folds))
+    if isinstance(collection, WithQueries) and collection.file:
+        collection.expect_queries(wanted)
+    return {query_id: text for query_id, text in collection.queries.items() if query_id in wanted}
 
 
 @functools.cache

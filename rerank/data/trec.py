@@ -174,17 +174,22 @@ def examples(query_ids: Iterable[str]) -> str:
 
 def _read(path: str | Path, expected: str) -> bytes:
     """The file unpacked, without BOM and final line end."""
+    data = read_unpacked(path, f"lines of `{expected}`").rstrip()
+    if not data:
+        raise UserError(f"{path}: empty file; expected lines of `{expected}`")
+    return data
+
+
+def read_unpacked(path: str | Path, expected: str) -> bytes:
+    """The bytes of a file, gzipped or not, without BOM. Raises UserError if it is missing or damaged."""
     try:
         data = Path(path).read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of `{expected}`") from error
-    data = data.removeprefix(b"\xef\xbb\xbf").rstrip()
-    if not data:
-        raise UserError(f"{path}: empty file; expected lines of `{expected}`")
-    return data
+        raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _fail_columns(path: str | Path, number: int, line: bytes, expected: str) -> NoReturn:

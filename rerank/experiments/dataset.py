@@ -66,8 +66,8 @@ class Dataset(Protocol):
 def open_dataset(config: Config, fold_name: str) -> Dataset:
     """Opens the collection of the settings for the fold of that name, or "all"; retrieves or parses what is missing.
 
-    Raises UserError for a fold that does not exist and for files that are missing or malformed.
+    Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
     """
     if is_feature_source(config.collection.source):
         return open_features(config, fold_name)
-    return open_text(config, fold_name)
+    return open_text(config, fold_name, judged=True)

@@ -3,35 +3,50 @@
 import json
 from pathlib import Path
 
-from rerank.config import Config, FirstStageSettings, validate
-from rerank.data.collections import Collection, open_collection
+from rerank.config import CollectionSettings, Config, validate
+from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.trec import write_run
 from rerank.experiments.checks import expect_text
 from rerank.retrieval.bm25 import choose_index, search
 from rerank.retrieval.indexed_texts import IndexedTexts
+from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.progress import log
 
 
+def open_settings(settings: CollectionSettings) -> Collection:
+    """The collection that the settings name, with their queries."""
+    return open_collection(settings.source, settings.queries, settings.query_field)
+
+
 def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
-    """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it."""
-    settings = config.first_stage
-    file = folder.first_stage(settings)
+    """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it.
+
+    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own.
+    """
+    settings, language = config.first_stage, config.collection.language
     if settings.run:
-        return file
+        return folder.first_stage(settings)
+    queries = queries_to_search(collection)
+    file = folder.first_stage(settings, config.collection, short_hash(*queries.items())[:8])
     origin = file.with_suffix(".json")
-    searched = {"documents": collection.fingerprint, "queries": short_hash(*collection.queries.items())}
+    searched, all_searched = (
+        {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
+        | ({} if language == ENGLISH else {"language": language})
+        for texts in (queries, collection.queries)
+    )
     if file.exists():
-        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) != searched:
+        # A run of all queries serves those that are judged, as of a collection whose judgments came later.
+        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
             raise UserError(
                 f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
                 "retrieve again, or take another --output.folder"
             )
     else:
-        index = find_index(settings, collection, folder)
-        run = search(index, collection.queries, settings.depth, settings.k1, settings.b, settings.threads or None)
+        index, threads = find_index(config, collection, folder), settings.threads or None
+        run = search(index, queries, settings.depth, settings.k1, settings.b, threads, language)
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
@@ -39,13 +54,14 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
     return file
 
 
-def find_index(settings: FirstStageSettings, collection: Collection, folder: CollectionFolder) -> Path:
+def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
     """The Lucene index that the settings name, built under `folder` if it is the collection's own.
 
     Raises UserError if there is none; if the documents are missing too, so that none can be built, it names both.
     """
+    settings, language = config.first_stage, config.collection.language
     try:
-        return choose_index(settings.index, collection, folder.index, settings.threads or None)
+        return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
     except UserError as no_index:
         if collection.has_documents:
             raise
@@ -60,7 +76,7 @@ def with_texts(config: Config, collection: Collection, folder: CollectionFolder)
     """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
     if collection.has_documents:
         return collection
-    return IndexedTexts(collection, find_index(config.first_stage, collection, folder))
+    return IndexedTexts(collection, find_index(config, collection, folder))
 
 
 def documents_and_index(config: Config) -> tuple[Collection, Path]:
@@ -69,8 +85,9 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     Raises UserError if they cannot be had.
     """
     validate(config)
+    check_language(config.collection.language)
     expect_text(config.collection.source)
     collection = open_collection(config.collection.source)
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    index = find_index(config.first_stage, collection, folder)
+    index = find_index(config, collection, folder)
     return (collection if collection.has_documents else IndexedTexts(collection, index)), index

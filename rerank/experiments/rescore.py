@@ -7,27 +7,35 @@ from typing import Any
 
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
-from rerank.data.trec import read_run, write_run
+from rerank.data.queries import WithQueries
+from rerank.data.trec import write_run
 from rerank.experiments.checks import expect_text
-from rerank.experiments.text import text_dataset, truncation_summary
+from rerank.experiments.first_stage import first_stage_run
+from rerank.experiments.text import run_dataset, truncation_summary
 from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
-from rerank.runs.layout import FoldFolder
+from rerank.retrieval.languages import check_language
+from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target
+from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
 from rerank.utils.progress import log
 
 
-def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: str | Collection | None = None) -> Path:
+def rescore(
+    config: Config, checkpoint: str, run: Path | None, out: Path, collection: str | Collection | None = None
+) -> Path:
     """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
+
+    The texts of the queries are those of the file `--collection.queries`, else of the collection. Queries without a
+    text are left out and logged; judgments are not read.
 
     Args:
         config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
-        run: the TREC run to re-rank.
+        run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
         out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
         collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
             checkpoint was trained on.
@@ -36,14 +44,15 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
         `out`.
 
     Raises:
-        UserError: the model has no trained head, the collection is unknown or has no text, a file is missing, or `out`
-            cannot be written or gives the run no name.
+        UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
+            text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
     """
     tag, manifest = _tag(out), _manifest(out)
     validate(config)
     if isinstance(collection, str):
         expect_text(collection)
-    if not run.is_file():
+    check_language(config.collection.language)
+    if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
     accelerator = open_accelerator(config.training.precision, config.training.device)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
@@ -54,19 +63,21 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
             collection = _open_trained_on(checkpoint, saved_settings(model))
         elif isinstance(collection, str):
             collection = open_collection(collection)
+        if config.collection.queries or config.collection.query_field:
+            collection = WithQueries(collection, config.collection.queries, config.collection.query_field)
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
-            first_stage=replace(config.first_stage, run=str(run)),
+            first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
         )
-        dataset = text_dataset(config, collection)
+        folder = CollectionFolder(Path(config.output.folder) / collection.name)
+        run = first_stage_run(config, collection, folder)
+        dataset = run_dataset(config, collection, run)
         passages = dataset.passages(tokenizer, max_length)
     model.to(accelerator.device)
     if accelerator.is_main_process:
         log.info(truncation_summary(passages, config.encoder.max_doc_tokens))
-        if unknown := read_run(run).keys() - dataset.candidates.keys():
-            log.info(f"{run}: {len(unknown)} queries are not among the judged ones of {collection.source}: left out")
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
     scored = score_candidates(model, passages, lists, accelerator, memory)
@@ -80,6 +91,7 @@ def rescore(config: Config, checkpoint: str, run: Path, out: Path, collection: s
             "config": sections(config),
             "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
             "first_stage": {"run": str(run), "sha256": file_hash(run)},
+            "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "run": {"sha256": file_hash(out)},

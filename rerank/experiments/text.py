@@ -13,16 +13,17 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config, validate
 from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.java import java_facts
+from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
 from rerank.training.task import Part
@@ -35,7 +36,10 @@ from rerank.utils.progress import log
 
 @dataclass(frozen=True)
 class TextDataset:
-    """The candidates of every query in the run `first_stage`; a fold's training starts from `encoder`."""
+    """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
+
+    The queries are those of `queries_to_train`, or those of the run for one that is only re-ranked.
+    """
 
     config: Config
     folder: CollectionFolder
@@ -64,14 +68,19 @@ class TextDataset:
 
     @property
     def qrels(self) -> Qrels:
-        """All judgments of the collection."""
+        """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
     def write_references(self) -> None:
-        """Writes the judgments and the folds, which evaluation reads.
+        """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
 
         Raises UserError if experiments with other folds are in the same folder.
         """
+        if not self.qrels:
+            log.info(
+                f"{self.collection.source}: has no judgments, so neither {self.folder.qrels.name} nor folds are made"
+            )
+            return
         path = self.folder.folds
         if path.exists() and self.folder.has_results and read_folds(path) != self.folds:
             raise UserError(
@@ -100,15 +109,19 @@ class TextDataset:
         return TextTask(self, fold, accelerator)
 
 
-def open_text(config: Config, fold_name: str = "all") -> TextDataset:
+def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> TextDataset:
     """Opens the collection of the settings, and retrieves the first stage unless it exists.
 
-    Raises UserError for settings that are invalid, a fold that does not exist, and files that are missing or malformed.
+    `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
+    that does not exist, and files that are missing or malformed.
     """
     validate(config)
     expect_text(config.collection.source)
     check_first_stage(config)
-    collection = open_collection(config.collection.source)
+    check_language(config.collection.language)
+    collection = open_settings(config.collection)
+    if judged:
+        collection.expect_judgments()
     check_fold(fold_name, _fold_names(config, collection))
     return text_dataset(config, collection)
 
@@ -116,10 +129,31 @@ def open_text(config: Config, fold_name: str = "all") -> TextDataset:
 def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    queries = queries_to_train(collection)
     run = first_stage_run(config, collection, folder)
-    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, collection.queries)
+    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
+
+
+def run_dataset(config: Config, collection: Collection, run: Path) -> TextDataset:
+    """The data set of the queries of a run, judged or not, to re-rank it.
+
+    Queries without a text are left out and logged. Raises UserError if none has one.
+    """
+    found = read_run(run)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    texts = config.collection.queries or collection.source
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        those = f"{len(missing)} of the {len(found)} queries of {run}, such as {', '.join(missing[:5])}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}; --collection.queries gives a file of their texts"
+            )
+        log.info(f"{texts}: has no text of {those}: they are not re-ranked, and not in the output")
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
 
 
 def _fold_names(config: Config, collection: Collection) -> list[str]:

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
+from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
 from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
@@ -37,40 +38,50 @@ def retrieve(
     index: str = "auto",
     cache: str | Path | None = None,
     threads: int | None = None,
+    language: str = ENGLISH,
 ) -> Run:
-    """The best `depth` documents of each query of a collection by BM25, best first.
+    """The best `depth` documents of each judged query of a collection by BM25, best first.
 
-    `collection` is an opened collection, or a folder or id to open. `index` is as in `choose_index`; an index that is
-    built is kept in the folder `cache`, by default a temporary one that is removed. Raises UserError as `choose_index`.
+    Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
+    is as in `choose_index`; an index that is built is kept in the folder `cache`, by default a temporary one that is
+    removed. `language` is a code such as "de" (`rerank.retrieval.languages`). Raises UserError as `choose_index`.
     """
     collection = open_collection(collection) if isinstance(collection, str) else collection
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))
-        return search(choose_index(index, collection, Path(folder), threads), collection.queries, depth, k1, b, threads)
+        found = choose_index(index, collection, Path(folder), threads, language)
+        return search(found, queries_to_search(collection), depth, k1, b, threads, language)
 
 
-def choose_index(setting: str, collection: Collection, cache: Path, threads: int | None = None) -> Path:
+def choose_index(
+    setting: str, collection: Collection, cache: Path, threads: int | None = None, language: str = ENGLISH
+) -> Path:
     """The Lucene index to search.
 
     `setting` is "own" (built once under `cache` from the collection's documents), the name of a prebuilt index, a
     folder with a Lucene index, or "auto": "own" if the documents can be had, else the prebuilt index of the
-    collection. Raises UserError if there is no such index or it cannot be had.
+    collection. `language` is that of an index that is built; the others have their own. Raises UserError if there is no
+    such index or it cannot be had, and for an unknown language.
     """
+    check_language(language)
     prebuilt = PREBUILT.get(collection.fingerprint)
     if setting == "auto":
         setting = prebuilt if prebuilt and not collection.has_documents else "own"
     if setting == "own":
-        folder = cache / f"{collection.name}-{short_hash(collection.fingerprint)}"
+        stems = "" if language == ENGLISH else f"-{language}"
+        folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
         if not folder.exists():
-            build_index(collection.documents(), folder, threads, collection.count())
+            build_index(collection.documents(), folder, threads, collection.count(), language)
         return folder
     if "/" in setting or Path(setting).is_dir():
         return check_index(Path(setting))
     return prebuilt_index(setting)
 
 
-def build_index(documents: Iterable[Document], folder: Path, threads: int | None = None, count: int = 0) -> None:
-    """Writes a Lucene index of documents: English stop words, Porter stems, raw documents stored, by Anserini.
+def build_index(
+    documents: Iterable[Document], folder: Path, threads: int | None = None, count: int = 0, language: str = ENGLISH
+) -> None:
+    """Writes a Lucene index of documents: stop words and stems of the language, raw documents stored, by Anserini.
 
     `threads` is by default the number of cores; `count` is for the progress bar. No query can find a document without
     text: their number is logged. Raises UserError if Lucene cannot write all others, as on a full disk.
@@ -86,6 +97,9 @@ def build_index(documents: Iterable[Document], folder: Path, threads: int | None
 
     with atomic_write(folder) as tmp, java_error_in_one_line(f"{folder}: Lucene cannot write it (disk full?)"):
         arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve()), "-storeRaw"]
+        if language != ENGLISH:
+            open_analyzer(language)
+            arguments += ["-language", language]
         indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", str(threads or count_cores())])
         written = 0
         try:
@@ -127,15 +141,24 @@ def prebuilt_index(name: str) -> Path:
 
 
 def search(
-    index: Path, queries: dict[str, str], depth: int, k1: float = 0.9, b: float = 0.4, threads: int | None = None
+    index: Path,
+    queries: dict[str, str],
+    depth: int,
+    k1: float = 0.9,
+    b: float = 0.4,
+    threads: int | None = None,
+    language: str = ENGLISH,
 ) -> Run:
     """The best `depth` documents of each query by BM25, best first: the documents and scores of Pyserini's searcher.
 
     `threads` is by default the number of cores. Queries without a result are not in the run, and their number is
-    logged. Raises UserError if `index` is not a Lucene index.
+    logged. `language` is that of the queries, and should be that of the index. Raises UserError if `index` is not a
+    Lucene index, and for an unknown language.
     """
     run: Run = {}
     with open_searcher(index) as searcher:
+        if language != ENGLISH:
+            searcher.set_analyzer(open_analyzer(language))
         searcher.set_bm25(float(k1), float(b))
         for batch in _batches(progress(queries.items(), len(queries), "BM25"), QUERIES_AT_ONCE):
             texts, query_ids = (_java_list(column) for column in ([q[1] for q in batch], [q[0] for q in batch]))

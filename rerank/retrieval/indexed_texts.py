@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
+from rerank.data.queries import WithQueries
 from rerank.retrieval.bm25 import check_index, count_documents, open_searcher
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
@@ -63,6 +64,14 @@ class IndexedTexts:
         """True: the index has them."""
         return True
 
+    def query_texts(self, field: str) -> dict[str, str]:
+        """The texts of another field of the collection's queries."""
+        return self.collection.query_texts(field)
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if the collection has no judgments."""
+        self.collection.expect_judgments()
+
     def count(self) -> int:
         """The number of documents of the index."""
         return count_documents(self.index)
@@ -89,8 +98,9 @@ class IndexedTexts:
 
     def _parse(self, doc_id: str, raw: str) -> Document:
         """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
-        if isinstance(self.collection, IrDataset) and not raw.lstrip().startswith("{"):
-            return self.collection.parse_sgml(doc_id, raw)
+        inner = self.collection.collection if isinstance(self.collection, WithQueries) else self.collection
+        if isinstance(inner, IrDataset) and not raw.lstrip().startswith("{"):
+            return inner.parse_sgml(doc_id, raw)
         try:
             return Document(doc_id, "", str(json.loads(raw)["contents"]))
         except (ValueError, KeyError, TypeError):

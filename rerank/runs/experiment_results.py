@@ -114,7 +114,11 @@ class ExperimentResults:
     @property
     def first_stage_file(self) -> Path:
         """The run that was re-ranked; the file may have been removed since."""
-        return CollectionFolder(self.folder.path.parent).first_stage(self._first_stage_settings)
+        folder, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
+        recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
+        if recorded and not settings.run:  # the settings alone do not tell the content of a file of queries
+            return folder.path / Path(recorded[0]).name
+        return folder.first_stage(settings)
 
     @functools.cached_property
     def first_stage(self) -> Run:

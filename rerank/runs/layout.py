@@ -6,10 +6,14 @@ runs/<collection>/<experiment>/     ExperimentFolder
 runs/<collection>/<experiment>/fold1/  FoldFolder
 """
 
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from rerank.config import PRETRAINED, FirstStageSettings
+from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
+
+COLLECTION = CollectionSettings()
+"""The default settings, which no name shows."""
 
 PRETRAINED_BEFORE = "warmup-"
 """How the folders of pre-trainings began in version 0.1.0."""
@@ -227,9 +231,11 @@ class CollectionFolder:
         """The hash of each fold's feature files."""
         return self.path / "features.json"
 
-    def first_stage(self, settings: FirstStageSettings) -> Path:
-        """The run to re-rank: the one that the settings name, or BM25's."""
-        return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings)}.run"
+    def first_stage(
+        self, settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = ""
+    ) -> Path:
+        """The run to re-rank: the one that the settings name, or BM25's; `queries` is the hash of a file of queries."""
+        return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings, collection, queries)}.run"
 
     def experiment(self, name: str) -> ExperimentFolder:
         """The folder of the experiment of that name."""
@@ -251,15 +257,26 @@ class CollectionFolder:
         return PretrainingFolder(before if before.is_dir() else self.path / f"{PRETRAINED}{identity}")
 
 
-def bm25_name(settings: FirstStageSettings) -> str:
+def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "") -> str:
     """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
 
-    >>> bm25_name(FirstStageSettings(depth=100))
-    'bm25-depth=100'
+    A file of queries is named with `queries`, the hash of its content.
+
+    >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
+    'bm25-depth=100-language=de'
+    >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
+    'bm25-queries=topics-a1b2c3d4'
     """
     changed = [
-        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
+        f"-{field.name}={getattr(settings, field.name)}"
         for field in fields(settings)
         if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
     ]
-    return "bm25" + "".join(changed)
+    if collection.queries:
+        stem = Path(collection.queries).name.partition(".")[0]
+        changed.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
+    if collection.query_field:
+        changed.append(f"-query-field={collection.query_field}")
+    if collection.language != COLLECTION.language:
+        changed.append(f"-language={collection.language}")
+    return "bm25" + re.sub(r"[\s/]", "_", "".join(changed))

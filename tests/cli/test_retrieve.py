@@ -1,7 +1,13 @@
 """`rerank retrieve`: the run, the judgments and the folds."""
 
+import json
+import shutil
+from pathlib import Path
+
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
+from rerank.utils.files import short_hash
+from tests.support.small_collection import command, failed
 
 
 def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
@@ -14,3 +20,42 @@ def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
     assert {q: set(documents) for q, documents in found.items()} == {q: set(judged) for q, judged in qrels.items()}
     main(["retrieve", "--collection", "towns", "--first-stage.k1", "1.2"])
     assert (here / "runs" / "towns" / "bm25-k1=1.2.run").exists()
+
+
+def test_the_judged_queries_are_searched_and_all_where_none_is_judged(here, capsys):
+    """The hash in bm25.json is that of earlier versions, whose run folders stay valid."""
+    add_query("towns", "q99", "amber")
+    asked = [json.loads(line) for line in (here / "towns" / "queries.jsonl").read_text().splitlines()]
+    main(["retrieve", "--collection", "towns"])  # the run exists, and the new query is not judged
+    origin = json.loads((here / "runs" / "towns" / "bm25.json").read_text())
+    assert origin["queries"] == short_hash(*((query["_id"], query["text"]) for query in asked[:-1]))
+    shutil.copytree(here / "towns", here / "asked")
+    shutil.rmtree(here / "asked" / "qrels")
+    main(["retrieve", "--collection", "asked"])
+    assert "asked: has no judgments" in capsys.readouterr().err
+    assert sorted(path.name for path in (here / "runs" / "asked").iterdir()) == ["bm25.json", "bm25.run", "index"]
+    judged, every = read_run(here / "runs/towns/bm25.run"), read_run(here / "runs/asked/bm25.run")
+    assert set(every) - set(judged) == {"q99"}
+    assert judged == {query_id: every[query_id] for query_id in judged}
+
+
+def test_a_run_of_all_queries_serves_judgments_that_come_later(here):
+    (here / "towns" / "qrels").rename(here / "later")
+    add_query("towns", "q99", "amber")
+    shutil.rmtree(here / "runs")
+    main(["retrieve", "--collection", "towns"])
+    (here / "later").rename(here / "towns" / "qrels")
+    main(command("--fold", "1"))
+    assert "q99" in read_run("runs/towns/bm25.run")
+
+
+def test_training_without_judgments_is_refused_before_anything_is_retrieved(here, capsys):
+    shutil.rmtree(here / "towns" / "qrels")
+    shutil.rmtree(here / "runs")
+    assert "towns: no qrels/test.tsv; a collection folder holds" in failed(capsys, *command("--fold", "1"))
+    assert not (here / "runs").exists()
+
+
+def add_query(folder, query_id, text):
+    with Path(folder, "queries.jsonl").open("a") as queries:
+        queries.write(json.dumps({"_id": query_id, "text": text}) + "\n")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rerank.data import collections
-from rerank.data.collections import open_collection
+from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats.beir import BeirFolder
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
@@ -43,7 +43,8 @@ def write_lines(path, records):
 def test_a_folder_gives_queries_qrels_and_texts(folder):
     collection = open_collection(str(folder))
     assert collection.name == "small"
-    assert collection.queries == {"q2": "drag", "q1": "orbit"}
+    assert collection.queries == {"q2": "drag", "q9": "not judged", "q1": "orbit"}
+    assert queries_to_search(collection) == {"q2": "drag", "q1": "orbit"}
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
     assert collection.official_folds == ()
     assert collection.has_documents
@@ -79,7 +80,7 @@ def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_tim
 
 def test_opening_does_not_read_the_documents(folder):
     (folder / "corpus.jsonl").write_text("not JSON")
-    assert len(open_collection(str(folder)).queries) == 2
+    assert len(open_collection(str(folder)).queries) == 3
 
 
 def test_a_missing_document_is_named(folder):
@@ -110,15 +111,31 @@ def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
         assert "\n" not in str(caught.value)
 
 
+def test_a_folder_without_judgments_is_a_collection_whose_queries_are_all_searched(folder):
+    shutil.rmtree(folder / "qrels")
+    collection = open_collection(str(folder))
+    assert collection.qrels == {}
+    assert queries_to_search(collection) == collection.queries == {"q2": "drag", "q9": "not judged", "q1": "orbit"}
+    with pytest.raises(UserError, match=r"no qrels/test\.tsv; a collection folder holds"):
+        collection.expect_judgments()
+
+
+def test_judgments_of_another_name_are_not_taken_for_none(folder):
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "judged.tsv")
+    with pytest.raises(UserError, match=r"no qrels/test\.tsv; a collection folder holds"):
+        open_collection(str(folder)).qrels  # noqa: B018
+
+
 def test_documents_alone_need_no_queries_and_no_judgments(folder):
     (folder / "queries.jsonl").unlink()
     (folder / "qrels" / "test.tsv").unlink()
     alone = open_collection(str(folder))
     documents = list(alone.documents())
     assert list(alone.get([document.doc_id for document in documents])) == documents
-    for read in (lambda: alone.queries, lambda: alone.qrels):
-        with pytest.raises(UserError, match=r"no queries\.jsonl and no qrels/test\.tsv; a collection folder holds"):
-            read()
+    with pytest.raises(UserError, match=r"no queries\.jsonl; a collection folder holds"):
+        alone.queries  # noqa: B018
+    with pytest.raises(UserError, match=r"no queries\.jsonl and no qrels/test\.tsv; a collection folder holds"):
+        alone.expect_judgments()
     (folder / "corpus.jsonl").unlink()
     with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
         open_collection(str(folder))
@@ -163,13 +180,21 @@ def test_a_folder_without_its_files_tells_the_layout(folder):
     ("source", "message"),
     [
         ("disks45/nocr/trec-robust-2005", "no such folder.* did you mean disks45/nocr/trec-robust-2004?"),
-        ("disks45/nocr", "ir_datasets has no queries and no qrels for it; .*disks45/nocr/trec-robust-2004,"),
+        ("disks45/nocr", "ir_datasets has no queries for it; .*disks45/nocr/trec-robust-2004,"),
     ],
 )
 def test_an_id_that_cannot_be_used_names_those_that_can(monkeypatch, tmp_path, source, message):
     standin.use_home(monkeypatch, tmp_path)
     with pytest.raises(UserError, match=message):
         open_collection(source).queries  # noqa: B018
+
+
+def test_an_id_without_judgments_names_those_that_have_them(monkeypatch, tmp_path):
+    standin.use_home(monkeypatch, tmp_path)
+    collection = open_collection("beir/scifact")
+    assert collection.qrels == {}
+    with pytest.raises(UserError, match=r"ir_datasets has no qrels for it; .* beir/scifact/test, beir/scifact/train"):
+        collection.expect_judgments()
 
 
 @pytest.mark.parametrize("source", ["/nowhere/docs", "./docs", "../docs", "~/docs", "small/docs"])

@@ -1,4 +1,4 @@
-"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels/test.tsv.
+"""A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and, where queries are judged, qrels/test.tsv.
 
 BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models", 2021.
 """
@@ -17,14 +17,16 @@ from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
+JUDGMENTS = "qrels/*.tsv"
 
 
 @dataclass(frozen=True)
 class BeirFolder:
     """A collection in a folder; see `Collection` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
-    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. `folder` is where
+    the files are if that is not the source. Opening raises UserError if there is no corpus.jsonl; the other files are
+    needed only when they are read.
 
     Files with other keys need a reader of a few lines, in a module of this folder:
 
@@ -39,6 +41,7 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
+    folder: str = ""
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -51,21 +54,24 @@ class BeirFolder:
     @property
     def name(self) -> str:
         """The folder's name."""
-        return Path(self.source).resolve().name
+        return self._folder.resolve().name
 
     @functools.cached_property
     def qrels(self) -> Qrels:
-        """The judgments."""
-        self._check_files(CORPUS, QUERIES, QRELS)
-        return read_qrels(Path(self.source) / QRELS)
+        """The judgments; {} if the folder has no file in qrels/."""
+        if not any(self._folder.glob(JUDGMENTS)):
+            return {}
+        self._check_files(QRELS)
+        return read_qrels(self._folder / QRELS)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """The texts of the judged queries, in the order of queries.jsonl, as BEIR's own loader takes them.
+        """The texts of all queries, in the order of queries.jsonl.
 
         Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
         """
-        qrels, path = self.qrels, Path(self.source) / QUERIES
+        self._check_files(QUERIES)
+        qrels, path = self.qrels, self._folder / QUERIES
         queries: dict[str, str] = {}
         for where, _, query in self._records(path):
             if query.doc_id in queries:
@@ -74,8 +80,13 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{Path(self.source) / QRELS}: {missing}")
-        return {query_id: text for query_id, text in queries.items() if query_id in qrels}
+                raise UserError(f"{self._folder / QRELS}: {missing}")
+        return queries
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
+        # Without a key of titles, so that `field` may be that key.
+        return BeirFolder(self.source, self.id_key, "", field, self.folder).queries
 
     @property
     def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -93,6 +104,10 @@ class BeirFolder:
     def has_documents(self) -> bool:
         """True: opening has checked it."""
         return True
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if there is no qrels/test.tsv."""
+        self._check_files(CORPUS, QUERIES, QRELS)
 
     def count(self) -> int:
         """The number of lines of corpus.jsonl."""
@@ -121,17 +136,22 @@ class BeirFolder:
                 yield self._record(corpus.readline(), f"{path}, document {doc_id}")
 
     @property
+    def _folder(self) -> Path:
+        return Path(self.folder or self.source)
+
+    @property
     def _corpus(self) -> Path:
-        return Path(self.source) / CORPUS
+        return self._folder / CORPUS
 
     def _check_files(self, *names: str) -> None:
         """Raises UserError, with the expected layout, if one of the files is missing."""
-        missing = [name for name in names if not (Path(self.source) / name).is_file()]
+        missing = [name for name in names if not (self._folder / name).is_file()]
         if missing:
             raise UserError(
                 f"{self.source}: no {' and no '.join(missing)}; a collection folder holds {CORPUS} (lines with "
                 f"{self.id_key}, {self.title_key}, {self.text_key}), {QUERIES} (lines with {self.id_key}, "
-                f"{self.text_key}) and {QRELS} (query id, document id and relevance, tab-separated)"
+                f"{self.text_key}) and, to train and to evaluate, {QRELS} (query id, document id and relevance, "
+                "tab-separated)"
             )
 
     def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:

@@ -53,14 +53,28 @@ class IrDataset:
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         """query_id to text; the title, for TREC topics."""
-        self._check_parts("documents", "queries", "qrels")
+        self._check_parts("documents", "queries")
         return _read_queries(self.source)
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """query_id to the text of a field of the query class, such as title, description or narrative.
+
+        Raises UserError, with the fields that there are, for another one.
+        """
+        self._check_parts("documents", "queries")
+        types = library().load(self.source).queries_cls().__annotations__
+        fields = [name for name, type_ in types.items() if type_ is str and name != "query_id"]
+        if field not in fields:
+            expected = f"its queries have {', '.join(fields)}"
+            raise UserError(f"--collection.query-field {field}: not a field of {self.source}; {expected}")
+        return _read_queries(self.source, field)
 
     @functools.cached_property
     def qrels(self) -> Qrels:
-        """The judgments."""
-        self._check_parts("documents", "queries", "qrels")
+        """The judgments; {} if ir_datasets has none for the id."""
         dataset = library().load(self.source)
+        if not _has(dataset, "qrels"):
+            return {}
         qrels: Qrels = {}
         with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
             for qrel in dataset.qrels_iter():
@@ -87,6 +101,10 @@ class IrDataset:
         files = files_of(self._handler)
         place = own_copy(files)
         return place is None or self._is_built() or is_complete(files, place)
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if ir_datasets has no queries or no qrels for the id."""
+        self._check_parts("documents", "queries", "qrels")
 
     def count(self) -> int:
         """The number of documents that ir_datasets states, 0 if it does not."""
@@ -197,7 +215,10 @@ def _has(dataset: Any, part: str) -> bool:
     return bool({"documents": dataset.has_docs, "queries": dataset.has_queries, "qrels": dataset.has_qrels}[part]())
 
 
-def _read_queries(source: str) -> dict[str, str]:
+def _read_queries(source: str, field: str = "") -> dict[str, str]:
+    """The default text of each query, or that of a field."""
     dataset = library().load(source)
     with error_in_one_line(source, "queries", dataset.queries_handler()):
-        return {query.query_id: query.default_text() for query in dataset.queries_iter()}
+        return {
+            query.query_id: getattr(query, field) if field else query.default_text() for query in dataset.queries_iter()
+        }

@@ -47,7 +47,8 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     queries = train_queries | held_out_queries
     texts_by_id = {query_id: query.text for query_id, query in queries.items()}
     first = config.first_stage
-    ranked = search(index, texts_by_id, settings.depth, first.k1, first.b, first.threads or None)
+    threads, language = first.threads or None, config.collection.language
+    ranked = search(index, texts_by_id, settings.depth, first.k1, first.b, threads, language)
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
     get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
     lists = PseudoLists(

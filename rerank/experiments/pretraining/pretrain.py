@@ -23,6 +23,7 @@ from rerank.models.cross_encoder import save_cross_encoder
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
+from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import exclusive, open_accelerator
@@ -86,7 +87,7 @@ def _identity(config: Config, collection: Collection) -> str:
     encoder = encoder_folder(config.encoder.name)
     kinds = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
     files = sorted(file for kind in kinds for file in encoder.glob(kind))
-    first, training = config.first_stage, config.training
+    first, training, language = config.first_stage, config.training, config.collection.language
     return short_hash(
         collection.fingerprint,
         *(f"{file.name} {file_hash(file)}" for file in files),
@@ -94,6 +95,7 @@ def _identity(config: Config, collection: Collection) -> str:
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),
         (training.seed, training.clip, training.precision),
+        *(() if language == ENGLISH else (language,)),
     )
 
 

@@ -34,9 +34,9 @@ def open_queries(results: CollectionResults) -> tuple[dict[str, str], Collection
     """The queries' texts and the collection that the experiments' settings name, or why it cannot be opened."""
     if results.experiments[0].has_features:
         return {}, None, "feature vectors have none"
-    source = results.experiments[0].settings.get("collection", {}).get("source", "")
+    table = results.experiments[0].settings.get("collection", {})
     try:
-        collection = open_collection(source)
+        collection = open_collection(table.get("source", ""), table.get("queries", ""), table.get("query_field", ""))
         return collection.queries, collection, ""
     except UserError as error:
         return {}, None, f"{error}"

@@ -1,0 +1,162 @@
+"""Queries from a file, or from another field of a collection's queries, in the place of the collection's own."""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rerank.data.trec import read_unpacked
+from rerank.types import Document, Qrels
+from rerank.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from rerank.data.collections import Collection
+
+ID_KEYS = ("_id", "query_id", "qid", "id")
+TEXT_KEYS = ("text", "query")
+EXPECTED = (
+    "lines of a query's id, a tab and its text, or of JSON objects with one of the keys "
+    f"{', '.join(ID_KEYS)} and one of {', '.join(TEXT_KEYS)}"
+)
+
+
+def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
+    """Reads query_id to text from a file, gzipped or not, in the file's order.
+
+    A file whose first character is { has JSON objects, one a line; any other has an id, a tab and a text in each line.
+    Empty lines are skipped. `field` is the key of the text in JSON objects. Raises UserError with file and line for a
+    line that is malformed, an id that is empty, has white space or occurs twice; and for a file that is missing,
+    damaged or without queries.
+    """
+    queries: dict[str, str] = {}
+    lines = list(_lines(path))
+    parse = _parse_json if lines and lines[0][1].lstrip().startswith("{") else _parse_tsv
+    if field and lines and parse is _parse_tsv:
+        raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
+    for where, line in lines:
+        query_id, text = parse(line, where, field)
+        if query_id.split() != [query_id]:
+            raise UserError(
+                f"{where}: the id {query_id!r} of a query is empty or has white space, which no run file can hold"
+            )
+        if query_id in queries:
+            raise UserError(f"{where}: the query {query_id} occurs a second time; expected each id once")
+        queries[query_id] = text
+    if not queries:
+        raise UserError(f"{path}: has no query; expected {EXPECTED}")
+    return queries
+
+
+def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Each line that is not empty, with its place as file:line."""
+    for number, line in enumerate(read_unpacked(path, EXPECTED).split(b"\n"), 1):
+        try:
+            text = line.decode().removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}:{number}: expected UTF-8 ({error})") from error
+        if text.strip():
+            yield f"{path}:{number}", text
+
+
+def _parse_tsv(line: str, where: str, _field: str) -> tuple[str, str]:
+    query_id, tab, text = line.partition("\t")
+    if not tab:
+        raise UserError(f"{where}: expected a query's id, a tab and its text, got {line[:60]!r}")
+    return query_id, text
+
+
+def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error}); expected an object on one line") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: expected a JSON object, got {line[:60]!r}")
+    values = []
+    for keys in (ID_KEYS, (field,) if field else TEXT_KEYS):
+        key = next((key for key in keys if key in record), None)
+        value = record.get(key) if key is not None else None
+        if not isinstance(value, str):
+            got = f"none (the keys are {', '.join(record)})" if key is None else repr(value)[:60]
+            raise UserError(f"{where}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
+        values.append(value)
+    return values[0], values[1]
+
+
+@dataclass(frozen=True)
+class WithQueries:
+    """A collection with other queries; see `Collection` for its attributes. Documents and judgments are its own.
+
+    `file` is read by `read_queries`. `field` is a field of the file's JSON objects, or of the collection's queries if
+    there is no file.
+    """
+
+    collection: "Collection"
+    file: str = ""
+    field: str = ""
+
+    @functools.cached_property
+    def queries(self) -> dict[str, str]:
+        """query_id to text, of every query."""
+        return read_queries(self.file, self.field) if self.file else self.collection.query_texts(self.field)
+
+    def query_texts(self, field: str) -> dict[str, str]:
+        """The texts of another field."""
+        return WithQueries(self.collection, self.file, field).queries
+
+    def expect_queries(self, query_ids: Iterable[str]) -> None:
+        """Raises UserError if one of these queries, which are judged, has no text."""
+        wanted = list(query_ids)
+        if missing := [query_id for query_id in wanted if query_id not in self.queries]:
+            raise UserError(
+                f"{self.file or self.source}: has no text of {len(missing)} of the {len(wanted)} judged queries, such "
+                f"as {missing[0]}; training and evaluation need all of them: add them to the file"
+            )
+
+    @property
+    def source(self) -> str:
+        """The collection's source."""
+        return self.collection.source
+
+    @property
+    def name(self) -> str:
+        """The collection's name."""
+        return self.collection.name
+
+    @property
+    def qrels(self) -> Qrels:
+        """The collection's judgments."""
+        return self.collection.qrels
+
+    @property
+    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The collection's folds."""
+        return self.collection.official_folds
+
+    @property
+    def fingerprint(self) -> str:
+        """The collection's fingerprint: it is one of the documents."""
+        return self.collection.fingerprint
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether the collection's documents can be had."""
+        return self.collection.has_documents
+
+    def expect_judgments(self) -> None:
+        """Raises UserError if the collection has no judgments."""
+        self.collection.expect_judgments()
+
+    def count(self) -> int:
+        """The number of documents."""
+        return self.collection.count()
+
+    def documents(self) -> Iterator[Document]:
+        """Every document."""
+        return self.collection.documents()
+
+    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
+        """These documents, in the order asked."""
+        return self.collection.get(doc_ids)

@@ -1,0 +1,104 @@
+"""A .zip in BEIR's layout, as published."""
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rerank.data.collections import open_collection
+from rerank.data.formats import beir_zip
+from rerank.utils.errors import UserError
+from tests.support.small_collection import write_collection
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A collection, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return write_collection(tmp_path / "towns", queries=3, documents=3)
+
+
+def pack(folder, archive, top="towns/", extra=()):
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(folder.rglob("*")):
+            packed.write(file, f"{top}{file.relative_to(folder)}")
+        for name in extra:
+            packed.writestr(name, "x")
+    return archive
+
+
+@pytest.mark.parametrize("top", ["towns/", "", "another name/"])
+def test_a_zip_is_the_collection_of_the_folder_that_it_holds(folder, tmp_path, top):
+    archive = pack(folder, tmp_path / "small.zip", top)
+    packed, plain = open_collection(str(archive)), open_collection(str(folder))
+    assert packed.source == str(archive)
+    assert packed.name == "small"
+    for part in ("queries", "qrels", "fingerprint"):
+        assert getattr(packed, part) == getattr(plain, part)
+    assert list(packed.documents()) == list(plain.documents())
+    assert list(packed.get(["d2-1", "d0-0"])) == list(plain.get(["d2-1", "d0-0"]))
+
+
+def test_it_is_extracted_once_for_each_content(folder, tmp_path, caplog):
+    archive = pack(folder, tmp_path / "small.zip")
+    open_collection(str(archive))
+    shutil.copy(archive, tmp_path / "copy.zip")
+    (tmp_path / "copy.zip").replace(archive)
+    open_collection(str(archive))
+    (extracted,) = (tmp_path / "cache" / "rerank" / "collections").iterdir()
+    assert sorted(str(file.relative_to(extracted)) for file in extracted.rglob("*") if file.is_file()) == [
+        "corpus.jsonl",
+        "qrels/test.tsv",
+        "queries.jsonl",
+    ]
+    (folder / "corpus.jsonl").write_text('{"_id": "d0-0", "text": "other"}\n')
+    pack(folder, archive)
+    assert [document.text for document in open_collection(str(archive)).documents()] == ["other"]
+
+
+def test_names_that_lead_out_of_the_folder_are_not_extracted(folder, tmp_path):
+    evil = ["../evil.tsv", "/evil.tsv", "towns/qrels/../../../evil.tsv", "towns/qrels/deep/evil.tsv", "towns/notes.txt"]
+    archive = pack(folder, tmp_path / "small.zip", extra=[*evil, "__MACOSX/towns/._corpus.jsonl"])
+    open_collection(str(archive))
+    assert not list(tmp_path.rglob("*evil*"))
+    assert not list((tmp_path / "cache").rglob("*notes*"))
+
+
+def test_a_zip_that_is_no_collection_is_one_line(folder, tmp_path, monkeypatch):
+    archive = pack(folder, tmp_path / "small.zip")
+    data = archive.read_bytes()
+
+    def refused(message):
+        with pytest.raises(UserError, match=message) as caught:
+            open_collection(str(archive))
+        assert "\n" not in str(caught.value)
+        assert not list(tmp_path.glob("cache/rerank/collections/*"))
+
+    archive.write_bytes(data[: len(data) // 2])
+    refused(r"small\.zip: damaged, or no \.zip file \(.*\); get it again")
+    place = data.index(b"towns/corpus.jsonl") + 60
+    archive.write_bytes(data[:place] + bytes(20) + data[place + 20 :])
+    refused(r"small\.zip: damaged, or no \.zip file")
+    encrypted = bytearray(data)
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = encrypted.find(signature)
+        while place >= 0:
+            encrypted[place + offset] |= 1
+            place = encrypted.find(signature, place + 4)
+    archive.write_bytes(bytes(encrypted))
+    refused(r"small\.zip: is encrypted; expected a \.zip without a password")
+    pack(folder, archive, extra=["second/corpus.jsonl"])
+    refused(r"small\.zip: holds towns/corpus\.jsonl and second/corpus\.jsonl; expected one collection")
+    (folder / "corpus.jsonl").rename(folder / "documents.jsonl")
+    pack(folder, archive)
+    refused(r"small\.zip: holds no corpus\.jsonl; expected one collection: corpus\.jsonl, queries\.jsonl and")
+
+
+def test_a_zip_larger_than_the_disk_is_not_extracted(folder, tmp_path, monkeypatch):
+    archive = pack(folder, tmp_path / "small.zip")
+    usage = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr(beir_zip.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(UserError, match=r"small\.zip: its files take 0\.0 GiB, and .* free; make space, or set XDG"):
+        open_collection(str(archive))
+    assert not list(Path(tmp_path / "cache" / "rerank" / "collections").iterdir())

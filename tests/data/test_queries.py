@@ -1,0 +1,122 @@
+"""Files of queries, and other fields of a collection's queries."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+
+from rerank.data.collections import open_collection, queries_to_search, queries_to_train
+from rerank.data.queries import read_queries
+from rerank.utils.errors import UserError
+from tests.support import robust04_standin as standin
+from tests.support.small_collection import write_collection
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_collection(tmp_path / "towns", queries=3, documents=3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q2\tHäuser am See\nq1\tlift\tand drag\n",
+        "\ufeffq2\tHäuser am See\r\n\r\nq1\tlift\tand drag",
+        '{"_id": "q2", "text": "Häuser am See"}\n\n{"qid": "q1", "query": "lift\\tand drag"}\n',
+        '{"query_id": "q2", "text": "Häuser am See"}\n{"id": "q1", "text": "lift\\tand drag"}\n',
+    ],
+)
+@pytest.mark.parametrize("name", ["topics.tsv", "topics.tsv.gz"])
+def test_tsv_and_json_lines_are_read_in_the_order_of_the_file(tmp_path, text, name):
+    path, data = tmp_path / name, text.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    assert list(read_queries(path).items()) == [("q2", "Häuser am See"), ("q1", "lift\tand drag")]
+
+
+def test_a_text_may_be_empty(tmp_path):
+    (tmp_path / "topics.tsv").write_text("q1\tlift\nq2\t")
+    assert read_queries(tmp_path / "topics.tsv") == {"q1": "lift", "q2": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("q1\tlift\nq2 drag\n", r"topics:2: expected a query's id, a tab and its text, got 'q2 drag'"),
+        ("q1\tlift\nq1\tdrag\n", r"topics:2: the query q1 occurs a second time; expected each id once"),
+        ("q 1\tlift\n", r"topics:1: the id 'q 1' of a query is empty or has white space, which no run file can hold"),
+        ("\tlift\n", r"topics:1: the id '' of a query is empty or has white space"),
+        ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of JSON objects"),
+        (b"q1\t\xff\n", r"topics:1: expected UTF-8"),
+        ('{"_id": "q1", "text": "x"}\nq2\tdrag', r"topics:2: not JSON"),
+        ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object, got '\[1\]'"),
+        ('{"_id": 4, "text": "x"}', r"topics:1: expected a text under '_id' or 'query_id' or 'qid' or 'id', got 4"),
+        (
+            '{"_id": "q1", "title": "x"}',
+            r"expected a text under 'text' or 'query', got none \(the keys are _id, title\)",
+        ),
+        ('{"_id": "q1", "text": null}', r"topics:1: expected a text under 'text' or 'query', got None"),
+        (b"\x1f\x8bnot gzip", r"topics: damaged gzip file"),
+        (None, r"topics: cannot be read: No such file or directory; expected lines of a query's id"),
+    ],
+)
+def test_a_bad_file_of_queries_is_named_with_its_line(tmp_path, text, message):
+    path = tmp_path / "topics"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=message) as caught:
+        read_queries(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_replaces_the_queries_and_nothing_else(folder, tmp_path):
+    (tmp_path / "new.tsv").write_text("n1\tgood\nq1\tbad\n")
+    before, after = open_collection(str(folder)), open_collection(str(folder), queries=tmp_path / "new.tsv")
+    assert after.queries == queries_to_search(after) == {"n1": "good", "q1": "bad"}
+    for part in ("source", "name", "qrels", "official_folds", "fingerprint", "has_documents"):
+        assert getattr(after, part) == getattr(before, part)
+    assert after.count() == before.count()
+    assert list(after.documents()) == list(before.documents())
+    assert list(after.get(["d1-0"])) == list(before.get(["d1-0"]))
+
+
+def test_training_takes_the_judged_queries_of_a_file_and_needs_all_of_them(folder, tmp_path):
+    path = tmp_path / "new.tsv"
+    path.write_text("n1\tgood\nq2\tc\nq1\tb\nq0\ta\n")
+    assert list(queries_to_train(open_collection(str(folder), queries=path))) == ["q2", "q1", "q0"]
+    path.write_text("n1\tgood\nq1\tb\n")
+    expected = r"new\.tsv: has no text of 2 of the 3 judged queries, such as q0; .* add them to the file"
+    with pytest.raises(UserError, match=expected):
+        queries_to_train(open_collection(str(folder), queries=path))
+
+
+def test_a_file_of_queries_needs_no_queries_in_the_collection(folder, tmp_path):
+    (folder / "queries.jsonl").unlink()
+    shutil.rmtree(folder / "qrels")
+    (tmp_path / "new.tsv").write_text("n1\tgood\n")
+    assert open_collection(str(folder), queries=tmp_path / "new.tsv").queries == {"n1": "good"}
+
+
+def test_a_field_is_another_key_of_the_queries(folder, tmp_path):
+    records = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**record, "title": "short", "narrative": f"{record['_id']} in full"}) for record in records]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    assert open_collection(str(folder), query_field="narrative").queries["q1"] == "q1 in full"
+    assert open_collection(str(folder), query_field="title").queries["q1"] == "short"
+    assert open_collection(str(folder), query_field="text").queries == open_collection(str(folder)).queries
+    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*_id, text, title, narrative"):
+        open_collection(str(folder), query_field="long").queries  # noqa: B018
+    shutil.copy(folder / "queries.jsonl", tmp_path / "new.jsonl")
+    new = open_collection(str(folder), queries=tmp_path / "new.jsonl", query_field="narrative")
+    assert new.queries["q2"] == "q2 in full"
+    (tmp_path / "new.tsv").write_text("n1\tgood\n")
+    with pytest.raises(UserError, match=r"query-field narrative: .*new\.tsv has no fields"):
+        open_collection(str(folder), queries=tmp_path / "new.tsv", query_field="narrative").queries  # noqa: B018
+
+
+def test_a_field_that_the_queries_of_an_id_do_not_have_names_those_that_exist(monkeypatch, tmp_path):
+    standin.use_home(monkeypatch, tmp_path)
+    collection = open_collection("disks45/nocr/trec-robust-2004", query_field="text")
+    expected = r"--collection.query-field text: not a field of .*; its queries have title, description, narrative"
+    with pytest.raises(UserError, match=expected):
+        collection.queries  # noqa: B018
