@@ -12,6 +12,7 @@ import numpy as np
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
 
 DOCUMENTS_PER_CHUNK = 256
@@ -69,8 +70,7 @@ def open_store(
         tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
     )
     folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *doc_ids)
-    if not folder.is_dir():
-        _write_store(folder, doc_ids, texts(doc_ids), tokenizer, max_doc_tokens)
+    make_once(folder, "tokens", lambda: _write_store(folder, doc_ids, texts(doc_ids), tokenizer, max_doc_tokens))
     try:
         return TokenStore(
             np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")

@@ -1,7 +1,7 @@
 """File locks, so that concurrent processes build shared files only once."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -32,3 +32,16 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
+    """Calls `make`, which makes `path`, unless it exists; of several processes, one makes it and the others wait.
+
+    What is there is never replaced, so another process may have it open. The lock of `what` is in the folder of `path`.
+    Raises UserError if that cannot be written to.
+    """
+    if path.exists():
+        return
+    with locked(path.parent, what):
+        if not path.exists():
+            make()
