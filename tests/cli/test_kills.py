@@ -45,9 +45,9 @@ def test_training_that_is_killed_again_and_again_ends_as_if_it_had_not_been(fork
         assert number == signal.SIGKILL or not leftovers(forked.folder)
     forked.timed(*words)
     assert not leftovers(forked.folder)
-    expected = contents((forked.folder / "reference/towns/smoothi/fold1"))
+    expected = contents(forked.folder / "reference/towns/smoothi/fold1")
     assert len(expected) >= 4
-    assert contents((forked.folder / "runs/towns/smoothi/fold1")) == expected
+    assert contents(forked.folder / "runs/towns/smoothi/fold1") == expected
 
 
 def test_commands_side_by_side_in_a_new_folder_make_what_they_share_once(forked):
