@@ -56,4 +56,4 @@ def check_output_folder(flag: str, path: Path) -> None:
 def print_output(path: Path) -> None:
     """Prints where a command has written, unless that is standard output."""
     if output_target(path) != STANDARD_OUTPUT:
-        print(path)
+        print(os.fsencode(path).decode(errors="backslashreplace"))  # a name need not be UTF-8

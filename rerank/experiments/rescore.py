@@ -47,7 +47,7 @@ def rescore(
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
             text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
     """
-    tag, manifest = _tag(out), _manifest(out)
+    manifest, tag = _manifest(out), _tag(out)
     validate(config)
     if isinstance(collection, str):
         expect_text(collection)

@@ -83,12 +83,12 @@ def check_output(path: str | Path, flag: str = "--out") -> None:
 
 def check_new_folder(out: Path) -> None:
     """Raises UserError if --out is not a new or an empty folder."""
-    if out == STANDARD_OUTPUT:
-        raise UserError(f"--out {out}: a folder cannot be written to standard output; expected a new folder to write")
     try:
         target = output_target(out)
     except UserError as error:
         raise UserError(f"--out {error}") from error.__cause__
+    if target == STANDARD_OUTPUT:
+        raise UserError(f"--out {out}: a folder cannot be written to standard output; expected a new folder to write")
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise UserError(f"--out {out}: already exists; expected a new folder to write")
 

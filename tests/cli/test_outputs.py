@@ -152,7 +152,9 @@ def test_standard_output_gets_the_bytes_of_the_file_and_nothing_else(here, capsy
 
 
 def test_a_folder_cannot_go_to_standard_output(here, capsys):
-    assert "--out -: a folder cannot be written to standard" in failed(capsys, *COMMANDS["pretrain"], "--out", "-")
+    for out in ("-", "/dev/stdout"):
+        line = failed(capsys, *COMMANDS["pretrain"], "--out", out)
+        assert f"--out {out}: a folder cannot be written to standard" in line
     assert "--out: expected a file, or - for standard output, got --seed" in failed(
         capsys, *COMMANDS["pretrain"], "--out", "--seed", "1"
     )
@@ -180,3 +182,14 @@ def test_a_run_without_a_name_is_refused_before_scoring(here, capsys, monkeypatc
     monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
     assert f"--out {out}: expected a name before .run" in failed(capsys, *COMMANDS["score"], "--out", out)
     assert not Path("folder").exists()
+
+
+def test_a_name_need_not_be_utf8(here, capsys):
+    try:
+        Path("\udcff").touch()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    main([*COMMANDS["plot"], "--out", "\udcff.pdf"])
+    assert capsys.readouterr().out == "\\xff.pdf\n"
+    main([*COMMANDS["score"], "--out", "\udcff.run"])
+    assert Path("\udcff.run").read_text().splitlines()[0].split()[-1] == "?"
