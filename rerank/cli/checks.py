@@ -1,15 +1,17 @@
 """What can be refused from the arguments alone, before a model is loaded or anything is retrieved."""
 
+import os
 from pathlib import Path
 
 from rerank.config import Config
 from rerank.evaluation.measures import measure_names
 from rerank.retrieval.languages import check_language
 from rerank.utils.errors import UserError
+from rerank.utils.files import STANDARD_OUTPUT, output_target
 
 
 def check_inputs(config: Config) -> None:
-    """Raises UserError for an unknown validation measure, a missing run or list file, and another missing path."""
+    """Raises UserError for an unknown validation measure, a missing file, and an output folder that cannot be one."""
     if config.first_stage.run and not Path(config.first_stage.run).is_file():
         raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
     if config.training.lists:
@@ -22,6 +24,7 @@ def check_inputs(config: Config) -> None:
     check_language(config.collection.language)
     check_path("--first-stage.index", config.first_stage.index)
     check_path("--encoder", config.encoder.name)
+    check_output_folder("--output.folder", Path(config.output.folder))
     if config.training.measure != "loss":
         check_measure("--training.measure", config.training.measure)
 
@@ -48,7 +51,13 @@ def check_file(what: str, path: Path) -> None:
         raise UserError(f"{what} {path}: no such file")
 
 
-def check_output_file(path: Path) -> None:
-    """Raises UserError if --out is a folder."""
-    if path.is_dir():
-        raise UserError(f"--out {path}: is a folder, expected the name of a file to write")
+def check_output_folder(flag: str, path: Path) -> None:
+    """Raises UserError if `path` is neither a folder nor new."""
+    if os.path.lexists(path) and not path.is_dir():
+        raise UserError(f"{flag} {path}: is not a folder; expected a folder, or a new one, to write in")
+
+
+def print_output(path: Path) -> None:
+    """Prints where a command has written, unless that is standard output."""
+    if output_target(path) != STANDARD_OUTPUT:
+        print(os.fsencode(path).decode(errors="backslashreplace"))  # a name need not be UTF-8

@@ -6,7 +6,8 @@ from cyclopts import Parameter
 from cyclopts.completion import ShellDetectionError, detect_shell
 
 from rerank.utils.errors import UserError
-from rerank.utils.parameters import OptionalPath
+from rerank.utils.files import STANDARD_OUTPUT, atomic_write, check_output, output_target
+from rerank.utils.parameters import OptionalOutputPath
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -14,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 def install_completion(
     *,
     shell: Literal["bash", "zsh", "fish"] | None = None,
-    out: Annotated[OptionalPath, Parameter(show_default=False)] = None,
+    out: Annotated[OptionalOutputPath, Parameter(show_default=False)] = None,
 ) -> None:
     """Writes the completion script, and loads it from ~/.bashrc or ~/.zshrc.
 
@@ -23,13 +24,20 @@ def install_completion(
     shell
         The shell; default: the one that runs this command.
     out
-        The file to write; default: where the shell looks for it.
+        The file to write, - for standard output; default: where the shell looks for it.
     """
     from rerank.cli.main import app
 
+    if out:
+        check_output(out)
     found = shell or _running_shell()
-    path = app.install_completion(shell=found, output=out, add_to_startup=out is None)
-    print(f"{path}: written; open a new {found} to use it")
+    if out is None:
+        out = app.install_completion(shell=found)
+    else:
+        with atomic_write(out) as tmp:
+            tmp.write_text(app.generate_completion(shell=found), encoding="utf-8")
+    if output_target(out) != STANDARD_OUTPUT:
+        print(f"{out.absolute()}: written; open a new {found} to use it")
 
 
 def _running_shell() -> Literal["bash", "zsh", "fish"]:

@@ -16,6 +16,7 @@ from rerank.config import (
 )
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.table import compare_files
+from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
 
@@ -48,15 +49,18 @@ def _make_runs(folder: Path) -> None:
 
     start = time.time()
     collection, encoder = folder / "collections" / "towns", folder / "encoder"
-    if not collection.is_dir():
-        make_collection(collection)
-    if not encoder.is_dir():
-        files = [collection / "corpus.jsonl", collection / "queries.jsonl"]
-        rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-        make_encoder(encoder, [f"{row.get('title', '')} {row['text']}" for row in rows])
+    make_once(collection, "collection", lambda: make_collection(collection))
+    make_once(encoder, "encoder", lambda: make_encoder(encoder, _texts(collection)))
     for loss in LOSSES:
         train_folds(_config(folder, collection, encoder, loss), "all")
     log.info(f"{time.time() - start:.0f} seconds")
+
+
+def _texts(collection: Path) -> list[str]:
+    """The texts of the documents and of the queries."""
+    files = [collection / "corpus.jsonl", collection / "queries.jsonl"]
+    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    return [f"{row.get('title', '')} {row['text']}" for row in rows]
 
 
 def _config(folder: Path, collection: Path, encoder: Path, loss: str) -> Config:

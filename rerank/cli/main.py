@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import cyclopts
 from cyclopts import App, ArgumentCollection
 
+from rerank.cli.interrupts import handled_interrupts
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log_to_terminal
 
@@ -78,8 +79,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_and_exit(call: Callable[[], object]) -> None:
-    """Calls a command; a user error is one line on standard error and exit code 2, an interrupt is exit code 130."""
+    """Calls a command; a user error is one line on standard error and exit code 2.
+
+    Ctrl-C, SIGTERM and SIGHUP are one line too, and exit codes 130, 143 and 129.
+    """
     log_to_terminal()
+    with handled_interrupts() as interrupts:
+        try:
+            _call_and_exit(call)
+        except KeyboardInterrupt:
+            interrupts.report()
+            sys.exit(interrupts.exit_code)
+
+
+def _call_and_exit(call: Callable[[], object]) -> None:
     try:
         call()
         sys.stdout.flush()
@@ -95,8 +108,3 @@ def run_and_exit(call: Callable[[], object]) -> None:
         if error.errno == errno.ENOSPC:
             print(f"rerank: standard output: {error.strerror}", file=sys.stderr)
         sys.exit(2 if error.errno == errno.ENOSPC else 141)  # 141: the shell's code for writing to a closed pipe
-    except KeyboardInterrupt:
-        print(
-            "rerank: interrupted; nothing is left half-written, and the same command goes on from here", file=sys.stderr
-        )
-        sys.exit(130)

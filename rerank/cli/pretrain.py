@@ -4,7 +4,7 @@ from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.files import check_new_folder
-from rerank.utils.parameters import FilePath
+from rerank.utils.parameters import OutputPath
 
 
 @with_settings(
@@ -24,7 +24,7 @@ from rerank.utils.parameters import FilePath
     "pretraining",
     "output.folder",
 )
-def pretrain(*, out: FilePath, config: Config) -> None:
+def pretrain(*, out: OutputPath, config: Config) -> None:
     """Pre-trains an encoder on pseudo-queries made from the documents.
 
     Parameters

@@ -1,10 +1,10 @@
 """`rerank report`: an HTML page about the experiments of a collection."""
 
-from rerank.cli.checks import check_measure
-from rerank.utils.parameters import FilePath, OptionalPath
+from rerank.cli.checks import check_measure, print_output
+from rerank.utils.parameters import FilePath, OptionalOutputPath
 
 
-def report(folder: FilePath, *, out: OptionalPath = None, measure: str = "nDCG@20") -> None:
+def report(folder: FilePath, *, out: OptionalOutputPath = None, measure: str = "nDCG@20") -> None:
     """Writes an HTML page about the experiments of a collection.
 
     Parameters
@@ -12,11 +12,11 @@ def report(folder: FilePath, *, out: OptionalPath = None, measure: str = "nDCG@2
     folder
         runs/<collection>, or the folder of one experiment in it.
     out
-        The file to write; default: report.html in the folder.
+        The file to write, - for standard output; default: report.html in the folder.
     measure
         The measure of charts and queries, such as nDCG@20 or AP.
     """
     check_measure("--measure", measure)
     from rerank.reports.html.page import write_report
 
-    print(write_report(folder, out, measure))
+    print_output(write_report(folder, out, measure))

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_inputs, check_output_file, check_path
+from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
 from rerank.config import Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
-from rerank.utils.parameters import FilePath, OptionalPath, PathText
+from rerank.utils.files import check_output
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText
 from rerank.utils.progress import log
 
 
@@ -35,7 +36,7 @@ def score(
     checkpoint: PathText,
     run: OptionalPath = None,
     *,
-    out: FilePath,
+    out: OutputPath,
     collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     config: Config,
 ) -> None:
@@ -48,7 +49,7 @@ def score(
     run
         The TREC run to re-rank; without it, BM25 retrieves first.
     out
-        The TREC run to write.
+        The TREC run to write, and its manifest; - for standard output, without a manifest.
     collection
         Where the queries and documents are; default: the collection that the checkpoint was trained on.
     """
@@ -56,13 +57,13 @@ def score(
         config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
     check_path("checkpoint", checkpoint)
-    check_output_file(out)
+    check_output(out)
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
         _say_unused(config, run)
     from rerank.experiments.rescore import rescore
 
-    print(rescore(config, checkpoint, run, out, collection or None))
+    print_output(rescore(config, checkpoint, run, out, collection or None))
 
 
 def _say_unused(config: Config, run: Path) -> None:

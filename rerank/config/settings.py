@@ -159,8 +159,8 @@ class TrainingSettings:
     """auto (a GPU if there is one), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto: bf16 on GPUs that support it."""
-    max_tokens_per_forward: Annotated[CountOrAuto, at_least(1)] = "auto"
-    """Tokens per forward pass, which bounds the memory; auto: halved when memory runs out."""
+    max_tokens_per_forward: Annotated[CountOrAuto, at_least(64)] = "auto"
+    """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False
     """Recompute activations: less memory per token, about 1/3 more time."""
     seed: Annotated[Whole, at_least(0), Parameter(alias="--seed")] = 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
 
 DOCUMENTS_PER_CHUNK = 256
@@ -71,8 +72,11 @@ def open_store(
     )
     leads = [["lead", lead]] if lead else []
     folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *leads, *doc_ids)
-    if not folder.is_dir():
+
+    def write() -> None:
         _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
+
+    make_once(folder, "tokens", write)
     try:
         return TokenStore(
             np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")

@@ -13,6 +13,7 @@ from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
 
@@ -51,14 +52,8 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
         | ({} if language == ENGLISH else {"language": language})
         for texts in (queries, collection.queries)
     )
-    if file.exists():
-        # A run of all queries serves those that are judged, as of a collection whose judgments came later.
-        if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
-            raise UserError(
-                f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
-                "retrieve again, or take another --output.folder"
-            )
-    else:
+
+    def make() -> None:
         index, threads = find_index(config, collection, folder), settings.threads or None
         run = search(index, queries, settings.depth, settings.k1, settings.b, threads, language)
         if not run:
@@ -70,6 +65,14 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)
         log.info(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
+
+    make_once(file, "ranking", make)
+    # A run of all queries serves those that are judged, as of a collection whose judgments came later.
+    if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
+        raise UserError(
+            f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
+            "retrieve again, or take another --output.folder"
+        )
     return file
 
 

@@ -22,7 +22,7 @@ from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, short_hash
+from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
 from rerank.utils.progress import log
 
 
@@ -38,7 +38,7 @@ def rescore(
         config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
         run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
-        out: the TREC run to write; `out` + ".json" is its manifest.
+        out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
         collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
             checkpoint was trained on.
 
@@ -47,10 +47,9 @@ def rescore(
 
     Raises:
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
-            text, or a file is missing or malformed.
+            text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
     """
-    if out.is_dir():
-        raise UserError(f"--out {out}: is a folder, expected the name of a run file to write")
+    manifest, tag = _manifest(out), _tag(out)
     validate(config)
     check_encoder(config)
     if isinstance(collection, str):
@@ -85,7 +84,9 @@ def rescore(
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
     scored = score_candidates(model, passages, lists, accelerator, memory)
     if accelerator.is_main_process:
-        write_run(out, scored, "-".join(out.name.removesuffix(".gz").removesuffix(".run").split()))
+        write_run(out, scored, tag)
+        if manifest is None:
+            return out
         facts = {
             "model": checkpoint,
             "pretraining": pretraining_of(model),
@@ -97,7 +98,7 @@ def rescore(
             "device_name": device_name(accelerator.device),
             "run": {"sha256": file_hash(out)},
         }
-        write_manifest(out.with_name(f"{out.name}.json"), facts)
+        write_manifest(manifest, facts)
     return out
 
 
@@ -150,6 +151,27 @@ def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> Collecti
     if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
         settings = replace(settings, query_field=saved.get("query_field", default.query_field))
     return settings
+
+
+def _tag(out: Path) -> str:
+    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
+    if output_target(out) == STANDARD_OUTPUT:
+        return "rerank"
+    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, but a run is
+    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
+    if not tag:
+        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
+    return tag
+
+
+def _manifest(out: Path) -> Path | None:
+    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
+    check_output(out)
+    if output_target(out) == STANDARD_OUTPUT:
+        return None
+    manifest = out.with_name(f"{out.name}.json")
+    check_output(manifest, "--out: its manifest")
+    return manifest
 
 
 def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:

@@ -94,7 +94,7 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
 
 def expect_same_lists(folder: ExperimentFolder, file: TrainingLists) -> None:
     """Records the hash of the file in the experiment's folder; raises UserError if a fold was trained with another."""
-    begun = any(fold.begun for fold in folder.folds)
+    begun = folder.begun
     if begun and folder.lists.is_file():
         before = json.loads(folder.lists.read_text(encoding="utf-8"))
         if before["sha256"] != file.sha256:

@@ -21,6 +21,7 @@ from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
 PREBUILT = {"disks45/nocr": "robust04"}
@@ -70,8 +71,11 @@ def choose_index(
     if setting == "own":
         stems = "" if language == ENGLISH else f"-{language}"
         folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
-        if not folder.exists():
-            build_index(collection.documents(), folder, threads, collection.count(), language)
+        make_once(
+            folder,
+            "index",
+            lambda: build_index(collection.documents(), folder, threads, collection.count(), language),
+        )
         return folder
     if "/" in setting or Path(setting).is_dir():
         return check_index(Path(setting))

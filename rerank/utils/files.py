@@ -1,72 +1,165 @@
-"""Atomic writes of files and folders, and file hashes."""
+"""What an output may be, atomic writes of files and folders, and file hashes."""
 
 import contextlib
 import errno
 import hashlib
 import os
+import re
 import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
+from rerank.utils.temporary import temporary_place
 
 BLOCK = 16 * 2**20
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+STANDARD_OUTPUT = Path("-")
+DESCRIPTORS = re.compile(r"/dev/fd|/proc/\d+(/task/\d+)?/fd")
+"""The folders whose entries are the open files of a process."""
+MAX_LINKS = 40
+KINDS = {
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+}
+EXPECTED = "expected the name of a new or a regular file, or - for standard output"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+PATH_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+def output_target(path: str | Path) -> Path:
+    """What a write to `path` replaces or makes: `path` itself, or the target of a symbolic link.
+
+    It is a file, a folder, nothing yet, or STANDARD_OUTPUT for `-`, /dev/stdout and links to it. Raises UserError for a
+    device, a FIFO, a socket and any other open file of a process.
+    """
+    target = Path(path)
+    try:
+        for _ in range(MAX_LINKS):
+            if str(target) in (str(STANDARD_OUTPUT), "/dev/stdout"):
+                return STANDARD_OUTPUT
+            folder = os.path.realpath(target.parent)
+            if DESCRIPTORS.fullmatch(folder):
+                if target.name == "1" and folder in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
+                    return STANDARD_OUTPUT
+                raise UserError(f"{path}: is an open file of a process, {EXPECTED}")
+            if not target.is_symlink():
+                break
+            target = target.parent / os.readlink(target)  # noqa: PTH115 - a Path would drop a final slash
+        kind = stat.S_IFMT(target.lstat().st_mode)
+    except FileNotFoundError:
+        return target
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    if kind == stat.S_IFLNK:
+        raise UserError(f"{path}: cannot be written: {os.strerror(errno.ELOOP)}")
+    if kind in KINDS:
+        raise UserError(f"{path}: is {KINDS[kind]}, {EXPECTED}")
+    return target
+
+
+def check_output(path: str | Path, flag: str = "--out") -> None:
+    """Raises UserError, before any work, if `path` is nothing that can be written as a file (see `output_target`)."""
+    try:
+        target = output_target(path)
+    except UserError as error:
+        raise UserError(f"{flag} {error}") from error.__cause__
+    if target == STANDARD_OUTPUT:
+        return
+    if target.is_dir():
+        raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
+    existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise UserError(f"{flag} {path}: cannot be written: {existing}: {error.strerror}") from error
+
+
+def check_new_folder(out: Path) -> None:
+    """Raises UserError if --out is not a new or an empty folder."""
+    try:
+        target = output_target(out)
+    except UserError as error:
+        raise UserError(f"--out {error}") from error.__cause__
+    if target == STANDARD_OUTPUT:
+        raise UserError(f"--out {out}: a folder cannot be written to standard output; expected a new folder to write")
+    if target.is_file() or (target.is_dir() and any(target.iterdir())):
+        raise UserError(f"--out {out}: already exists; expected a new folder to write")
 
 
 @contextlib.contextmanager
 def atomic_write(target: str | Path) -> Iterator[Path]:
-    """Yields a temporary path next to `target` to write a file or a folder at; it replaces `target` after the block.
+    """Yields a temporary path to write a file or a folder at; it replaces `target` after the block.
 
-    If the block fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed.
-    Raises UserError if the path cannot be written to, the disk is full, or a file would replace a folder.
+    A symbolic link stays, and its target is replaced; `-` and /dev/stdout write a file to standard output. If the block
+    fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed. What a process
+    that was killed left beside `target` is removed too. Raises UserError if the path cannot be written to, the disk is
+    full, a file would replace a folder, or `target` is a device, a FIFO or a socket.
     """
-    target = Path(target)
-    tmp, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("part", "old"))
+    path, target = Path(target), output_target(target)
+    if target == STANDARD_OUTPUT:
+        with _standard_output() as tmp:
+            yield tmp
+        return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{target}: cannot be written: {target.parent}: {error.strerror}") from error
-    try:
-        yield tmp
+        raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            place = stack.enter_context(temporary_place(target))
+        except OSError as error:
+            if error.errno not in (*DISK_ERRORS, *PATH_ERRORS):
+                raise
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        stack.enter_context(_refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
+        yield place.new
         if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
-            if not tmp.is_dir():
-                raise UserError(f"{target}: is a folder, expected the name of a file to write; the folder is kept")
-            os.replace(target, old)
-        os.replace(tmp, target)
+            if not place.new.is_dir():
+                raise UserError(f"{path}: is a folder, expected the name of a file to write; the folder is kept")
+            os.replace(target, place.old)
+        os.replace(place.new, target)
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[Path]:
+    """A temporary path whose file is copied to standard output after the block."""
+    with tempfile.TemporaryDirectory(prefix="rerank-") as folder:
+        tmp = Path(folder) / "output"
+        with _refused_in_one_line(f"{folder}: cannot be written"):
+            yield tmp
+        with tmp.open("rb") as file:
+            sys.stdout.flush()
+            shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
+    """Turns the disk's refusal of a write in the block into a UserError: `what`, the reason, `end`."""
+    try:
+        yield
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            if old.exists() and not target.exists():
-                os.replace(old, target)
-            _remove(tmp)
         reason = _refusal(error)
         if reason is None:
             raise
-        raise UserError(f"{target}: cannot be written: {reason}; what was there before is kept") from error
-    _remove(old)
+        raise UserError(f"{what}: {reason}{end}") from error
 
 
 def _refusal(error: BaseException) -> str | None:
     """Why the disk refused the write; None for any other error."""
-    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+    if isinstance(error, OSError) and error.errno in (*DISK_ERRORS, errno.ENOTDIR, errno.EISDIR):
         return error.strerror
-    if "os error 28" in str(error):  # safetensors writes files itself and has its own exception
-        return os.strerror(errno.ENOSPC)
+    for number in (errno.ENOSPC, errno.EFBIG):  # safetensors writes files itself and has its own exception
+        if f"os error {number})" in str(error):
+            return os.strerror(number)
     return None
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def check_new_folder(out: Path) -> None:
-    """Raises UserError if --out exists, unless it is an empty folder."""
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
-        raise UserError(f"--out {out}: already exists; expected a new folder to write")
 
 
 def short_hash(*parts: object) -> str:

@@ -1,20 +1,21 @@
 """File locks, so that concurrent processes build shared files only once."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from rerank.utils.temporary import remove_leftovers
 
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Holds the lock of `what` in `folder`, which is made; waits for another process that has it, and logs so once.
 
-    Raises UserError if the folder cannot be written to.
+    What killed processes left half-written in `folder` is removed. Raises UserError if the folder cannot be written to.
     """
     lock = FileLock(folder / f"{what}.lock")
     try:
@@ -27,6 +28,20 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     try:
+        remove_leftovers(folder, from_before=True)
         yield
     finally:
         lock.release()
+
+
+def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
+    """Calls `make`, which makes `path`, unless it exists; of several processes, one makes it and the others wait.
+
+    What is there is never replaced, so another process may have it open. The lock of `what` is in the folder of `path`.
+    Raises UserError if that cannot be written to.
+    """
+    if path.exists():
+        return
+    with locked(path.parent, what):
+        if not path.exists():
+            make()

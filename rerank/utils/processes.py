@@ -46,5 +46,6 @@ def ordered_map(function: Callable[..., Result], items: Iterable[Any], *argument
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process; the main process shuts the pool down."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C and the end of a terminal reach every process; the main process shuts the pool down."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

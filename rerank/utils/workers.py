@@ -74,7 +74,8 @@ def _start(function: Callable[[Job], None]) -> Worker:
 def _serve(pipe: "connection.Connection[object, object]", function: Callable[[Job], None]) -> None:
     """The main function of a worker."""
     os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which interrupts each worker once
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     with contextlib.suppress(KeyboardInterrupt, EOFError):

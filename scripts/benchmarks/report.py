@@ -11,15 +11,17 @@ import torch
 from rerank.evaluation.tables.table import aligned
 from rerank.training.device import device_name
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import STANDARD_OUTPUT, atomic_write, check_output, output_target
 
 
 def check(rounds: int, out: Path | None) -> None:
     """Raises UserError, before anything is measured, for fewer than one round or a file that cannot be written."""
     if rounds < 1:
         raise UserError(f"--rounds: got {rounds}, expected 1 or more")
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UserError(f"--out {out}: expected the name of a file in an existing folder")
+    if out is not None:
+        check_output(out)
+        if output_target(out) != STANDARD_OUTPUT and not out.absolute().parent.is_dir():
+            raise UserError(f"--out {out}: expected the name of a file in an existing folder")
 
 
 def publish(

@@ -31,6 +31,7 @@ from tests.support.small_collection import command, failed, write_collection
         (["--collection.folds", "2"], "--collection.folds: got 2"),
         (["--output.folder", "towns.toml"], "towns.toml"),
         (["--epochs", "2.5"], "--epochs: expected a whole number, got 2.5"),
+        (["--training.max-tokens-per-forward", "1"], "--training.max-tokens-per-forward: got 1, expected 64 or more"),
         (["--loss.bins", "1e1"], "--loss.bins: expected a whole number, got 1e1"),
         (["--lists.relevant", "1.5"], "--lists.relevant: expected a whole number or all, got 1.5"),
     ],
@@ -95,7 +96,7 @@ def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeyp
     shutil.rmtree("runs")
     monkeypatch.setattr(first_stage, "count_documents", lambda index: 3)
     assert "is the disk full?" in failed(capsys, "retrieve", "--collection", "towns")
-    assert not list(Path("runs/towns/index").iterdir())
+    assert [path.name for path in Path("runs/towns/index").iterdir()] == ["index.lock"]
     monkeypatch.undo()
 
 

@@ -33,7 +33,12 @@ def test_the_judged_queries_are_searched_and_all_where_none_is_judged(here, caps
     shutil.rmtree(here / "asked" / "qrels")
     main(["retrieve", "--collection", "asked"])
     assert "asked: has no judgments" in capsys.readouterr().err
-    assert sorted(path.name for path in (here / "runs" / "asked").iterdir()) == ["bm25.json", "bm25.run", "index"]
+    assert sorted(path.name for path in (here / "runs" / "asked").iterdir()) == [
+        "bm25.json",
+        "bm25.run",
+        "index",
+        "ranking.lock",
+    ]
     judged, every = read_run(here / "runs/towns/bm25.run"), read_run(here / "runs/asked/bm25.run")
     assert set(every) - set(judged) == {"q99"}
     assert judged == {query_id: every[query_id] for query_id in judged}

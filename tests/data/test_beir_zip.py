@@ -46,7 +46,7 @@ def test_it_is_extracted_once_for_each_content(folder, tmp_path, caplog):
     shutil.copy(archive, tmp_path / "copy.zip")
     (tmp_path / "copy.zip").replace(archive)
     open_collection(str(archive))
-    (extracted,) = (tmp_path / "cache" / "rerank" / "collections").iterdir()
+    (extracted,) = (tmp_path / "cache" / "rerank" / "collections").glob("*/")
     assert sorted(str(file.relative_to(extracted)) for file in extracted.rglob("*") if file.is_file()) == [
         "corpus.jsonl",
         "qrels/test.tsv",
@@ -73,7 +73,7 @@ def test_a_zip_that_is_no_collection_is_one_line(folder, tmp_path, monkeypatch):
         with pytest.raises(UserError, match=message) as caught:
             open_collection(str(archive))
         assert "\n" not in str(caught.value)
-        assert not list(tmp_path.glob("cache/rerank/collections/*"))
+        assert not list(tmp_path.glob("cache/rerank/collections/*/"))
 
     archive.unlink()
     refused(r"small\.zip: cannot be read: No such file or directory")
@@ -103,4 +103,4 @@ def test_a_zip_larger_than_the_disk_is_not_extracted(folder, tmp_path, monkeypat
     monkeypatch.setattr(beir_zip.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(UserError, match=r"small\.zip: its files take 0\.0 GiB, and .* free; make space, or set XDG"):
         open_collection(str(archive))
-    assert not list(Path(tmp_path / "cache" / "rerank" / "collections").iterdir())
+    assert not list(Path(tmp_path / "cache" / "rerank" / "collections").glob("*/"))

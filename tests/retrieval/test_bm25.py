@@ -235,7 +235,7 @@ def test_retrieval_from_python_needs_no_experiment(folder, tmp_path):
     assert not list(folder.glob("small*"))
     collection = open_collection(str(folder))
     assert retrieve(collection, depth=2, cache=tmp_path / "cache") == run
-    (index,) = (tmp_path / "cache").iterdir()
+    (index,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
     assert retrieve(collection, depth=1, k1=1.2, b=0.75, index=str(index))["q1"].keys() == {"wing"}
     with pytest.raises(UserError, match="index robust4: neither auto"):
         retrieve(collection, index="robust4")

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rerank.utils.errors import UserError
-from rerank.utils.locks import locked
+from rerank.utils.locks import locked, make_once
 from tests.support.paths import ROOT
 
 HOLD = """
@@ -67,3 +68,19 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         locked(tmp_path / "file" / "below", "index"),
     ):
         pass
+
+
+def test_what_several_make_at_the_same_time_is_made_once_and_never_replaced(tmp_path):
+    target, made = tmp_path / "new" / "target", []
+
+    def make():
+        made.append(1)
+        time.sleep(0.05)
+        target.touch()
+
+    with ThreadPoolExecutor(8) as pool:
+        for call in [pool.submit(make_once, target, "index", make) for _ in range(8)]:
+            call.result()
+    assert (made, target.exists()) == ([1], True)
+    with locked(target.parent, "index"):  # what exists needs no lock, and no folder that can be written to
+        make_once(target, "index", make)

@@ -12,6 +12,7 @@ from rerank.data.collections import register
 from rerank.data.formats.beir import CORPUS, QUERIES, BeirFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
 BLOCK = 16 * 2**20
@@ -50,26 +51,28 @@ def extract(archive: Path) -> Path:
         members = _members(archive, opened)
         content = sorted((name, member.file_size, member.CRC) for name, member in members.items())
         folder = _cache() / f"{archive.resolve().stem}-{short_hash(*content)}"
-        if folder.is_dir():
-            return folder
-        with atomic_write(folder) as tmp:
-            tmp.mkdir()
-            size = sum(member.file_size for member in members.values())
-            free = shutil.disk_usage(tmp).free
-            if size > free:
-                raise UserError(
-                    f"{archive}: its files take {size / 2**30:.1f} GiB, and {folder.parent} has {free / 2**30:.1f} GiB "
-                    "free; make space, or set XDG_CACHE_HOME to a folder on another disk"
-                )
-            for name, member in members.items():
-                (tmp / name).parent.mkdir(exist_ok=True)
-                with opened.open(member) as packed, (tmp / name).open("wb") as file:
-                    blocks = iter(lambda packed=packed: packed.read(BLOCK), b"")  # type: ignore[misc]
-                    count = -(-member.file_size // BLOCK)
-                    for block in progress(blocks, count, f"extracting {name}", show=count > 1):
-                        file.write(block)
-        log.info(f"{archive}: extracted into {folder}")
+        make_once(folder, "collection", lambda: _extract(archive, opened, members, folder))
         return folder
+
+
+def _extract(archive: Path, opened: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folder: Path) -> None:
+    with atomic_write(folder) as tmp:
+        tmp.mkdir()
+        size = sum(member.file_size for member in members.values())
+        free = shutil.disk_usage(tmp).free
+        if size > free:
+            raise UserError(
+                f"{archive}: its files take {size / 2**30:.1f} GiB, and {folder.parent} has {free / 2**30:.1f} GiB "
+                "free; make space, or set XDG_CACHE_HOME to a folder on another disk"
+            )
+        for name, member in members.items():
+            (tmp / name).parent.mkdir(exist_ok=True)
+            with opened.open(member) as packed, (tmp / name).open("wb") as file:
+                blocks = iter(lambda packed=packed: packed.read(BLOCK), b"")  # type: ignore[misc]
+                count = -(-member.file_size // BLOCK)
+                for block in progress(blocks, count, f"extracting {name}", show=count > 1):
+                    file.write(block)
+    log.info(f"{archive}: extracted into {folder}")
 
 
 def _members(archive: Path, opened: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

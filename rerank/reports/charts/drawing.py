@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
+from rerank.utils.files import STANDARD_OUTPUT, atomic_write, output_target
 
 SERIES = ("#2f6fb2", "#d1711f", "#2e8b57", "#8a5bb5", "#c2456b", "#1f8f9c", "#8c6d31", "#5b6abf")
 INK, QUIET, RULE = "#22252b", "#7b818b", "#d9dce1"
@@ -75,11 +75,17 @@ def draw_figure(draw: Callable[..., None], data: Any, height: float = 3.0) -> Fi
     return figure
 
 
-def save(figure: Figure, out: Path) -> None:
-    """Writes a PDF, SVG or PNG file, by its suffix; raises UserError for another suffix."""
-    suffix = out.suffix.lower()
+def format_of(out: Path) -> str:
+    """The suffix of a file, one of FORMATS; standard output gets a PDF. Raises UserError for another suffix."""
+    suffix = ".pdf" if output_target(out) == STANDARD_OUTPUT else out.suffix.lower()
     if suffix not in FORMATS:
         raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
+    return suffix
+
+
+def save(figure: Figure, out: Path) -> None:
+    """Writes a PDF, SVG or PNG file (see `format_of`)."""
+    suffix = format_of(out)
     with atomic_write(out) as tmp:
         if suffix == ".svg":
             tmp.write_text(_svg(figure), encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.reports.charts.depth import depths, draw_depths
-from rerank.reports.charts.drawing import FORMATS, draw_figure, save
+from rerank.reports.charts.drawing import draw_figure, format_of, save
 from rerank.reports.charts.gain import draw_gains, gains
 from rerank.reports.charts.judged import draw_judged, judged
 from rerank.reports.charts.learning import curves, draw_curves
@@ -15,6 +15,7 @@ from rerank.reports.charts.scores import draw_scores, scores
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults, only_experiment, read_results
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.files import check_output
 
 
 class Chart(NamedTuple):
@@ -41,13 +42,14 @@ EXPERIMENT_CHARTS = {
 def plot(name: str, folder: Path | str, out: Path | str, measure: str = "nDCG@20") -> Path:
     """Writes a chart of runs/<collection>, or of an experiment in it, as PDF, SVG or PNG; returns the file.
 
-    Raises UserError for an unknown chart or suffix, or if the folder has no data for the chart.
+    `out` is - for a PDF to standard output. Raises UserError for an unknown chart or suffix, a file that cannot be
+    written, or a folder without data for the chart.
     """
     out = Path(out)
     if name not in COLLECTION_CHARTS | EXPERIMENT_CHARTS:
         raise UserError(f"plot {name}: no such chart; {nearest(name, COLLECTION_CHARTS | EXPERIMENT_CHARTS)}")
-    if out.suffix.lower() not in FORMATS:
-        raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
+    check_output(out)
+    format_of(out)
     results = read_results(Path(folder), measure)
     one: list[ExperimentResults] = [only_experiment(results, name)] if name in EXPERIMENT_CHARTS else []
     save(chart_figure(name, results, *one), out)

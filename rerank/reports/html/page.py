@@ -18,7 +18,7 @@ from rerank.reports.html.texts import Texts, open_queries, read_documents
 from rerank.reports.html.upper_bounds import recall_table, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults, read_results
-from rerank.utils.files import atomic_write
+from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
 
 HERE = Path(__file__).parent
@@ -55,10 +55,12 @@ class ExperimentSection(NamedTuple):
 def write_report(folder: Path | str, out: Path | str | None = None, measure: str = "nDCG@20") -> Path:
     """Writes the page of runs/<collection>, or of an experiment in it, and returns the file.
 
-    `out` is report.html in the folder by default. Raises UserError if no fold is finished, or `out` cannot be written.
+    `out` is report.html in the folder by default, and - for standard output. Raises UserError if no fold is finished,
+    or `out` cannot be written.
     """
-    results = read_results(Path(folder), measure)
     out = Path(out) if out else Path(folder) / "report.html"
+    check_output(out)
+    results = read_results(Path(folder), measure)
     with atomic_write(out) as tmp:
         tmp.write_text(page(results), encoding="utf-8")
     return out

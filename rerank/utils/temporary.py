@@ -1,0 +1,133 @@
+"""Temporary folders beside what is written; a lock tells whether their process is alive, or they are leftovers."""
+
+import contextlib
+import fcntl
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+LOCK, NEW, OLD = "lock", "new", "old"
+NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+NAME_BEFORE = re.compile(r"\..+\.[0-9]+\.(part|old)")
+"""The names in versions that told processes apart by their number."""
+LONGEST = 200
+"""Bytes of the target's name that are kept: a file name has at most 255 on most file systems."""
+A_DAY = 24 * 3600.0
+
+
+class Place(NamedTuple):
+    """Where to write the new file or folder, and where to keep the one that it replaces."""
+
+    new: Path
+    old: Path
+
+
+@contextlib.contextmanager
+def temporary_place(target: Path) -> Iterator[Place]:
+    """A new folder beside `target`, on the same file system, which is removed after the block.
+
+    It has a random name, since a container that is started again has the same process ids, and a file that this process
+    locks (flock) as long as it lives. Leftovers of dead processes in the folder of `target` are removed first.
+    """
+    remove_leftovers(target.parent)
+    start = target.name.encode(errors="surrogateescape")[:LONGEST].decode(errors="ignore")
+    folder = target.with_name(f".{start}.{secrets.token_hex(8)}.part")
+    lock = _claim(folder)
+    try:
+        os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
+        yield Place(folder / NEW, folder / OLD)
+    finally:
+        with contextlib.suppress(OSError):
+            _put_back(folder, target)
+        _remove_place(folder)
+        os.close(lock)
+
+
+def remove_leftovers(folder: Path, from_before: bool = False) -> None:
+    """Removes the temporary folders of dead processes in `folder`.
+
+    If a process died between moving a folder away and putting the new one in its place, the old one is put back. A
+    temporary folder of another machine is removed when it is a day old: the locks of some network file systems are seen
+    by one machine alone. `from_before` also removes what versions without locks left behind, a day old too.
+    """
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:  # as for a folder that may be written but not listed
+        return
+    for name in names:
+        with contextlib.suppress(OSError):  # it is in use, or it cannot be removed: it is in nobody's way
+            if NAME.fullmatch(name):
+                _remove_if_dead(folder / name)
+            elif from_before and NAME_BEFORE.fullmatch(name) and _is_old(folder / name):
+                remove(folder / name)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a folder or a symbolic link, if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _claim(folder: Path) -> int:
+    """Makes the folder and locks the file in it, which it returns, open."""
+    while True:
+        folder.mkdir(exist_ok=True)
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # another process has taken the empty folder for a leftover
+            folder.parent.stat()  # unless the folder around it is gone too
+            continue
+        with contextlib.suppress(OSError):  # a file system without locks: nothing there is ever taken for dead
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / LOCK).exists():
+            return lock
+        os.close(lock)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:  # its process has died before it made the lock, or is about to make it: see `_claim`
+        folder.rmdir()
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its process lives, or another one removes it
+        machine, _, name = os.read(lock, 4096).decode(errors="surrogateescape").partition("\n")
+        if machine in ("", _machine()) or _is_old(folder / LOCK):
+            if name and Path(name).name == name:
+                _put_back(folder, folder.with_name(name))
+            _remove_place(folder)
+    finally:
+        os.close(lock)
+
+
+def _remove_place(folder: Path) -> None:
+    """Removes the lock last: a process that is killed meanwhile leaves what the next one can judge."""
+    with contextlib.suppress(OSError):
+        for part in (NEW, OLD):
+            remove(folder / part)
+        shutil.rmtree(folder)
+
+
+def _put_back(folder: Path, target: Path) -> None:
+    """Puts the old folder back if the new one is not in its place yet."""
+    if (folder / OLD).exists() and (folder / NEW).exists() and not os.path.lexists(target):
+        os.replace(folder / OLD, target)
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.lstat().st_mtime > A_DAY
+
+
+def _machine() -> str:
+    """What all processes of this machine share, those in containers too."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text(encoding="ascii").strip() if boot.is_file() else platform.node()

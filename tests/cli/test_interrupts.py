@@ -1,0 +1,92 @@
+"""Ctrl-C, SIGTERM and SIGHUP, as a shell sees them."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rerank.utils.files import atomic_write
+from tests.support.paths import ROOT
+
+COMMAND = """
+import signal, sys, time
+from rerank.cli.main import run_and_exit
+from rerank.utils.files import atomic_write
+
+def call():
+    try:
+        with atomic_write(sys.argv[1]) as tmp:
+            tmp.mkdir()
+            (tmp / "half").touch()
+            print("begun", flush=True)
+            time.sleep(60)
+    finally:
+        if "slow" in sys.argv:
+            print("cleaning", flush=True)
+            time.sleep(60)
+
+if "nohup" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+run_and_exit(call)
+"""
+LINE = "rerank: {}; nothing is left half-written, and the same command goes on from here\n"
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(folder / "target"), *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    "number, code, what",
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")],
+)
+def test_a_signal_cleans_up_and_is_one_line_and_the_code_of_the_shell(tmp_path, number, code, what):
+    process = start(tmp_path)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (code, LINE.format(what))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_ends_a_slow_end_with_the_one_line_of_the_first(tmp_path, second):
+    process = start(tmp_path, "slow")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "cleaning\n"
+    before = time.monotonic()
+    process.send_signal(second)
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - before < 20
+    assert (process.returncode, errors) == (130, LINE.format("interrupted"))
+
+
+def test_several_signals_at_once_are_one_line(tmp_path):
+    process = start(tmp_path)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, LINE.format("interrupted"))
+    with atomic_write(tmp_path / "target") as tmp:
+        tmp.touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path):
+    process = start(tmp_path, "nohup")
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143

@@ -1,0 +1,195 @@
+"""What a command may write to: new and regular files, what a link points to, and standard output."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from tests.support.small_collection import SETTINGS, command, failed, write_collection, write_encoder
+from tests.support.small_results import write_results
+
+COMMANDS = {
+    "score": ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--collection", "towns"],
+    "plot": ["plot", "gain", "results/runs/towns"],
+    "report": ["report", "results/runs/towns"],
+    "completion": ["--install-completion", "--shell", "bash"],
+    "pretrain": ["pretrain", "--collection", "towns", "--encoder", "encoder"],
+}
+"""Every command that writes what the user names."""
+
+FILES = [name for name in COMMANDS if name != "pretrain"]
+SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html", "completion": "", "pretrain": ""}
+WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>", "completion": b"complete "}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """As the session's, with a trained fold and the results of an experiment."""
+    folder = tmp_path_factory.mktemp("outputs")
+    write_collection(folder / "towns")
+    write_encoder(folder / "encoder")
+    (folder / "towns.toml").write_text(SETTINGS.replace("epochs = 2", "epochs = 1"))
+    write_results(folder / "results", {"hinge": 1.0}, epochs=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1"))
+    return folder
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)  # in the current folder: an address has at most 107 bytes
+
+
+def make_device(path):
+    """The same device as /dev/null: a test must not be able to replace that."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("only root may make a device")
+
+
+def make_link_to_a_fifo(path):
+    os.mkfifo("pipe")
+    path.symlink_to("pipe")
+
+
+def make_folder(path):
+    path.mkdir()
+    (path / "file").touch()
+
+
+def make_link_to_itself(path):
+    path.symlink_to(path.name)
+
+
+def identity(path):
+    about = path.lstat()
+    return about.st_ino, about.st_mode, about.st_mtime_ns
+
+
+REFUSED = {
+    "a FIFO": make_fifo,
+    "a socket": make_socket,
+    "a character device": make_device,
+    "FIFO": make_link_to_a_fifo,
+    "Too many levels": make_link_to_itself,
+    "folder|already exists": make_folder,
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, monkeypatch, name, kind):
+    out = Path(f"out{SUFFIX[name]}")
+    REFUSED[kind](out)
+    before = identity(out)
+    monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
+    monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
+    for module in ("html.page", "charts.plot"):
+        monkeypatch.setattr(f"rerank.reports.{module}.read_results", None)
+    line = failed(capsys, *COMMANDS[name], "--out", str(out))
+    assert line.startswith(f"rerank: --out {out}: ")
+    assert any(words in line for words in kind.split("|"))
+    assert identity(out) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_open_file_of_the_process_is_refused(here, capsys, name):
+    with Path("kept").open("w") as file:
+        out = f"/dev/fd/{file.fileno()}"
+        assert f"--out {out}: is an open file" in failed(capsys, *COMMANDS[name], "--out", out)
+    assert Path("kept").is_file()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, name):
+    out = f"towns.toml/out{SUFFIX[name]}"
+    assert f"--out {out}: cannot be written: Not a directory" in failed(capsys, *COMMANDS[name], "--out", out)
+    long = "x" * 300 + SUFFIX[name]
+    assert "File name too long" in failed(capsys, *COMMANDS[name], "--out", long)
+    if Path("/proc/self").exists():
+        assert "cannot be written" in failed(capsys, *COMMANDS[name], "--out", f"/proc/out{SUFFIX[name]}")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
+    target, link = Path("elsewhere") / f"target{SUFFIX[name]}", Path(f"out{SUFFIX[name]}")
+    target.parent.mkdir()
+    if exists:
+        target.write_text("before")
+    link.symlink_to(target)
+    main([*COMMANDS[name], "--out", str(link)])
+    assert link.is_symlink()
+    assert not target.is_symlink()
+    assert WRITTEN[name] in target.read_bytes()
+    assert sorted(path.name for path in target.parent.iterdir()) == [target.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "out"), [*((name, "-") for name in FILES), ("completion", "/dev/stdout"), ("completion", "link")]
+)
+def test_standard_output_gets_the_bytes_of_the_file_and_nothing_else(here, capsysbinary, name, out):
+    if out == "link":
+        Path(out).symlink_to("/dev/stdout")
+    file = Path(f"rerank{SUFFIX[name]}")
+    main([*COMMANDS[name], "--out", str(file)])
+    before = sorted(Path().rglob("*"))
+    capsysbinary.readouterr()
+    main([*COMMANDS[name], "--out", out])
+    assert capsysbinary.readouterr().out == file.read_bytes()
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_folder_cannot_go_to_standard_output(here, capsys):
+    for out in ("-", "/dev/stdout"):
+        line = failed(capsys, *COMMANDS["pretrain"], "--out", out)
+        assert f"--out {out}: a folder cannot be written to standard" in line
+    assert "--out: expected a file, or - for standard output, got --seed" in failed(
+        capsys, *COMMANDS["pretrain"], "--out", "--seed", "1"
+    )
+
+
+def test_an_output_folder_that_is_none_is_refused(here, capsys):
+    os.mkfifo("pipe")
+    line = failed(capsys, "retrieve", "--collection", "towns", "--output.folder", "pipe")
+    assert line == "rerank: --output.folder pipe: is not a folder; expected a folder, or a new one, to write in"
+
+
+def test_a_shell_can_redirect_and_pipe_standard_output(tmp_path):
+    words = [sys.executable, "-m", "rerank", *COMMANDS["completion"], "--out"]
+    with (tmp_path / "file").open("wb") as file:
+        subprocess.run([*words, "/dev/stdout"], stdout=file, check=True)
+    assert subprocess.run([*words, "-"], stdout=subprocess.PIPE, check=True).stdout == (tmp_path / "file").read_bytes()
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*words, "-"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, "rerank: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("out", [".run", ".run.gz", "folder/.run"])
+def test_a_run_without_a_name_is_refused_before_scoring(here, capsys, monkeypatch, out):
+    monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
+    assert f"--out {out}: expected a name before .run" in failed(capsys, *COMMANDS["score"], "--out", out)
+    assert not Path("folder").exists()
+
+
+def test_a_name_need_not_be_utf8(here, capsys):
+    try:
+        Path("\udcff").touch()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    main([*COMMANDS["plot"], "--out", "\udcff.pdf"])
+    assert capsys.readouterr().out == "\\xff.pdf\n"
+    main([*COMMANDS["score"], "--out", "\udcff.run"])
+    assert Path("\udcff.run").read_text().splitlines()[0].split()[-1] == "?"
