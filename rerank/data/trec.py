@@ -6,22 +6,24 @@ that no evaluator can tie or sort into another order.
 """
 
 import gzip
-import itertools
 import math
+import re
 import zlib
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
+from rerank.data.run_scores import FLOAT32_MAX, score_texts
 from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.progress import log
 
 RUN_LINE = "query_id Q0 doc_id rank score tag"
 QRELS_LINE = "query_id 0 doc_id relevance"
 BEIR_LINE = "query-id corpus-id score"
-FLOAT32_MAX = 3.4028234663852886e38
+NUMBER = re.compile(rb"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
 def ranked(scores: dict[str, float]) -> list[str]:
@@ -37,17 +39,23 @@ def read_run(path: str | Path) -> Run:
     """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
 
     Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF and a BOM are
-    tolerated. Raises UserError with file and line for a line without six columns, a score that is not a finite
-    float32, and a document that a query has twice; and for a file that is missing, damaged or empty.
+    tolerated. Comment lines (`#`) and words after the tag are left out, which is logged. Raises UserError with file and
+    line for a line without six columns, a score that is not a finite float32, and a document that a query has twice;
+    and for a file that is missing, damaged or empty.
     """
     data = _read(path, RUN_LINE)
     with_nul, with_underscore = b"\0" in data, b"_" in data  # searching the file at once is faster than each line
     run: Run = {}
     last, query_id, scores = b"", "", {}  # type: bytes, str, dict[str, float]
-    for number, line in enumerate(data.split(b"\n"), 1):
+    longer = 0
+    for number, line in _lines(path, data, RUN_LINE):
         columns = line.split()
         if len(columns) != 6 or (with_nul and b"\0" in line):
-            _fail_columns(path, number, line, RUN_LINE)
+            # A document id with a space moves the id into the column of the rank.
+            if len(columns) < 6 or b"\0" in line or not columns[3].isdigit():
+                _fail_columns(path, number, line, RUN_LINE)
+            longer += 1
+            columns = columns[:6]
         query, _, doc, _, text, _ = columns
         try:
             score = float(text)
@@ -66,6 +74,8 @@ def read_run(path: str | Path) -> Run:
         if doc_id in scores:
             _fail(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
         scores[doc_id] = score
+    if longer:
+        log.info(f"{path}: words after the tag are left out, on {_count_lines(longer)}")
     return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
 
 
@@ -73,7 +83,8 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     """Writes a TREC run in THE order, ranks from 1, gzipped where the name ends in .gz.
 
     The scores of a query are strictly decreasing as float32: with six decimals where that is so already, else with tied
-    scores moved down to the next float32 and nine digits. `as_found` keeps the order and the ties of the run itself,
+    scores moved down to the next float32 and nine digits. A run that was written so, read and written again is the same
+    file. `as_found` keeps the order and the ties of the run itself,
     with six decimals: a BM25 run is then byte for byte what Pyserini writes. A query without documents has no line.
     Raises UserError for a score that is no finite float32, for names that are empty or have white space, and for a run
     without any document.
@@ -87,7 +98,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
             _check_name(path, f"query {query_id}: document id", doc_id)
         doc_ids = list(scores) if as_found else ranked(scores)
         values = [scores[doc_id] for doc_id in doc_ids]
-        texts = [f"{value:.6f}" for value in values] if as_found else _score_texts(values, f"{path}: query {query_id}")
+        texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
         for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1):
             lines.append(f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n")
     if not lines:
@@ -98,20 +109,22 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 def read_qrels(path: str | Path) -> Qrels:
     """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
-    Raises UserError with file and line for a malformed line, a relevance that is not an integer, and two judgments of
-    a document that disagree; and for a file that is missing, damaged or empty.
+    Comment lines (`#`) are left out, which is logged. Raises UserError with file and line for a malformed line, a
+    relevance that is not an integer, and two judgments of a document that disagree; and for a file that is missing,
+    damaged or empty.
     """
-    data, first = _read(path, QRELS_LINE), 1
-    head, _, below = data.partition(b"\n")
+    data = _read(path, QRELS_LINE)
+    lines = _lines(path, data, QRELS_LINE)
+    head = lines[0][1]
     words = head.split()
     header = words[2:] == [b"score"]
     if header:
-        data, first = below, 2
+        lines = lines[1:] or [(lines[0][0] + 1, b"")]
     expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in head) else QRELS_LINE
     with_nul, with_underscore, width = b"\0" in data, b"_" in data, len(expected.split())
     qrels: Qrels = {}
     last, query_id, judged = b"", "", {}  # type: bytes, str, dict[str, int]
-    for number, line in enumerate(data.split(b"\n"), first):
+    for number, line in lines:
         columns = line.split()
         if len(columns) != width or (with_nul and b"\0" in line):
             _fail_columns(path, number, line, expected)
@@ -192,6 +205,33 @@ def read_unpacked(path: str | Path, expected: str) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
+def _lines(path: str | Path, data: bytes, expected: str) -> list[tuple[int, bytes]]:
+    """The lines and their numbers, without comments, which it logs; raises UserError if all are comments.
+
+    A comment begins with `#`. A query id may begin so too: a line with all columns is none, unless `#` is the first.
+    """
+    lines = list(enumerate(data.split(b"\n"), 1))
+    if not data.startswith(b"#") and b"\n#" not in data:
+        return lines
+    width = len(expected.split())
+    kept = [(number, line) for number, line in lines if not _is_comment(line.split(), width)]
+    if not kept:
+        raise UserError(f"{path}: nothing but comments; expected lines of `{expected}`")
+    if len(kept) < len(lines):
+        log.info(f"{path}: comments (#) are left out, {_count_lines(len(lines) - len(kept))}")
+    return kept
+
+
+def _count_lines(number: int) -> str:
+    return f"{number} line{'s' * (number > 1)}"
+
+
+def _is_comment(words: list[bytes], width: int) -> bool:
+    if not words or not words[0].startswith(b"#"):
+        return False
+    return words[0] == b"#" or len(words) != width or not NUMBER.fullmatch(words[4 if width == 6 else -1])
+
+
 def _fail_columns(path: str | Path, number: int, line: bytes, expected: str) -> NoReturn:
     got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
     _fail(path, number, f"{len(expected.split())} columns, `{expected}`", got)
@@ -208,24 +248,8 @@ def _fail(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
 def _check_name(path: str | Path, what: str, name: str) -> None:
     if name.split() != [name]:
         raise UserError(f"{path}: {what} {name!r}: expected a name without white space, which no TREC file can hold")
-
-
-def _score_texts(scores: list[float], where: str) -> list[str]:
-    """The scores of one query, descending, as texts that are strictly decreasing when they are read as float32."""
-    texts = [f"{score:.6f}" for score in scores]
-    written = array("f", map(float, texts))
-    if all(above > below for above, below in itertools.pairwise(written)):
-        return texts
-    import numpy as np  # only here: reading and evaluating a run should start at once
-
-    lower = np.float32("-inf")
-    exact = np.asarray(scores, dtype=np.float32)
-    with np.errstate(over="ignore"):
-        for i in range(1, len(exact)):
-            exact[i] = min(exact[i], np.nextafter(exact[i - 1], lower))
-    if exact[-1] == lower:
-        raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
-    return [f"{score:.9g}" for score in exact.tolist()]
+    if (what, name) == ("query id", "#"):
+        raise UserError(f"{path}: {what} '#': expected another name: its lines would be comments")
 
 
 def _write(path: str | Path, text: str) -> None:

@@ -14,7 +14,6 @@ DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDC
 
 # ir_measures.parse_measure and parse_trec_measure are not used: importing them takes 40 ms, they read `ast.Num`, which
 # Python 3.12 deprecates and 3.14 does not have, and they accept a cut-off of 0, on which pytrec_eval ends the process.
-# Not every measure of trec_eval is here: num_q and gm_map, for example, have no mean over queries.
 WHOLE = {
     "map": "AP",
     "ndcg": "nDCG",
@@ -31,6 +30,13 @@ WHOLE = {
     "Rndcg": "Rndcg",
     "G": "G",
     "binG": "binG",
+    "utility": "utility",
+    "gm_map": "gm_map",
+    "gm_bpref": "gm_bpref",
+    "num_q": "NumQ",
+    "num_rel": "NumRel",
+    "num_ret": "NumRet",
+    "num_nonrel_judged_ret": "num_nonrel_judged_ret",
 }
 """Measures without a cut-off: trec_eval's name and ir_measures', or trec_eval's again where ir_measures has none."""
 
@@ -44,8 +50,17 @@ WITH_CUTOFF = {
 }
 """Measures with a cut-off, likewise."""
 
-WITHOUT_REL = {"nDCG", "ndcg_rel", "Rndcg", "G", "binG"}
-"""Measures that use the grades themselves, and so have no minimum grade `rel` of a relevant document."""
+WITHOUT_REL = {"nDCG", "ndcg_rel", "G", "NumQ"}
+"""Measures that do not depend on a minimum grade `rel` of a relevant document."""
+
+SUMMED = {"NumQ", "NumRel", "NumRet", "num_nonrel_judged_ret"}
+"""Numbers of queries and documents, which trec_eval sums over the queries."""
+
+GEOMETRIC = {"gm_map", "gm_bpref"}
+"""Measures with a geometric mean over the queries: the values of the queries are natural logarithms."""
+
+RELATIVE_P = "relative_P.5,10,15,20,30,100,200,500,1000"
+"""What trec_eval's name relative_P stands for."""
 
 ALIASES = {"map": "ap", "mrr": "rr", "precision": "p", "iprec_at_recall": "iprec"}
 NAME = re.compile(r"(?P<family>\w+?)(?:\((?P<parameters>[^()]*)\))?(?:(?:@|_|\.)(?P<at>0\.[0-9]+|[01]\.0+|[0-9]+))?")
@@ -102,7 +117,9 @@ def measure_names(names: Iterable[str]) -> list[str]:
 
 
 def measure_name(name: str) -> str:
-    """ir_measures' name of one measure. Raises UserError if it is unknown, or several as in "ndcg_cut.10,20".
+    """ir_measures' name of one measure that has a mean over queries, to choose models by and to draw.
+
+    Raises UserError if it is unknown, several as in "ndcg_cut.10,20", or has no mean, as "num_ret" and "gm_map".
 
     >>> measure_name("ndcg_cut_20")
     'nDCG@20'
@@ -110,10 +127,22 @@ def measure_name(name: str) -> str:
     names = measure_names([name])
     if len(names) > 1:
         raise UserError(f"measures: expected one, got {name} ({', '.join(names)})")
+    if family(names[0]) in SUMMED | GEOMETRIC:
+        raise UserError(f"measures: expected one with a mean over the queries, such as nDCG@20 or AP, got {name}")
     return names[0]
 
 
+def family(name: str) -> str:
+    """ir_measures' name of a measure without parameters and cut-off.
+
+    >>> family("P(rel=2)@5")
+    'P'
+    """
+    return re.split(r"[(@]", name, maxsplit=1)[0]
+
+
 def _split(text: str) -> list[str]:
+    text = RELATIVE_P if text == "relative_P" else text
     several = SEVERAL.fullmatch(text)
     return [several[1] + value for value in several[2].split(",")] if several else [text]
 
@@ -141,6 +170,8 @@ def _parse_trec_eval(text: str) -> Measure:
         raise UnknownMeasureError(f"{at} is no cut-off from 1 to 999999")
     if family == "judged" and at and not parameters:
         return Measure(f"Judged@{at}", "set_P", gains="judged", cutoff=int(at))
+    if not at and (measure := _parse_set(family, parameters)):
+        return measure
     for trec_name, name in (WITH_CUTOFF if at else WHOLE).items():
         if family in (trec_name.lower(), name.lower()):
             measure = Measure(f"{name}@{at}", f"{trec_name}_{at}") if at else Measure(name, trec_name)
@@ -151,6 +182,19 @@ def _parse_trec_eval(text: str) -> Measure:
         return replace(_with_rel(Measure(f"RR@{at}", "recip_rank"), parameters), cutoff=int(at))
     valid = [*(f"{name}@{at or 20}" for name in WITH_CUTOFF.values()), *WHOLE.values()]
     raise UnknownMeasureError(nearest(text, [*valid, f"Judged@{at or 20}", f"RR@{at or 20}"]))
+
+
+def _parse_set(family: str, parameters: dict[str, str]) -> Measure | None:
+    """Measures that ir_measures names by parameters of others: SetP(relative=True), NumRet(rel=1)."""
+    if family == "setrelp" or (family in ("setp", "set_p") and parameters.get("relative") == "True"):
+        family, parameters = "set_relative_p", {key: parameters[key] for key in parameters.keys() - {"relative"}}
+    if family == "set_relative_p":
+        measure = _with_rel(Measure("SetP", "set_relative_P"), parameters)
+        return replace(measure, name=f"SetP(relative=True,rel={measure.rel})".replace(",rel=1)", ")"))
+    if family in ("num_rel_ret", "numrelret") or (family in ("numret", "num_ret") and "rel" in parameters):
+        measure = _with_rel(Measure("NumRet", "num_rel_ret"), parameters)
+        return replace(measure, name=f"NumRet(rel={measure.rel})")
+    return None
 
 
 def _parameters(text: str) -> dict[str, str]:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rerank.data.trec import ranked
+from rerank.evaluation.graded import graded_value
 from rerank.evaluation.measures import UnknownMeasureError
 from rerank.evaluation.third_party import import_package, quiet
 from rerank.types import Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 
 GDEVALS_HIGHEST_GRADE = 4
+HIGHEST_REL = 999_999  # as that of trec_eval's measures
 
 
 def name_of_other(text: str) -> str | None:
@@ -27,6 +29,9 @@ def name_of_other(text: str) -> str | None:
     names_of_trec_eval = {one.NAME for one in ir_measures.pytrec_eval.SUPPORTED_MEASURES}
     if measure.NAME in names_of_trec_eval and not measure.params.keys() & {"judged_only", "gains"}:
         return None
+    rel = measure.params.get("rel", 1)
+    if measure.NAME in names_of_trec_eval and not (isinstance(rel, int) and 1 <= rel <= HIGHEST_REL):
+        raise UnknownMeasureError(f"expected rel from 1 to {HIGHEST_REL}")
     parameters = ", ".join(f"@{name}" if name == measure.AT_PARAM else f"{name}=" for name in measure.SUPPORTED_PARAMS)
     try:
         measure.validate_params()
@@ -50,9 +55,9 @@ def name_of_other(text: str) -> str | None:
 def evaluate_others(judged: Qrels, run: Run, names: Sequence[str]) -> Measurements:
     """The values measure -> query_id -> value, as `evaluate` returns them, of measures that `name_of_other` has named.
 
-    ir_measures gets the documents in trec_eval's order without ties, and numbers as query ids: gdeval, which computes
-    ERR to five decimals, accepts no others. The value of a query is 0 if there is none or it is not finite. Raises
-    UserError for a grade that gdeval does not accept.
+    No grade is negative. ir_measures gets the documents in trec_eval's order without ties, and numbers as query ids:
+    gdeval, which computes ERR to five decimals, accepts no others. The value of a query is 0 if there is none or it is
+    not finite. Raises UserError for a grade that gdeval does not accept.
     """
     measures = {name: _measure(name) for name in names}
     if any(measure.NAME == "ERR" for measure in measures.values()):
@@ -67,11 +72,41 @@ def evaluate_others(judged: Qrels, run: Run, names: Sequence[str]) -> Measuremen
     }
     values = {}
     for name, measure in measures.items():
-        provider = next(one for one in _providers(measure) if not _unavailable(one, name))
-        by_number = {one.query_id: float(one.value) for one in provider.iter_calc([measure], qrels, rankings)}
+        if measure.NAME == "nDCG":
+            by_number = {number: _ndcg(measure, qrels[number], rankings[number]) for number in rankings}
+        else:
+            provider = next(one for one in _providers(measure) if not _unavailable(one, name))
+            grades = _two_grades(qrels, measure) if provider.NAME == "pytrec_eval" else qrels
+            defined = _with_non_relevant(rankings, qrels, measure) if measure.NAME == "Accuracy" else rankings
+            by_number = {one.query_id: float(one.value) for one in provider.iter_calc([measure], grades, defined)}
         of_query = {query_id: by_number.get(number, 0.0) for query_id, number in numbers.items()}
         values[name] = {query_id: value if math.isfinite(value) else 0.0 for query_id, value in of_query.items()}
     return values
+
+
+def _ndcg(measure: Any, grades: dict[str, int], ranking: dict[str, float]) -> float:
+    """The nDCG with other gains or of the judged documents alone, as pytrec_eval computes it; a negative gain is 0."""
+    new_gains = measure.params.get("gains", {})
+    gains = {doc_id: max(new_gains.get(grade, grade), 0) for doc_id, grade in grades.items()}
+    doc_ids = [doc_id for doc_id in ranking if doc_id in gains or not measure.params.get("judged_only")]
+    cutoff = measure.params.get("cutoff", 0)
+    return graded_value("ndcg", [gains.get(doc_id, 0) for doc_id in doc_ids], list(gains.values()), cutoff)
+
+
+def _with_non_relevant(rankings: Run, qrels: Qrels, measure: Any) -> Run:
+    """The rankings with a non-relevant document: ir_measures divides by their number for Accuracy."""
+    cutoff, rel = measure.params.get("cutoff"), measure.params.get("rel", 1)
+    return {
+        number: ranking
+        for number, ranking in rankings.items()
+        if any(qrels[number].get(doc_id, 0) < rel for doc_id in list(ranking)[:cutoff])
+    }
+
+
+def _two_grades(qrels: Qrels, measure: Any) -> Qrels:
+    """The grades 0 and `rel`, which are all that these measures tell apart: pytrec_eval counts up to the highest."""
+    rel = measure.params.get("rel", 1)
+    return {q: {doc_id: rel * (grade >= rel) for doc_id, grade in grades.items()} for q, grades in qrels.items()}
 
 
 def _ir_measures() -> Any:

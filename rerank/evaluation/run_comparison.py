@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
 from rerank.evaluation.significance import CORRECTIONS, corrected, mean_and_error, paired_test
+from rerank.evaluation.summaries import summarised
 from rerank.types import Measurements
 
 LEVEL = 0.05
@@ -15,10 +16,10 @@ LEVEL = 0.05
 class RunComparison:
     """A run on one measure, compared with the run called `reference`.
 
-    `mean` and `error` are over queries, `fold_mean` and `fold_error` over the means of the folds (NaN without folds),
-    `low` to `high` is the bootstrap interval of `mean` (NaN if it was not asked for). From `difference` on the fields
-    are NaN or None for the reference itself, which is not in the family of tests. `wins`, `ties` and `losses` count
-    queries.
+    `mean` is over queries, or what trec_eval has instead of it (see `summarised`), and `error` its standard error;
+    `fold_mean` and `fold_error` are over the means of the folds (NaN without folds); `low` to `high` is the bootstrap
+    interval of `mean` (NaN if it was not asked for). From `difference` on the fields are NaN or None for the reference
+    itself, which is not in the family of tests. `wins`, `ties` and `losses` count queries.
     """
 
     run: str
@@ -89,7 +90,8 @@ def compare_measurements(
             for run, column in columns.items()
         ]
         rows = _with_tests(rows, columns, test, correction)
-        comparisons[measure] = _with_intervals(rows, columns) if intervals else rows
+        rows = _with_intervals(rows, columns) if intervals else rows
+        comparisons[measure] = summarised(rows, len(query_ids))
     return comparisons
 
 

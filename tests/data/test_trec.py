@@ -61,6 +61,24 @@ def test_awkward_run_is_read_as_meant(tmp_path: Path) -> None:
         assert [list(scores) for scores in run.values()] == [["dé\u00a0", "d3", "d1"], ["y", "x"]]
 
 
+def test_comments_and_words_after_the_tag_are_left_out_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in the test files of trec_eval; trec_eval 9 reads words after the tag, 10 comments too."""
+    run = "# a comment\n1 Q0 a 1 2.0 STANDARD more junk at\n#another\n#1 Q0 a 1 2.0 t\n1 Q0 #b 2 1.0 STANDARD\n"
+    qrels = "# a comment\n1 0 a 1\n# version of 2009\n1 0 #b 0\n#1 0 a 2\n"
+    with caplog.at_level("INFO", logger="rerank"):
+        assert read_run(file_with(tmp_path, run)) == {"1": {"a": 2.0, "#b": 1.0}, "#1": {"a": 2.0}}
+        assert read_qrels(file_with(tmp_path, qrels, "qrels.txt")) == {"1": {"a": 1, "#b": 0}, "#1": {"a": 2}}
+        assert read_qrels(file_with(tmp_path, "# BEIR\nquery-id\tcorpus-id\tscore\n1\ta\t2\n")) == {"1": {"a": 2}}
+    assert [record.getMessage().removeprefix(f"{tmp_path}/") for record in caplog.records] == [
+        "some.run: comments (#) are left out, 2 lines",
+        "some.run: words after the tag are left out, on 1 line",
+        "qrels.txt: comments (#) are left out, 2 lines",
+        "some.run: comments (#) are left out, 1 line",
+    ]
+
+
 GOOD = "1 Q0 a 1 2.0 t\n"
 
 
@@ -76,6 +94,9 @@ GOOD = "1 Q0 a 1 2.0 t\n"
         (GOOD + "1 Q0 b 2 1.0\n1 Q0 c 3 0.5 t t\n", "some.run:2: expected 6 columns"),
         (GOOD + "\n" + GOOD, "some.run:2: expected 6 columns, `query_id Q0 doc_id rank score tag`, got 0: ''"),
         (GOOD + "1 Q0 b\0 2 1.0 t\n", "some.run:2: expected 6 columns"),
+        (GOOD + "1 Q0 b c 2 1.0 t\n", "some.run:2: expected 6 columns"),  # an id with a space, no word after the tag
+        (GOOD + "# a comment\n1 Q0 b 2 1.0\n", "some.run:3: expected 6 columns"),
+        ("# a comment\n#\n", "some.run: nothing but comments; expected lines of `query_id Q0 doc_id rank score tag`"),
         (GOOD + "1 Q0 b 2 high t\n", "some.run:2: expected a finite score, got high"),
         (GOOD + "1 Q0 b 2 1_0 t\n", "some.run:2: expected a finite score, got 1_0"),
         (GOOD + "1 Q0 b 2 nan t\n", "some.run:2: expected a finite score, got nan"),
@@ -149,6 +170,7 @@ def test_writing_is_repeatable_and_stable(tmp_path: Path) -> None:
         ({"q": {"a b": 1.0}}, "t", "query q: document id 'a b': expected a name without white space"),
         ({"q\t": {"a": 1.0}}, "t", r"query id 'q\\t': expected a name without white space"),
         ({"q": {"": 1.0}}, "t", "query q: document id '': expected"),
+        ({"#": {"a": 1.0}}, "t", "query id '#': expected another name: its lines would be comments"),
         ({"q": {"a": 1.0}}, "my tag", "tag 'my tag': expected"),
         ({"q": {}}, "t", "expected a run with documents, got none"),
         (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rerank.data.trec import FLOAT32_MAX
+from rerank.data.run_scores import FLOAT32_MAX
 
 LARGEST_INDEX = 9_999
 """Rows are stored dense: this one is 40 kB."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rerank.evaluation.effect_sizes import CONFIDENCE, POWER
 from rerank.evaluation.run_comparison import LEVEL, RunComparison
 from rerank.evaluation.significance import CORRECTIONS, RESAMPLES, TESTS
-from rerank.evaluation.tables.summary import gain_note
+from rerank.evaluation.tables.summary import measure_notes
 from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
 
 
@@ -33,7 +33,7 @@ def details_table(
             head += ["difference [95 %]", "d", "p", "p corrected", "won/tied/lost", "detectable"]
         blocks.append([cells(head), *(_row(row, with_folds, single) for row in rows)])
     legend = _legend(with_folds, len(rows_of_first) - 1, baseline, test, correction)
-    return Table(f"Comparison over {averaged_over}", blocks, [*legend, *gain_note(comparisons)], notes)
+    return Table(f"Comparison over {averaged_over}", blocks, [*legend, *measure_notes(comparisons)], notes)
 
 
 def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:

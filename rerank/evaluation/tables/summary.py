@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rerank.evaluation.run_comparison import LEVEL, RunComparison
 from rerank.evaluation.significance import CORRECTIONS, TESTS
+from rerank.evaluation.summaries import summary_notes
 from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
 
 COLUMNS = 5  # as in the paper, whose table has precision above nDCG; more do not fit a terminal
@@ -34,7 +35,7 @@ def summary_table(
         ]
         blocks.append([cells(["run", *measures]), *body])
     legend = [] if len(runs) == 1 else [_marks(len(runs) - 1, baseline, test, correction)]
-    return Table(f"Mean ± standard error over {averaged_over}", blocks, [*legend, *gain_note(comparisons)], notes)
+    return Table(f"Mean ± standard error over {averaged_over}", blocks, [*legend, *measure_notes(comparisons)], notes)
 
 
 def describe_test(others: int, test: str, correction: str) -> str:
@@ -44,9 +45,10 @@ def describe_test(others: int, test: str, correction: str) -> str:
     return f"{line}, {label} over the {others} other runs" if label and others > 1 else line
 
 
-def gain_note(comparisons: dict[str, list[RunComparison]]) -> list[str]:
-    """The note on the gain, if trec_eval's nDCG is among the measures."""
-    return [GAIN_NOTE] if any(measure.partition("@")[0] == "nDCG" for measure in comparisons) else []
+def measure_notes(comparisons: dict[str, list[RunComparison]]) -> list[str]:
+    """The note on the gain, if trec_eval's nDCG is among the measures, and on measures that are no means."""
+    gain_note = [GAIN_NOTE] if any(measure.partition("@")[0] == "nDCG" for measure in comparisons) else []
+    return [*gain_note, *summary_notes(list(comparisons))]
 
 
 def _marks(others: int, baseline: str | None, test: str, correction: str) -> str:

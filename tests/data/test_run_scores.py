@@ -1,0 +1,68 @@
+"""Runs that are read and written again."""
+
+import random
+from array import array
+from pathlib import Path
+
+import pytest
+
+from rerank.data.trec import ranked, read_run, write_run
+
+LARGEST = 3.4028234663852886e38  # float32
+EXTREMES = (LARGEST, 1e30, 2.0**60, 2.0**53, 16777217.0, 16777216.0, 1e-6, 4.9e-7, 1e-30, 1e-45, 0.0, -0.0, -1e-45)
+
+
+def float32(value: float) -> float:
+    return array("f", [value])[0]
+
+
+def draw_scores(draw: random.Random, kind: str, documents: int) -> list[float]:
+    if kind == "model":
+        return [float32(draw.gauss(0, 3)) for _ in range(documents)]
+    if kind == "features":  # equal vectors have equal scores
+        vectors = [float32(draw.gauss(20, 9)) for _ in range(max(1, documents // 3))]
+        return [draw.choice(vectors) for _ in range(documents)]
+    if kind == "close":
+        return [float32(27.88026237 + draw.randint(0, 5) * 1.9e-6) for _ in range(documents)]
+    if kind == "float64":
+        return [draw.gauss(0, 10 ** draw.randint(-9, 9)) for _ in range(documents)]
+    if kind == "half":
+        return [draw.randint(-200, 200) / 128 for _ in range(documents)]
+    if kind == "nine digits":
+        return [float(f"{float32(draw.gauss(0, 1)):.9g}") for _ in range(documents)]
+    return [draw.choice([*EXTREMES, -3.4e38]) for _ in range(documents)]
+
+
+@pytest.mark.parametrize("kind", ["model", "features", "close", "float64", "half", "nine digits", "extremes"])
+def test_a_run_that_is_read_and_written_is_the_same_file(tmp_path: Path, kind: str) -> None:
+    draw = random.Random(kind)
+    for trial in range(60):
+        documents = [f"d{i}" for i in range(draw.randint(1, 30))]
+        run = {
+            f"q{trial}-{i}": dict(zip(documents, draw_scores(draw, kind, len(documents)), strict=True))
+            for i in range(3)
+        }
+        write_run(tmp_path / "first.run", run, "tag")
+        again = read_run(tmp_path / "first.run")
+        write_run(tmp_path / "again.run", again, "tag")
+        assert (tmp_path / "first.run").read_bytes() == (tmp_path / "again.run").read_bytes()
+        assert {query_id: list(of) for query_id, of in again.items()} == {q: ranked(of) for q, of in run.items()}
+
+
+def test_ties_of_feature_runs_keep_their_nine_digits(tmp_path: Path) -> None:
+    write_run(tmp_path / "a.run", {"q": {"a": 27.88026237, "b": 27.88026237}}, "t")
+    texts = [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()]
+    assert texts == ["27.8802624", "27.8802605"]
+    write_run(tmp_path / "b.run", read_run(tmp_path / "a.run"), "t")
+    assert (tmp_path / "b.run").read_bytes() == (tmp_path / "a.run").read_bytes()
+
+
+def test_scores_of_half_precision_without_ties_have_six_decimals(tmp_path: Path) -> None:
+    write_run(tmp_path / "a.run", {"q": {"a": 1.0078125, "b": 0.9921875}}, "t")
+    assert [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()] == ["1.007812", "0.992188"]
+
+
+def test_the_largest_float32_can_be_written_and_read(tmp_path: Path) -> None:
+    """Its nine digits, 3.40282347e+38, are above it as a float64."""
+    write_run(tmp_path / "a.run", {"q": {"a": LARGEST, "b": LARGEST}}, "t")
+    assert list(read_run(tmp_path / "a.run")["q"]) == ["b", "a"]
