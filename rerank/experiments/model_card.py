@@ -50,7 +50,7 @@ score of its beginning.
 """
 
 _HALF = """
-In float16 and bfloat16 the head of this architecture rounds scores by about 0.02.
+In float16 and bfloat16 the head of this architecture rounds scores by up to 0.03.
 """
 
 

@@ -152,7 +152,7 @@ def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
         reranker.rank("fjord", ["amber"], top_k=0)
     with pytest.raises(ValueError, match="precision: got half, expected auto, float32 or bf16"):
         Reranker.load(folder, precision="half")
-    with pytest.raises(UserError, match="an encoder without a trained head; train it first"):
+    with pytest.raises(UserError, match="an encoder without a trained head: its architecture is BertModel"):
         Reranker.load(make_encoder("bert", tmp_path, WORDS))
 
 
