@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +18,8 @@ from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import FINAL, read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_fold
+from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_all, open_fold
+from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.experiments.checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
@@ -35,7 +37,10 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set by name, and the SHA-256 of each of their files by name of fold and file."""
+    """The open folds of a data set by name, and the SHA-256 of each of their files by name of fold and file.
+
+    For the final model no fold is open, and `checksums` has the files of all queries under FINAL.
+    """
 
     config: Config
     folder: CollectionFolder
@@ -51,9 +56,21 @@ class FeatureDataset:
             for name, part in self.sets.items()
         ]
 
+    @cached_property
+    def everything(self) -> FeatureSet:
+        """All queries of the data set."""
+        return open_all(self.config.collection.source, self.config.collection.folds, self.folder.features)
+
     def final_fold(self, validated: bool) -> Fold:
-        """Raises UserError: no command applies a network to new feature vectors."""
-        raise UserError(f"--fold {FINAL}: {self.config.collection.source}: not for feature vectors")
+        """All queries; some of them, drawn by `--seed`, validate."""
+        return final_fold(self.everything.query_ids, self.config.training.seed, validated)
+
+    def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
+        """The training, validation and test queries of a fold or of the final model."""
+        if fold.name == FINAL:
+            train, valid, test = (self.everything.subset(part) for part in (fold.train, fold.valid, fold.test))
+            return train, valid, test
+        return self.sets[fold.name][1:]
 
     @property
     def model(self) -> str:
@@ -63,18 +80,23 @@ class FeatureDataset:
     def write_references(self) -> None:
         """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
 
+        For the final model it adds the judgments of all queries, of which some validate.
+
         Raises UserError if experiments with other contents of these folds are in the same folder.
         """
+        judged = self.everything.qrels() if FINAL in self.checksums else {}
         with locked(self.folder.features, "features"):  # folds may be trained in parallel
-            self._write_references()
+            self._write_references(judged)
 
-    def _write_references(self) -> None:
+    def _write_references(self, judged: Qrels) -> None:
         folder, path = self.folder, self.folder.feature_hashes
         saved: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         hashes = {
             fold.name: short_hash(sorted(self.checksums[fold.name].items()), len(self.fold_names), fold)
             for fold in self.folds
         }
+        if FINAL in self.checksums:
+            hashes[FINAL] = short_hash(sorted(self.checksums[FINAL].items()))
         if all(saved.get(name) == content for name, content in hashes.items()):
             return
         if any(saved.get(name, content) != content for name, content in hashes.items()):
@@ -89,6 +111,7 @@ class FeatureDataset:
         for fold, part in zip(self.folds, self.sets.values(), strict=True):
             folds[fold.name] = fold
             qrels |= part.valid.qrels() | part.test.qrels()
+        qrels |= judged
         write_qrels(folder.qrels, qrels)
         write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
         with atomic_write(path) as tmp:
@@ -116,6 +139,10 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
         raise UserError(
             f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
         )
+    if config.collection.train or config.collection.valid:
+        raise UserError(
+            f"--collection.train, --collection.valid: {source} holds feature vectors, which have them in files"
+        )
     names = fold_names(source, folds)
     check_fold(fold_name, names)
     collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
@@ -123,6 +150,8 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
     opened = [name for name in names if fold_name in ("all", name)]
     sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
     hashes = {name: checksums(source, name, folds, folder.features) for name in opened}
+    if fold_name == FINAL:
+        hashes[FINAL] = checksums(source, names[0], folds, folder.features)
     return FeatureDataset(config, folder, names, sets, hashes)
 
 
@@ -144,7 +173,7 @@ class FeatureTask:
             )
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.settings = dataset.config.training
-        _, train, valid, test = dataset.sets[fold.name]
+        train, valid, test = dataset.parts(fold)
         if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.starts, train.stops, strict=True)):
             raise UserError(
                 f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "

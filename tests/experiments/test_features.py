@@ -200,6 +200,7 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
         (command("--pretraining.steps", "5"), "no text to pre-train on"),
         (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
+        (command("--collection.train", "letor"), "letor holds feature vectors, which have them in files"),
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
         (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
@@ -261,7 +262,7 @@ def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
 def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        experiment, "train_folds", lambda config, fold: seen.append(config) or ExperimentFolder(Path("runs"))
+        experiment, "train_folds", lambda config, *_: seen.append(config) or ExperimentFolder(Path("runs"))
     )
     main(["train", "--config", str(CONFIGS / f"{name}.toml")])
     table = seen[0].training
@@ -281,3 +282,41 @@ def test_mq2008_two_epochs(tmp_path, monkeypatch):
     assert (len(run), sum(map(len, run.values()))) == (156, 2874)
     assert [record["epoch"] for record in log(folder)] == [1, 2]
     assert json.loads((folder / "manifest.json").read_text())["features"]["width"] == 46
+
+
+@pytest.mark.parametrize("source", ["letor", "one.txt"])
+def test_the_final_model_has_all_queries_of_the_set(here, capsys, source):
+    write_part(here / "one.txt", list(range(30)))
+    collection = source.removesuffix(".txt")
+    main(command("--collection", source, "--fold", "2"))
+    folds = Path(f"runs/{collection}/folds.json").read_bytes()
+    main(command("--collection", source, "--fold", "final"))
+    final = Path(f"runs/{collection}/smoothi/final")
+    facts = json.loads((final / "manifest.json").read_text())
+    assert sorted(facts["fold"]["train"] + facts["fold"]["valid"], key=int) == [str(query) for query in range(30)]
+    assert len(facts["fold"]["valid"]) == 3
+    valid = read_run(final / "valid.run")
+    labels = {line.split()[-1]: int(line[0]) for line in (here / "one.txt").read_text().splitlines()}
+    judged = read_qrels(f"runs/{collection}/qrels.txt")
+    assert {q: {d: labels[d] for d in documents} for q, documents in valid.items()} == {q: judged[q] for q in valid}
+    assert len(judged) == 30
+    assert Path(f"runs/{collection}/folds.json").read_bytes() == folds
+    words = ["--fold", "final", "--name", "whole", "--training.epochs-from", f"runs/{collection}/smoothi"]
+    main(command("--collection", source, *words))
+    assert len(json.loads(Path(f"runs/{collection}/whole/final/manifest.json").read_text())["fold"]["train"]) == 30
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", f"runs/{collection}"])
+    assert ended.value.code == 0
+    assert "smoothi/final" in capsys.readouterr().out
+    main(["eval", f"runs/{collection}/smoothi/fold2/test.run"])
+    assert "6 queries of fold 2" in capsys.readouterr().out
+
+
+def test_the_final_model_alone_can_be_verified(here, capsys):
+    main(command("--fold", "final"))
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/letor"])
+    assert ended.value.code == 0
+    main(command("--fold", "2"))
+    assert [fold["name"] for fold in json.loads(Path("runs/letor/folds.json").read_text())] == ["2"]

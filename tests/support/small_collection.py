@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,6 +58,12 @@ def write_german(folder: Path) -> Path:
     for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
+
+
+def write_qrels(path: Path, queries: Iterable[int], documents: int = 6, relevant: Sequence[int] = (0, 3)) -> None:
+    """A file of judgments of the documents of these queries; those at the `relevant` places are relevant."""
+    lines = [f"q{query}\td{query}-{place}\t{int(place in relevant)}" for query in queries for place in range(documents)]
+    path.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
 
 
 def write_encoder(folder: Path) -> Path:

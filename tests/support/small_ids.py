@@ -18,15 +18,12 @@ def write_ids(
     the object that reads them.
     """
     folder.mkdir(exist_ok=True)
-    import ir_datasets  # on first use, as it takes half a second
-    from ir_datasets.datasets.base import Dataset
-    from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
-    from ir_datasets.util import LocalDownload
-
+    irds = library()
+    local, formats = irds.util.LocalDownload, irds.formats
     lines = "".join(f"{doc_id}\t{text}\n" for doc_id, text in (documents or DOCUMENTS).items())
     (folder / "docs.tsv").write_text(lines)
-    docs = TsvDocs(LocalDownload(folder / "docs.tsv"))
-    registered = dict(ir_datasets.registry._registered)
+    docs = formats.TsvDocs(local(folder / "docs.tsv"))
+    registered = dict(irds.registry._registered)
     for id_, judged in ids.items():
         parts = [docs]
         if judged:
@@ -34,6 +31,6 @@ def write_ids(
             queries, qrels = stem.with_suffix(".tsv"), stem.with_suffix(".qrels")
             queries.write_text("".join(f"{query_id}\tquery {query_id}\n" for query_id in judged))
             qrels.write_text("".join(f"{q} 0 {doc_id} 1\n" for q, doc_ids in judged.items() for doc_id in doc_ids))
-            parts += [TsvQueries(LocalDownload(queries)), TrecQrels(LocalDownload(qrels), {})]
-        registered[id_] = Dataset(*parts)
-    monkeypatch.setattr(library().registry, "_registered", registered)
+            parts += [formats.TsvQueries(local(queries)), formats.TrecQrels(local(qrels), {})]
+        registered[id_] = irds.datasets.base.Dataset(*parts)
+    monkeypatch.setattr(irds.registry, "_registered", registered)

@@ -38,7 +38,7 @@ def published_split(source: str) -> dict[str, str]:
             (id_ for id_ in ids if id_ in registry and registry[id_].has_queries() and registry[id_].has_qrels()), None
         )
 
-    if source not in registry or (train := judged("train")) is None:
+    if source not in registry or (train := judged("train", "training")) is None:
         return {}
     valid, test = judged(*VALID), judged("test")
     if test is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -32,7 +33,8 @@ class FeatureSet:
         count = int(self.stops[query] - self.starts[query])
         lines = [""] * count
         if self.id_lines is not None and self.id_starts is not None and self.id_stops is not None:
-            lines = self.id_lines[self.id_starts[query] : self.id_stops[query]].tobytes().decode().split("\n")[:count]
+            found = self.id_lines[self.id_starts[query] : self.id_stops[query]].tobytes().decode().split("\n")
+            lines = [*found, *lines][:count]
         return tuple(line or f"{self.query_ids[query]}-{i}" for i, line in enumerate(lines))
 
     def qrels(self) -> Qrels:
@@ -60,3 +62,28 @@ class FeatureSet:
             id_starts=None if self.id_starts is None else self.id_starts[rows],
             id_stops=None if self.id_stops is None else self.id_stops[rows],
         )
+
+
+def join(sets: Sequence[FeatureSet]) -> FeatureSet:
+    """One set of the queries of several, which have the same features and share no query; copied into memory."""
+    shifts = [0, *accumulate(len(part.labels) for part in sets)]
+    lines = [_lines(part) for part in sets]  # empty ones if no document has an id
+    line_shifts = [0, *accumulate(len(text) for text, _, _ in lines)]
+    return FeatureSet(
+        np.concatenate([part.features for part in sets]),
+        np.concatenate([part.labels for part in sets]),
+        np.concatenate([part.starts + shift for part, shift in zip(sets, shifts, strict=False)]),
+        np.concatenate([part.stops + shift for part, shift in zip(sets, shifts, strict=False)]),
+        tuple(query_id for part in sets for query_id in part.query_ids),
+        np.concatenate([text for text, _, _ in lines]),
+        np.concatenate([starts + shift for (_, starts, _), shift in zip(lines, line_shifts, strict=False)]),
+        np.concatenate([stops + shift for (_, _, stops), shift in zip(lines, line_shifts, strict=False)]),
+    )
+
+
+def _lines(features: FeatureSet) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lines of the documents' ids, and where those of each query start and stop; no lines without ids."""
+    if features.id_lines is None or features.id_starts is None or features.id_stops is None:
+        none = np.zeros(len(features.query_ids), np.int64)
+        return np.zeros(0, np.uint8), none, none
+    return features.id_lines, features.id_starts, features.id_stops

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank.data.folds import make_folds, select_folds
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.feature_set import FeatureSet, join
 from rerank.data.letor.layout_files import (
     PARTS,
     fold_folders,
@@ -88,6 +88,17 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     if "valid" not in parts:
         parts |= _draw_validation(parts["train"], stores["train"].path)
     return LetorFold(name, **parts)
+
+
+def open_all(source: str, folds: int, cache: Path) -> FeatureSet:
+    """All queries of the data set: of its one file, or of the three files of its first fold, copied into memory."""
+    path = Path(source)
+    if path.is_file():
+        with locked(cache, "features"):
+            store = build_store(path, cache)
+            return open_store(store, store.facts["width"])
+    _, *parts = open_fold(source, fold_names(source, folds)[0], folds, cache)
+    return join(parts)
 
 
 def checksums(source: str, name: str, folds: int, cache: Path) -> dict[str, str]:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.feature_set import FeatureSet, join
+from rerank.data.letor.store import build_store, open_store
+from tests.support.small_features import write_part
 
 
 @pytest.fixture
@@ -34,3 +36,24 @@ def test_ids_of_a_part(whole):
     named = replace(whole, id_lines=lines, id_starts=np.array([0, 4, 7]), id_stops=np.array([4, 7, 10]))
     assert [named.doc_ids(i) for i in range(3)] == [("x", "y"), ("é",), ("c-0", "z")]
     assert named.subset(["c"]).doc_ids(0) == ("c-0", "z")
+
+
+def test_joined_sets_have_the_documents_of_each(tmp_path):
+    write_part(tmp_path / "named.txt", [1, 2, 3])
+    write_part(tmp_path / "more.txt", [4, 5])
+    lines = (tmp_path / "more.txt").read_text().splitlines()
+    (tmp_path / "unnamed.txt").write_text("".join(line.partition("#")[0] + "\n" for line in lines))
+    sets = []
+    for name in ("named", "unnamed"):
+        store = build_store(tmp_path / f"{name}.txt", tmp_path / "cache")
+        sets.append(open_store(store, store.facts["width"]))
+    sets[0] = sets[0].subset(["3", "1"])
+    whole = join(sets)
+    assert whole.query_ids == ("3", "1", "4", "5")
+    assert whole.qrels() == sets[0].qrels() | sets[1].qrels()
+    for part in sets:
+        for query_id in part.query_ids:
+            of_part, of_whole = part.subset([query_id]), whole.subset([query_id])
+            rows = [slice(one.starts[0], one.stops[0]) for one in (of_part, of_whole)]
+            assert (of_part.features[rows[0]] == of_whole.features[rows[1]]).all()
+    assert join([sets[1]]).qrels() == sets[1].qrels()
