@@ -19,6 +19,7 @@ from rerank.models.packed_attention import Passages, pack
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
 
@@ -229,6 +230,10 @@ def save_cross_encoder(
             classifier.config.rerank = config.rerank | {"head": facts}
             classifier.save_pretrained(folder)
             return
+    log.info(
+        f"{type(model.encoder).__name__}: its sequence classifier cannot give these scores, so {HEAD_FILE} has the "
+        "linear layer; of other libraries, only sentence-transformers reads the checkpoint"
+    )
     model.encoder.save_pretrained(folder)
     save_file(model.head.state_dict(), folder / HEAD_FILE)
     write_modules(model.head, folder)
