@@ -161,6 +161,10 @@ def save_cross_encoder(
             classifier.config.rerank = config.rerank | {"head": facts}
             _save_weights(classifier, folder)
             return
+    log.info(
+        f"{type(model.encoder).__name__}: its sequence classifier cannot give these scores, so {HEAD_FILE} has the "
+        "linear layer; of other libraries, only sentence-transformers reads the checkpoint"
+    )
     _save_weights(model.encoder, folder)
     save_file(model.head.state_dict(), folder / HEAD_FILE)
     write_modules(model.head, folder)
