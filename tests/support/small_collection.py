@@ -48,6 +48,18 @@ def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: 
     return folder
 
 
+def write_german(folder: Path) -> Path:
+    """Five German documents and queries, not judged: without German stems two queries find nothing."""
+    folder.mkdir(parents=True)
+    texts = ["Das Haus am Markt", "Ein Buch über Berge", "Der Baum im Garten", "Die alte Stadt", "Ein See im Wald"]
+    asked = ["Häuser", "Bücher", "Baum", "Stadt", "See"]
+    corpus = [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts)]
+    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(asked)]
+    for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
 def write_qrels(path: Path, queries: Iterable[int], documents: int = 6, relevant: Sequence[int] = (0, 3)) -> None:
     """A file of judgments of the documents of these queries; those at the `relevant` places are relevant."""
     lines = [f"q{query}\td{query}-{place}\t{int(place in relevant)}" for query in queries for place in range(documents)]
