@@ -14,7 +14,7 @@ from rerank.data.trec import read_run
 from rerank.experiments import distill as distillation
 from rerank.experiments.distill import distill
 from rerank.experiments.train import open_experiment, train_folds
-from rerank.models.cross_encoder import open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from tests.support.small_collection import failed
 from tests.support.tiny_encoders import make_encoder
 
