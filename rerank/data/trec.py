@@ -75,7 +75,7 @@ def read_run(path: str | Path) -> Run:
             _fail(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
         scores[doc_id] = score
     if longer:
-        log.info(f"{path}: words after the tag are left out, on {_count_lines(longer)}")
+        log.info(f"{path}: lines with words after the tag, which are left out: {longer}")
     return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
 
 
@@ -218,12 +218,8 @@ def _lines(path: str | Path, data: bytes, expected: str) -> list[tuple[int, byte
     if not kept:
         raise UserError(f"{path}: nothing but comments; expected lines of `{expected}`")
     if len(kept) < len(lines):
-        log.info(f"{path}: comments (#) are left out, {_count_lines(len(lines) - len(kept))}")
+        log.info(f"{path}: lines with comments (#), which are left out: {len(lines) - len(kept)}")
     return kept
-
-
-def _count_lines(number: int) -> str:
-    return f"{number} line{'s' * (number > 1)}"
 
 
 def _is_comment(words: list[bytes], width: int) -> bool:

@@ -72,10 +72,10 @@ def test_comments_and_words_after_the_tag_are_left_out_and_logged(
         assert read_qrels(file_with(tmp_path, qrels, "qrels.txt")) == {"1": {"a": 1, "#b": 0}, "#1": {"a": 2}}
         assert read_qrels(file_with(tmp_path, "# BEIR\nquery-id\tcorpus-id\tscore\n1\ta\t2\n")) == {"1": {"a": 2}}
     assert [record.getMessage().removeprefix(f"{tmp_path}/") for record in caplog.records] == [
-        "some.run: comments (#) are left out, 2 lines",
-        "some.run: words after the tag are left out, on 1 line",
-        "qrels.txt: comments (#) are left out, 2 lines",
-        "some.run: comments (#) are left out, 1 line",
+        "some.run: lines with comments (#), which are left out: 2",
+        "some.run: lines with words after the tag, which are left out: 1",
+        "qrels.txt: lines with comments (#), which are left out: 2",
+        "some.run: lines with comments (#), which are left out: 1",
     ]
 
 

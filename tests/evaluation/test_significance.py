@@ -2,6 +2,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -36,6 +37,39 @@ def test_wilcoxon_is_that_of_scipy_without_the_ties(n: int) -> None:
     expected = stats.wilcoxon(first, second).pvalue
     assert paired_test([*first, 0.5], [*second, 0.5], "wilcoxon") == pytest.approx(expected)
     assert paired_test(first, first, "wilcoxon") == 1.0
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 13, 14, 30, 50, 51, 250])
+@pytest.mark.parametrize("step", [0.2, 0.05, 1e-9])
+def test_wilcoxon_has_the_p_values_of_scipy_on_rounded_differences(n: int, step: float) -> None:
+    """Precision at 5 has differences of 0.2, so there are zeros and ties; with a step of 1e-9 there are few."""
+    for seed in range(20):
+        draw = random.Random(f"{seed} {n}")
+        first = [round(draw.random() / step) * step for _ in range(n)]
+        second = [round(draw.random() / step) * step for _ in range(n)]
+        differences = np.round(np.subtract(first, second), 10)
+        differences = differences[differences != 0]
+        expected = stats.wilcoxon(differences).pvalue if len(differences) else 1.0
+        assert paired_test(first, second, "wilcoxon") == pytest.approx(expected, rel=1e-12)
+
+
+def test_wilcoxon_is_exact_for_few_queries_and_blind_to_rounding_errors() -> None:
+    """By enumeration: 0.6 - 0.4 is 0.19999999999999996 and 0.4 - 0.2 is 0.2, which are one difference."""
+    first = [0.4, 0.6, 0.4, 0.6, 0.0, 0.6, 0.6, 0.2]
+    second = [0.8, 0.2, 0.4, 1.0, 0.4, 0.8, 0.4, 0.4]
+    unrounded = np.subtract(first, second)
+    assert stats.wilcoxon(unrounded[unrounded != 0]).pvalue == pytest.approx(0.140625)
+    differences = [round(5 * (a - b)) for a, b in zip(first, second, strict=True)]
+    sizes = sorted(abs(difference) for difference in differences if difference)
+    rank = {size: sum(i for i, other in enumerate(sizes, 1) if other == size) / sizes.count(size) for size in sizes}
+    found = sum(rank[difference] for difference in differences if difference > 0)
+    sums = [
+        sum(sign * rank[size] for sign, size in zip(signs, sizes, strict=True))
+        for signs in itertools.product((0, 1), repeat=len(sizes))
+    ]
+    p = 2 * min(sum(total <= found for total in sums), sum(total >= found for total in sums)) / len(sums)
+    assert paired_test(first, second, "wilcoxon") == p == 0.375
+    assert paired_test([0.2, 0.5], [0.2 + 1e-12, 0.5 - 1e-12], "wilcoxon") == 1.0
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.1, 0.25])
