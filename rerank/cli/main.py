@@ -33,7 +33,8 @@ COMMANDS = {
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.",
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
-    "score": "Re-rank any run with a trained model or a cross-encoder of the hub.",
+    "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
+    "No judgments are needed; --collection.queries gives new queries.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",

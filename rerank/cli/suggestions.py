@@ -37,6 +37,7 @@ SYNONYMS = {
     "hits": "--first-stage.depth",
     "initial-run": "--first-stage.run",
     "k": "--first-stage.depth",
+    "lang": "--collection.language",
     "learning-rate": "--training.lr",
     "log-dir": "--output.folder",
     "loss-fn": "--loss.name",
@@ -76,6 +77,7 @@ SYNONYMS = {
     "save-dir": "--output.folder",
     "seed-everything": "--training.seed",
     "top-k": "--first-stage.depth",
+    "topics": "--collection.queries",
     "topk": "--first-stage.depth",
     "train-batch-size": "--training.lists-per-step",
 }

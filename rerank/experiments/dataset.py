@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from accelerate import Accelerator
 
-from rerank.config import Config
+from rerank.config import CollectionSettings, Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
 from rerank.experiments.features import open_features
 from rerank.experiments.text import open_text
@@ -14,6 +14,7 @@ from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.training.task import Part, Task
 from rerank.types import Fold
+from rerank.utils.progress import log
 
 
 class FoldTask(Task, Protocol):
@@ -69,5 +70,9 @@ def open_dataset(config: Config, fold_name: str) -> Dataset:
     Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
     """
     if is_feature_source(config.collection.source):
+        default = CollectionSettings()
+        for key in ("queries", "query_field", "language"):
+            if getattr(config.collection, key) != getattr(default, key):
+                log.info(f"{flag_name('collection', key)}: of no effect, as feature vectors have no queries to read")
         return open_features(config, fold_name)
     return open_text(config, fold_name, judged=True)

@@ -22,6 +22,16 @@ def open_settings(settings: CollectionSettings) -> Collection:
     return open_collection(settings.source, settings.queries, settings.query_field)
 
 
+def recorded(settings: CollectionSettings) -> dict[str, str]:
+    """What a checkpoint records of its collection: the source, and the language and field of queries if changed."""
+    changed = {
+        key: getattr(settings, key)
+        for key in ("language", "query_field")
+        if getattr(settings, key) != getattr(CollectionSettings(), key)
+    }
+    return {"collection": settings.source} | changed
+
+
 def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
     """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it.
 
@@ -30,7 +40,11 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
     settings, language = config.first_stage, config.collection.language
     if settings.run:
         return folder.first_stage(settings)
-    queries = queries_to_search(collection)
+    queries, source = queries_to_search(collection), config.collection.queries or collection.source
+    if not queries:
+        raise UserError(
+            f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
+        )
     file = folder.first_stage(settings, config.collection, short_hash(*queries.items())[:8])
     origin = file.with_suffix(".json")
     searched, all_searched = (
@@ -42,6 +56,11 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
     def make() -> None:
         index, threads = find_index(config, collection, folder), settings.threads or None
         run = search(index, queries, settings.depth, settings.k1, settings.b, threads, language)
+        if not run:
+            raise UserError(
+                f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
+                f"{collection.source}, in the language that --collection.language names ({language})"
+            )
         with atomic_write(origin) as tmp:
             tmp.write_text(json.dumps(searched), encoding="utf-8")
         write_run(file, run, "Anserini", as_found=True)

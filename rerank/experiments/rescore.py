@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, sections, validate
+from rerank.config import CollectionSettings, Config, sections, validate
+from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
-from rerank.data.trec import write_run
+from rerank.data.trec import read_run, write_run
 from rerank.experiments.checks import expect_text
-from rerank.experiments.first_stage import first_stage_run
-from rerank.experiments.text import run_dataset, truncation_summary
+from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.text import TextDataset, truncation_summary
 from rerank.models.cross_encoder import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
@@ -61,23 +62,22 @@ def rescore(
     with accelerator.main_process_first():
         if collection is None:
             collection = _open_trained_on(checkpoint, saved_settings(model))
+            config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))
         elif isinstance(collection, str):
             collection = open_collection(collection)
-        if config.collection.queries or config.collection.query_field:
-            collection = WithQueries(collection, config.collection.queries, config.collection.query_field)
+        config, collection = _with_queries(config, collection)
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
             first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
         )
-        folder = CollectionFolder(Path(config.output.folder) / collection.name)
-        run = first_stage_run(config, collection, folder)
-        dataset = run_dataset(config, collection, run)
+        dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length)
     model.to(accelerator.device)
     if accelerator.is_main_process:
-        log.info(truncation_summary(passages, config.encoder.max_doc_tokens))
+        for line in (*notes, truncation_summary(passages, config.encoder.max_doc_tokens)):
+            log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
     scored = score_candidates(model, passages, lists, accelerator, memory)
@@ -90,7 +90,7 @@ def rescore(
             "pretraining": pretraining_of(model),
             "config": sections(config),
             "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(run), "sha256": file_hash(run)},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
             "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
@@ -119,6 +119,57 @@ def _manifest(out: Path) -> Path | None:
     manifest = out.with_name(f"{out.name}.json")
     check_output(manifest, "--out: its manifest")
     return manifest
+
+
+def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
+    """The data set of the queries of a run, judged or not, and a line for each kind of query that is left out.
+
+    Raises UserError if no query of the run has a text.
+    """
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
+    found = read_run(run)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
+                "or --collection.queries, a file of their texts"
+            )
+        notes.append(
+            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            "re-ranked, and not in the output"
+        )
+    unused = len(collection.queries) - len(known)
+    if unused and file and config.first_stage.run:  # BM25 has said which queries find nothing
+        notes.append(
+            f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
+        )
+    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
+
+
+def _with_queries(config: Config, collection: Collection) -> tuple[Config, Collection]:
+    """The settings and the collection with the same queries: those of the settings, else those it was opened with."""
+    settings = config.collection
+    if isinstance(collection, WithQueries):
+        queries, field = settings.queries or collection.file, settings.query_field or collection.field
+        settings, collection = replace(settings, queries=queries, query_field=field), collection.collection
+    if settings.queries or settings.query_field:
+        collection = WithQueries(collection, settings.queries, settings.query_field)
+    return replace(config, collection=settings), collection
+
+
+def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:
+    """The settings with the language and the field of queries of the checkpoint, where they have their defaults."""
+    default = CollectionSettings()
+    if settings.language == default.language:
+        settings = replace(settings, language=saved.get("language", default.language))
+    if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
+        settings = replace(settings, query_field=saved.get("query_field", default.query_field))
+    return settings
 
 
 def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:

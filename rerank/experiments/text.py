@@ -18,7 +18,7 @@ from rerank.data.folds import make_folds, official_folds, read_folds, write_fold
 from rerank.data.tokens import open_store
 from rerank.data.trec import read_run, write_qrels
 from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
+from rerank.experiments.first_stage import first_stage_run, open_settings, recorded, with_texts
 from rerank.models.cross_encoder import CrossEncoder, open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
@@ -38,7 +38,7 @@ from rerank.utils.progress import log
 class TextDataset:
     """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
 
-    The queries are those of `queries_to_train`, or those of the run for one that is only re-ranked.
+    The queries are those of `queries_to_train`, or those of a run that is only re-ranked.
     """
 
     config: Config
@@ -70,6 +70,11 @@ class TextDataset:
     def qrels(self) -> Qrels:
         """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
+
+    @property
+    def unused_queries(self) -> int:
+        """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
+        return len(self.collection.queries) - len(self.candidates) if self.config.collection.queries else 0
 
     def write_references(self) -> None:
         """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
@@ -134,26 +139,6 @@ def text_dataset(config: Config, collection: Collection) -> TextDataset:
     candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
-
-
-def run_dataset(config: Config, collection: Collection, run: Path) -> TextDataset:
-    """The data set of the queries of a run, judged or not, to re-rank it.
-
-    Queries without a text are left out and logged. Raises UserError if none has one.
-    """
-    found = read_run(run)
-    known = [query_id for query_id in collection.queries if query_id in found]
-    texts = config.collection.queries or collection.source
-    if missing := [query_id for query_id in found if query_id not in collection.queries]:
-        those = f"{len(missing)} of the {len(found)} queries of {run}, such as {', '.join(missing[:5])}"
-        if not known:
-            raise UserError(
-                f"{texts}: has the text of none of {those}; --collection.queries gives a file of their texts"
-            )
-        log.info(f"{texts}: has no text of {those}: they are not re-ranked, and not in the output")
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    candidates = select_candidates(found, {}, config.first_stage.depth, known)
-    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)
 
 
 def _fold_names(config: Config, collection: Collection) -> list[str]:
@@ -268,10 +253,8 @@ class TextTask:
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
-        source = self.dataset.collection.source
-        save_cross_encoder(
-            self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, {"collection": source}
-        )
+        settings = recorded(self.config.collection)
+        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def load(self, checkpoint: Path) -> None:
         """Replaces the model by that of a checkpoint."""

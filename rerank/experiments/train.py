@@ -69,6 +69,10 @@ def open_experiment(config: Config, fold_name: str) -> Experiment:
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
         save_settings(config, folder.settings)
+    if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
+        log.info(
+            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
+        )
     if isinstance(dataset, TextDataset) and config.pretraining.steps:
         dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
     folds = select_folds(dataset.folds, fold_name)

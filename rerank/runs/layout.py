@@ -268,15 +268,15 @@ def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COL
     'bm25-queries=topics-a1b2c3d4'
     """
     changed = [
-        f"-{field.name}={getattr(settings, field.name)}"
+        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
         for field in fields(settings)
         if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
     ]
     if collection.queries:
         stem = Path(collection.queries).name.partition(".")[0]
-        changed.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
+        changed.append(re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}"))
     if collection.query_field:
-        changed.append(f"-query-field={collection.query_field}")
+        changed.append(re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}"))
     if collection.language != COLLECTION.language:
         changed.append(f"-language={collection.language}")
-    return "bm25" + re.sub(r"[\s/]", "_", "".join(changed))
+    return "bm25" + "".join(changed)

@@ -105,7 +105,10 @@ def test_queries_that_the_collection_lacks_are_said(here, capsys):
     Path("more.run").write_text(Path("runs/towns/bm25.run").read_text() + "extra Q0 d0-0 1 1.0 t\n")
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "more.run", "--collection", "towns", "--out", "new.run"]
     main(words)
-    assert "1 queries are not among the judged ones" in capsys.readouterr().err
+    line = (
+        "towns: has no text of 1 of the 16 queries of more.run, such as extra: they are not re-ranked, and not in the"
+    )
+    assert line in capsys.readouterr().err
     assert len(read_run("new.run")) == 15
 
 

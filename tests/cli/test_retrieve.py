@@ -7,7 +7,7 @@ from pathlib import Path
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
 from rerank.utils.files import short_hash
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, write_german
 
 
 def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
@@ -64,3 +64,47 @@ def test_training_without_judgments_is_refused_before_anything_is_retrieved(here
 def add_query(folder, query_id, text):
     with Path(folder, "queries.jsonl").open("a") as queries:
         queries.write(json.dumps({"_id": query_id, "text": text}) + "\n")
+
+
+def test_german_finds_what_english_does_not_and_both_are_kept(here, capsys):
+    write_german(Path("stadt"))
+    main(["retrieve", "--collection", "stadt"])
+    assert "2 of 5 queries find no document: q0, q1" in capsys.readouterr().err
+    main(["retrieve", "--collection", "stadt", "--collection.language", "de"])
+    captured = capsys.readouterr()
+    assert "find no document" not in captured.err
+    assert captured.out.strip() == "runs/stadt/bm25-language=de.run"
+    assert {query_id: next(iter(found)) for query_id, found in read_run("runs/stadt/bm25-language=de.run").items()} == {
+        "q0": "d0",
+        "q1": "d1",
+        "q2": "d2",
+        "q3": "d3",
+        "q4": "d4",
+    }
+    assert len(read_run("runs/stadt/bm25.run")) == 3
+    assert "language" not in json.loads(Path("runs/stadt/bm25.json").read_text())
+    assert json.loads(Path("runs/stadt/bm25-language=de.json").read_text())["language"] == "de"
+    assert len(list(Path("runs/stadt/index").iterdir())) == 2
+
+
+def test_another_field_of_the_queries_has_a_run_of_its_own(here):
+    records = [json.loads(line) for line in Path("towns/queries.jsonl").read_text().splitlines()]
+    lines = [json.dumps({**record, "narrative": f"{record['text']} good"}) for record in records]
+    Path("towns/queries.jsonl").write_text("\n".join(lines))
+    main(["retrieve", "--collection", "towns", "--collection.query-field", "narrative"])
+    found = read_run("runs/towns/bm25-query-field=narrative.run")
+    assert found.keys() == read_run("runs/towns/bm25.run").keys()
+    assert len(found["q0"]) > len(read_run("runs/towns/bm25.run")["q0"])
+
+
+def test_a_collection_without_queries_is_one_line_until_a_file_gives_some(here, capsys):
+    Path("towns/queries.jsonl").write_text("")
+    shutil.rmtree("towns/qrels")
+    shutil.rmtree("runs")
+    assert "towns: has no query to search; expected at least one" in failed(capsys, "retrieve", "--collection", "towns")
+    Path("towns/queries.jsonl").unlink()
+    assert "towns: no queries.jsonl; a collection" in failed(capsys, "retrieve", "--collection", "towns")
+    assert not Path("runs").exists()
+    Path("topics.tsv").write_text("n1\tamber0\n")
+    main(["retrieve", "--collection", "towns", "--collection.queries", "topics.tsv"])
+    assert list(read_run(capsys.readouterr().out.strip())) == ["n1"]

@@ -1,6 +1,7 @@
 """`rerank score`: a checkpoint re-ranks any run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,136 @@ def test_it_takes_the_flags_that_act_on_it_and_ignores_the_other_settings_of_a_f
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--out", "again.run"]
     main([*words, "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
     assert {len(documents) for documents in read_run("again.run").values()} == {3}
+
+
+@pytest.fixture(scope="module")
+def trained(home, tmp_path_factory):
+    """A folder with a trained fold."""
+    folder = tmp_path_factory.mktemp("trained") / "home"
+    shutil.copytree(home, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1"))
+    return folder
+
+
+@pytest.fixture
+def there(trained, tmp_path, monkeypatch):
+    """A copy of it to work in."""
+    shutil.copytree(trained, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+RUN = "runs/towns/bm25.run"
+
+
+def test_every_query_of_a_run_is_re_ranked_judged_or_not(there):
+    main(["score", CHECKPOINT, RUN, "--out", "judged.run"])
+    judged = [line for line in Path("towns/qrels/test.tsv").read_text().splitlines() if line.startswith("q1\t")]
+    Path("towns/qrels/test.tsv").write_text("\n".join(judged) + "\n")
+    main(["score", CHECKPOINT, RUN, "--out", "few.run"])
+    shutil.rmtree("towns/qrels")
+    main(["score", CHECKPOINT, RUN, "--out", "none.run"])
+    assert len(read_run("judged.run")) == 15
+    assert read_run("few.run") == read_run("none.run") == read_run("judged.run")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("topics.tsv", "n1\tamber0 good\nn2\tbirch1 cedar2\n"),
+        ("topics.jsonl", '{"qid": "n1", "query": "amber0 good"}\n{"_id": "n2", "text": "birch1 cedar2"}\n'),
+    ],
+)
+def test_new_queries_without_judgments_are_one_command(there, capsys, name, text):
+    """BM25 retrieves for every query of the file; the collection's own run, judgments and folds stay as they are."""
+    files = [Path(RUN), *(Path("runs/towns", file) for file in ("bm25.json", "qrels.txt", "folds.json"))]
+    before = [file_hash(file) for file in files]
+    Path(name).write_text(text)
+    main(["score", CHECKPOINT, "--collection", "towns", "--collection.queries", name, "--out", "mine.run"])
+    (found,) = Path("runs/towns").glob("bm25-queries=topics-*.run")
+    mine, retrieved = read_run("mine.run"), read_run(found)
+    assert {query_id: set(documents) for query_id, documents in mine.items()} == {
+        query_id: set(documents) for query_id, documents in retrieved.items()
+    }
+    assert list(mine) == ["n1", "n2"]
+    assert {"d0-0", "d1-0", "d2-0"} <= set(mine["n1"]) | set(mine["n2"])
+    assert [file_hash(file) for file in files] == before
+    facts = json.loads(Path("mine.run.json").read_text())
+    assert facts["first_stage"] == {"run": str(found), "sha256": file_hash(found)}
+    assert facts["config"]["collection"]["queries"] == name
+    main(["retrieve", "--collection", "towns", "--collection.queries", name])
+    assert capsys.readouterr().out.splitlines()[-1] == str(found)
+    Path(name).write_text(text.replace("cedar2", "delta3"))  # other queries have another run
+    main(["retrieve", "--collection", "towns", "--collection.queries", name])
+    assert capsys.readouterr().out.splitlines()[-1] != str(found)
+    assert [file_hash(file) for file in files] == before
+
+
+def test_without_a_run_it_re_ranks_the_one_that_retrieve_makes(there):
+    main(["score", CHECKPOINT, RUN, "--out", "named.run"])
+    main(["score", CHECKPOINT, "--out", "own.run"])
+    assert read_run("own.run") == read_run("named.run")
+    Path(RUN).unlink()
+    main(["score", CHECKPOINT, "--out", "again.run", "--collection", "towns"])
+    assert read_run("again.run") == read_run("named.run")
+
+
+def test_the_queries_of_a_file_are_those_of_the_run(there, capsys):
+    Path("some.tsv").write_text("q1\tgood\nq99\tnot in the run\n")
+    main(["score", CHECKPOINT, RUN, "--collection.queries", "some.tsv", "--out", "mine.run"])
+    err = capsys.readouterr().err
+    assert (
+        "some.tsv: has no text of 14 of the 15 queries of runs/towns/bm25.run, such as q0, q2, q3: they are not" in err
+    )
+    assert "some.tsv: 1 of its 2 queries are not in runs/towns/bm25.run, so they are not used" in err
+    assert list(read_run("mine.run")) == ["q1"]
+    main(["score", CHECKPOINT, RUN, "--first-stage.k1", "1.2", "--collection.language", "de", "--out", "mine.run"])
+    assert "--collection.language, --first-stage.k1: of no effect, as runs/towns/bm25.run is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        (None, [], "--collection.queries topics.tsv: no such file"),
+        ("n1 good\n", [], "topics.tsv:1: expected a query's id, a tab and its text, got 'n1 good'"),
+        ("n1\tgood\nn1\tbad\n", [], "topics.tsv:2: the query n1 occurs a second time"),
+        ("n1\tzzz\n", [], "topics.tsv: BM25 finds no document for any of its 1 queries; expected the queries of towns"),
+        ("n1\tgood\n", [RUN], "topics.tsv: has the text of none of the 15 queries of runs/towns/bm25.run, such as q0"),
+        ("n1\tgood\n", ["--collection.query-field", "title"], "topics.tsv has no fields, as its lines are no JSON"),
+        (
+            "n1\tgood\n",
+            ["--collection.language", "xx"],
+            "--collection.language xx: Lucene has no analyzer of that code",
+        ),
+    ],
+)
+def test_bad_queries_are_one_line(there, capsys, text, words, expected):
+    if text is not None:
+        Path("topics.tsv").write_text(text)
+    words = ["score", CHECKPOINT, *words, "--collection.queries", "topics.tsv", "--out", "no.run"]
+    assert expected in failed(capsys, *words)
+    assert not Path("no.run").exists()
+
+
+def test_a_folder_with_documents_and_queries_alone_and_a_zip_are_collections(there, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(there / "cache"))
+    shutil.copytree("towns", "asked", ignore=shutil.ignore_patterns("qrels"))
+    shutil.make_archive("packed", "zip", ".", "towns")
+    for collection in ("asked", "packed.zip"):
+        main(["retrieve", "--collection", collection])
+        name = collection.removesuffix(".zip")
+        assert read_run(f"runs/{name}/bm25.run") == read_run(RUN)
+        main(["score", CHECKPOINT, "--collection", collection, "--out", f"{name}.run"])
+    assert read_run("asked.run") == read_run("packed.run")
+    assert Path("runs/packed/folds.json").is_file()
+
+
+def test_a_checkpoint_remembers_the_language_of_its_collection(there, capsys):
+    main(command("--fold", "1", "--collection.language", "de", "--name", "german"))
+    Path("topics.tsv").write_text("n1\tamber0 good\n")
+    main(["score", "runs/towns/german/fold1/checkpoint", "--collection.queries", "topics.tsv", "--out", "mine.run"])
+    assert list(Path("runs/towns").glob("bm25-queries=topics-*-language=de.run"))
+    assert Path("runs/towns/bm25-language=de.run").is_file()

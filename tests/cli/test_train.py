@@ -162,3 +162,23 @@ def test_settings_that_an_older_file_lacks_had_their_defaults(here, capsys):
     kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
     main(command("--fold", "1", "--output.folder", "runs"))
     assert "already exists" in capsys.readouterr().err
+
+
+def test_other_texts_of_the_judged_queries_train_and_are_reported(here, capsys):
+    main(command("--fold", "1"))
+    records = [json.loads(line) for line in Path("towns/queries.jsonl").read_text().splitlines()]
+    lines = [f"{record['_id']}\tgood {record['text']}\n" for record in records]
+    Path("rewritten.tsv").write_text("".join([*lines, "n1\tnot judged\n"]))
+    words = ["--fold", "1", "--name", "rewritten", "--collection.queries", "rewritten.tsv"]
+    main(command(*words))
+    assert "rewritten.tsv: 1 of its queries have no judgments, so training does not use them" in capsys.readouterr().err
+    facts = json.loads(Path("runs/towns/rewritten/fold1/manifest.json").read_text())
+    assert Path(facts["first_stage"]["run"]).match("runs/towns/bm25-queries=rewritten-*.run")
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/towns/rewritten"])
+    assert ended.value.code == 0
+    main(["report", "runs/towns/rewritten"])
+    assert "good amber0" in Path("runs/towns/rewritten/report.html").read_text()
+    Path("rewritten.tsv").write_text("".join(lines[1:]))
+    line = failed(capsys, *command(*words))
+    assert "rewritten.tsv: has no text of 1 of the 15 judged queries, such as q0; training" in line

@@ -75,6 +75,8 @@ def test_a_zip_that_is_no_collection_is_one_line(folder, tmp_path, monkeypatch):
         assert "\n" not in str(caught.value)
         assert not list(tmp_path.glob("cache/rerank/collections/*/"))
 
+    archive.unlink()
+    refused(r"small\.zip: cannot be read: No such file or directory")
     archive.write_bytes(data[: len(data) // 2])
     refused(r"small\.zip: damaged, or no \.zip file \(.*\); get it again")
     place = data.index(b"towns/corpus.jsonl") + 60

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.config import Config
+from rerank.config import CollectionSettings, Config
 from rerank.data.collections import open_collection
 from rerank.data.trec import read_run
 from rerank.experiments.rescore import rescore
@@ -22,7 +22,7 @@ def checkpoint(here):
     """A fold trained from Python."""
     import tomllib
 
-    from rerank.config import CollectionSettings, EncoderSettings, TrainingSettings
+    from rerank.config import EncoderSettings, TrainingSettings
 
     sections = tomllib.loads(SETTINGS)
     config = Config(
@@ -67,3 +67,15 @@ def test_a_collection_that_is_gone(checkpoint):
     Path("towns").rename("moved")
     with pytest.raises(UserError, match=r"the collection that it was trained on cannot be opened: .*--collection"):
         rescore(Config(), str(checkpoint), RUN, Path("out.run"))
+
+
+def test_an_open_collection_keeps_the_queries_that_it_was_opened_with(checkpoint):
+    Path("new.tsv").write_text("n1\tamber0 good\n")
+    before = RUN.read_bytes()
+    rescore(Config(), str(checkpoint), None, Path("open.run"), open_collection("towns", queries="new.tsv"))
+    assert list(read_run("open.run")) == ["n1"]
+    config = Config(collection=CollectionSettings("towns", queries="new.tsv"))
+    rescore(config, str(checkpoint), None, Path("set.run"), "towns")
+    assert read_run("set.run") == read_run("open.run")
+    assert len(list(Path("runs/towns").glob("bm25-queries=new-*.run"))) == 1
+    assert RUN.read_bytes() == before

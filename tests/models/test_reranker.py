@@ -1,5 +1,8 @@
 """The public class: texts in, scores out, the same scores as those of the command line."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,7 @@ from rerank.data.tokens import make_store, open_store
 from rerank.data.trec import read_run
 from rerank.models import memory
 from rerank.models.reranker import Ranked
+from rerank.retrieval.bm25 import retrieve
 from rerank.utils.errors import UserError
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
@@ -122,6 +126,19 @@ def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch
     with pytest.raises(UserError, match="towns: has none of the 1 queries of the run, such as x"):
         reranker.rerank({"x": {"d0-0": 1.0}}, collection)
     assert reranker.rerank({}, collection) == {}
+
+
+def test_a_collection_without_judgments_and_with_new_queries_is_re_ranked(here):
+    shutil.rmtree("towns/qrels")
+    Path("new.tsv").write_text("n1\tamber0 good\nn2\tbirch1\n")
+    reranker = Reranker.load(make_cross_encoder("bert", here / "whole", WORDS, max_positions=24), device="cpu")
+    for collection, queries in ((open_collection("towns"), 15), (open_collection("towns", queries="new.tsv"), 2)):
+        run = retrieve(collection, depth=5)
+        assert len(run) == queries
+        better = reranker.rerank(run, collection)
+        assert {query_id: set(found) for query_id, found in better.items()} == {
+            q: set(found) for q, found in run.items()
+        }
 
 
 def test_wrong_arguments_are_refused(folder, reranker, tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from rerank.config import FirstStageSettings
+from rerank.config import CollectionSettings, FirstStageSettings
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from tests.support.paths import ROOT
 
@@ -96,5 +96,9 @@ def test_pre_trainings_of_version_0_1_0_are_found(tmp_path):
 def test_first_stages_with_other_settings_have_other_names(tmp_path):
     folder = CollectionFolder(tmp_path)
     assert folder.first_stage(FirstStageSettings()) == tmp_path / "bm25.run"
+    german = CollectionSettings(language="de", query_field="title")
+    assert folder.first_stage(FirstStageSettings(), german) == tmp_path / "bm25-query-field=title-language=de.run"
+    new = CollectionSettings(queries="a b/new topics.v2.tsv.gz")
+    assert folder.first_stage(FirstStageSettings(), new, "0123abcd").name == "bm25-queries=new_topics-0123abcd.run"
     assert folder.first_stage(FirstStageSettings(k1=1.2)) == tmp_path / "bm25-k1=1.2.run"
     assert str(folder.first_stage(FirstStageSettings(run="other.run"))) == "other.run"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rerank.config import Config, OutputSettings, TrainingSettings
+from rerank.config import Config, OutputSettings, TrainingSettings, replace_setting
 from rerank.evaluation.measures import measure_names
 from rerank.runs.manifest import read_manifest, version, write_manifest
 from rerank.runs.settings import differences, read_toml, save_settings, settings_of
@@ -31,6 +31,17 @@ def test_old_names_become_todays(tmp_path):
     file.write_text(OLD + "[pretraining]\nsteps = 1\n")
     with pytest.raises(UserError, match=r"old.toml: \[warmup\] is the old name of \[pretraining\]"):
         read_toml(file)
+
+
+def test_a_file_of_an_older_version_without_todays_keys_is_the_same_experiment(tmp_path):
+    config = Config(collection="towns")
+    (tmp_path / "config.toml").write_text('[collection]\nsource = "towns"\nfolds = 5\n')
+    (tmp_path / "fold1" / "state").mkdir(parents=True)
+    save_settings(config, tmp_path / "config.toml")
+    with pytest.raises(
+        UserError, match=r"other settings: there collection\.language = en; here collection\.language = de"
+    ):
+        save_settings(replace_setting(config, "collection.language", "de"), tmp_path / "config.toml")
 
 
 def test_both_names_of_a_measure_are_the_same_setting(tmp_path):

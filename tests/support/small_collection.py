@@ -47,6 +47,18 @@ def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: 
     return folder
 
 
+def write_german(folder: Path) -> Path:
+    """Five German documents and queries, not judged: without German stems two queries find nothing."""
+    folder.mkdir(parents=True)
+    texts = ["Das Haus am Markt", "Ein Buch über Berge", "Der Baum im Garten", "Die alte Stadt", "Ein See im Wald"]
+    asked = ["Häuser", "Bücher", "Baum", "Stadt", "See"]
+    corpus = [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts)]
+    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(asked)]
+    for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
 def write_encoder(folder: Path) -> Path:
     """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
     own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]

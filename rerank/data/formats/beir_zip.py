@@ -32,8 +32,8 @@ class BeirZip(BeirFolder):
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the source is a file whose name ends in .zip."""
-        return source.lower().endswith(".zip") and Path(source).is_file()
+        """Whether the source ends in .zip and is no folder."""
+        return source.lower().endswith(".zip") and not Path(source).is_dir()
 
     @property
     def name(self) -> str:
@@ -107,6 +107,6 @@ def _error_in_one_line(archive: Path) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise UserError(f"{archive}: damaged, or no .zip file ({error}); get it again") from error
     except OSError as error:
-        raise UserError(f"{archive}: cannot be read: {error.strerror}") from error
+        raise UserError(f"collection {archive}: cannot be read: {error.strerror}") from error
     except NotImplementedError as error:  # a compression that Python does not have
         raise UserError(f"{archive}: cannot be extracted: {error}; extract it, and give the folder") from error

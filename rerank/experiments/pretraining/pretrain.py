@@ -15,7 +15,7 @@ from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
 from rerank.experiments.checks import pretraining_loss
-from rerank.experiments.first_stage import documents_and_index
+from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
 from rerank.experiments.text import open_model
@@ -157,7 +157,7 @@ class PretrainingTask:
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
-        settings = {"collection": self.collection.source}
+        settings = recorded(self.config.collection)
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def _lists(self, part: Part) -> list[Candidates]:

@@ -197,3 +197,15 @@ def test_another_collection_or_encoder_is_another_warm_up(here, capsys):
     os.utime("documents/corpus.jsonl")  # the documents may have changed
     main(pretraining("documents", "--out", "new", "--pretraining.steps", "3"))
     assert {path.name for path in Path("runs/documents").glob("pretrained-*")} > {before}
+
+
+def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
+    english = folder_of("documents").name
+    main(pretraining("documents", "--out", "german", "--collection.language", "de"))
+    assert len({path.name for path in Path("runs/documents").glob("pretrained-*")} - {english}) == 1
+    assert sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").iterdir()) == [
+        "documents",
+        "documents-de",
+    ]
+    assert json.loads(Path("german/config.json").read_text())["rerank"]["language"] == "de"
+    assert "language" not in json.loads(Path("warm/config.json").read_text())["rerank"]

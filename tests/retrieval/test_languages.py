@@ -1,0 +1,56 @@
+"""BM25 in other languages than English."""
+
+import contextlib
+
+import pytest
+
+from rerank.retrieval.bm25 import build_index, choose_index, retrieve, search
+from rerank.retrieval.java import java_class
+from rerank.retrieval.languages import ANALYZERS, check_language, open_analyzer
+from rerank.types import Document
+from rerank.utils.errors import UserError
+from tests.support.small_collection import write_german
+
+DOCUMENTS = [
+    Document("a", "", "Das Haus am See"),
+    Document("b", "", "die Häuser der Stadt"),
+    Document("c", "", "Büchern"),
+]
+QUERIES = {"1": "Häuser", "2": "das Buch"}
+
+
+def test_german_stems_find_what_english_ones_do_not(tmp_path):
+    found = {}
+    for language in ("en", "de"):
+        build_index(DOCUMENTS, tmp_path / language, language=language)
+        run = search(tmp_path / language, QUERIES, 10, language=language)
+        found[language] = {query_id: set(documents) for query_id, documents in run.items()}
+    assert found == {"en": {"1": {"b"}, "2": {"a"}}, "de": {"1": {"a", "b"}, "2": {"c"}}}
+
+
+def test_every_analyzer_is_one_that_lucene_has(tmp_path):
+    analyze = java_class("io.anserini.analysis.AnalyzerUtils").analyze
+    for language in ANALYZERS.keys() - {"th"}:
+        assert len(analyze(open_analyzer(language), "Lift 123").toArray()) == 2, language
+    with contextlib.suppress(UserError):  # only some builds of Java can find Thai words
+        open_analyzer("th")
+
+
+def test_anserinis_own_codes_mean_the_same_analyzers():
+    for entry in java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.entrySet().toArray():
+        assert entry.getValue() == f"org.apache.lucene.analysis.{ANALYZERS[entry.getKey()]}Analyzer"
+
+
+def test_an_index_is_named_by_its_language_unless_it_is_english(tmp_path):
+    from rerank.data.collections import open_collection
+
+    collection = open_collection(str(write_german(tmp_path / "stadt")))
+    english, german = (choose_index("auto", collection, tmp_path / "cache", language=code) for code in ("en", "de"))
+    assert german.name == english.name.replace("stadt-", "stadt-de-")
+    assert retrieve(collection, depth=5, language="de").keys() > retrieve(collection, depth=5).keys()
+
+
+@pytest.mark.parametrize("language", ["DE", "german", "", "de-at"])
+def test_an_unknown_language_names_all_that_exist(language):
+    with pytest.raises(UserError, match=r"Lucene has no analyzer of that code; expected one of ar, .*, en, .*, zh"):
+        check_language(language)
