@@ -19,8 +19,8 @@ QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """What each command of the section prints, run in order in a folder with the collection and the encoder it names."""
+def folders(tmp_path_factory):
+    """The folder where the commands ran in order, with the collection and the encoder they name, by command."""
     folder = tmp_path_factory.mktemp("readme")
     write_collection(folder / "my-collection")
     make_encoder("bert", folder / "microsoft" / "MiniLM-L12-H384-uncased", [*WORDS, "good", "bad"])
@@ -36,7 +36,7 @@ def printed(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def values(printed):
+def values(folders):
     """The value of each expression of the Python blocks, in order."""
     namespace, found = {}, []
     for block in re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL):
@@ -48,9 +48,9 @@ def values(printed):
     return found
 
 
-def test_the_commands_train_submit_and_show_what_would_be_uploaded(printed):
-    assert list(printed) == ["train", "score", "push"]
-    submitted = read_run(printed["score"] / "submission.run")
+def test_the_commands_train_submit_and_show_what_would_be_uploaded(folders):
+    assert list(folders) == ["train", "score", "push"]
+    submitted = read_run(folders["score"] / "submission.run")
     assert submitted.keys() == {"new1", "new2"}
     assert all(len(scores) >= 5 for scores in submitted.values())
 
