@@ -50,7 +50,7 @@ score of its beginning.
 """
 
 _HALF = """
-In float16 and bfloat16 the head of this architecture rounds scores by up to 0.03.
+Use float32 or bfloat16: in float16 the head of this architecture rounds scores by 0.1 and more.
 """
 
 

@@ -30,6 +30,7 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
     collection = open_settings(config.collection)
     if judged:
         collection.expect_judgments()
+        queries_to_train(collection)  # before its folds: a file of queries may lack some
     check_fold(fold_name, fold_names_of(collection, config.collection.folds))
     for line in describe_folds(config, collection):
         log.info(line)

@@ -1,4 +1,4 @@
-"""`python -m scripts.benchmarks training|scoring|losses|letor`, from a checkout; `--help` lists the flags of each."""
+"""`python -m scripts.benchmarks training|scoring|losses|letor|heads`, from a checkout; `--help` lists their flags."""
 
 from scripts.benchmarks.commands import main
 

@@ -88,6 +88,20 @@ def letor(*, rows: int = 200_000, out: Out = None) -> None:
     print(bench_letor(rows, out))
 
 
+@benchmarks.command
+def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
+    """Rounding errors of the classification heads of checkpoints, in three types.
+
+    Parameters
+    ----------
+    largest_score
+        The largest of the scores.
+    """
+    from scripts.benchmarks.heads import bench_heads
+
+    print(bench_heads(largest_score, out))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line of the benchmarks."""
     words = list(sys.argv[1:] if arguments is None else arguments)

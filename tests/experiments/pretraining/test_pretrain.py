@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from rerank.data.formats import beir
+from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.support.small_documents import NAMES, write_documents
@@ -59,7 +59,7 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
         raise AssertionError("a pre-training opened queries or judgments")
 
     monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
-    monkeypatch.setattr(beir, "read_qrels", closed)
+    monkeypatch.setattr(_beir_judgments, "read_qrels", closed)
     main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
     assert capsys.readouterr().out.strip() == "again"
     assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
@@ -202,7 +202,7 @@ def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
     english = folder_of("documents").name
     main(pretraining("documents", "--out", "german", "--collection.language", "de"))
     assert len({path.name for path in Path("runs/documents").glob("pretrained-*")} - {english}) == 1
-    assert sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").iterdir()) == [
+    assert sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").glob("*/")) == [
         "documents",
         "documents-de",
     ]

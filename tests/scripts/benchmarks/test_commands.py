@@ -122,3 +122,12 @@ def test_both_train_on_the_same_documents_and_change_their_weights(folder, monke
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
+
+
+def test_heads(tmp_path, capsys):
+    out = tmp_path / "heads.json"
+    main(["heads", "--out", str(out)])
+    assert "small pair" in capsys.readouterr().out
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["form"] for row in rows] == ["a linear layer", "identity", "pair", "small pair"]
+    assert all(row["float32"] < 1e-5 < row["bfloat16"] < 0.1 for row in rows)

@@ -36,7 +36,7 @@ def test_the_file_is_one_that_we_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["--rows", "599"], "--rows: got 599, expected 600 or more"), (["--out", "."], "--out .: expected the name")],
+    [(["--rows", "599"], "--rows: got 599, expected 600 or more"), (["--out", "."], "--out .: is a folder")],
 )
 def test_what_cannot_be_measured(capsys, words, expected):
     assert expected in failed(capsys, "letor", *words, main=main)
