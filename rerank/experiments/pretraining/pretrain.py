@@ -40,6 +40,8 @@ from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
+CHANGED_LATER = ("checkpoint/config.json",)
+"""Where the pre-training is recorded at its end (see `_finish`)."""
 
 
 def pretrain_into(config: Config, out: Path) -> Path:
@@ -195,7 +197,7 @@ def _train(
         patience=config.pretraining.patience,
     )
     with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):
-        history = train(task, loss, folder, settings, accelerator, validate)
+        history = train(task, loss, folder, settings, accelerator, validate, CHANGED_LATER)
     accelerator.free_memory()
     if accelerator.is_main_process:
         _finish(config, task, folder, history, mrr_before)
