@@ -115,6 +115,11 @@ class ExperimentFolder:
         return self.path / "config.toml"
 
     @property
+    def claims(self) -> Path:
+        """A lock that every command at work in the folder shares."""
+        return self.path / "claims.lock"
+
+    @property
     def lists(self) -> Path:
         """The hash of the file of training lists, if the experiment has one."""
         return self.path / "lists.json"

@@ -54,7 +54,10 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The facts by today's names; raises OSError if the file cannot be read, ValueError if it is no manifest."""
-    facts = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("brackets nested too deeply") from None
     if not isinstance(facts, dict):
         raise ValueError(f"an object expected, got {type(facts).__name__}")
     facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
