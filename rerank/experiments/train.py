@@ -34,6 +34,7 @@ from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.integrity import files_below, record_of
 from rerank.utils.progress import log
 
 
@@ -199,10 +200,12 @@ def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run 
 
 
 def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) -> None:
+    """Writes the model card, then the manifest, which records the checkpoint's files, the card among them."""
     folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
     if isinstance(dataset, TextDataset):
         write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
-    write_manifest(folder.manifest, facts)
+    files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
+    write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:

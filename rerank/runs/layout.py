@@ -290,6 +290,12 @@ class CollectionFolder:
         """Whether an experiment has a finished fold."""
         return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
 
+    @property
+    def pretrainings(self) -> list[PretrainingFolder]:
+        """The pre-trainings that were begun, by name."""
+        paths = (path for begin in (PRETRAINED_BEFORE, PRETRAINED) for path in self.path.glob(f"{begin}*"))
+        return [PretrainingFolder(path) for path in sorted(paths) if path.is_dir()]
+
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""
         before = self.path / f"{PRETRAINED_BEFORE}{identity}"
