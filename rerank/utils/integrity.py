@@ -11,10 +11,11 @@ from typing import Any
 
 import xxhash
 
-from rerank.utils.files import BLOCK, atomic_write
+from rerank.utils.files import atomic_write
 
 RECORD = "files.json"
 """The record of the other files of a folder."""
+BLOCK = 2**20  # fits into a processor's cache
 SIZE, HASH = "bytes", "xxh3_128"
 
 Record = dict[str, dict[str, Any]]
