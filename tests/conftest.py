@@ -46,14 +46,14 @@ def interrupted(monkeypatch):
     """Runs a command that is interrupted once the state of an epoch is saved, and gives its exit code."""
 
     def run(words):
-        save = training._save
+        save = training.save_state
 
         def interrupt(*arguments):
             save(*arguments)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(training, "_save", interrupt)
+            patch.setattr(training, "save_state", interrupt)
             with pytest.raises(SystemExit) as ended:
                 main(words)
         return ended.value.code

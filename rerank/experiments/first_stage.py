@@ -1,6 +1,7 @@
 """The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.config import CollectionSettings, Config, validate
@@ -13,6 +14,7 @@ from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.integrity import as_record, changes, facts_of
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
@@ -61,19 +63,40 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
                 f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
                 f"{collection.source}, in the language that --collection.language names ({language})"
             )
-        with atomic_write(origin) as tmp:
-            tmp.write_text(json.dumps(searched), encoding="utf-8")
-        write_run(file, run, "Anserini", as_found=True)
+        with atomic_write(file) as tmp:
+            write_run(tmp, run, "Anserini", as_found=True)
+            with atomic_write(origin) as tmp_origin:
+                tmp_origin.write_text(json.dumps({**searched, "run": facts_of(tmp)}), encoding="utf-8")
         log.info(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
 
     make_once(file, "ranking", make)
-    # A run of all queries serves those that are judged, as of a collection whose judgments came later.
-    if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
-        raise UserError(
-            f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
-            "retrieve again, or take another --output.folder"
-        )
+    _check_run(file, (searched, all_searched), collection.source)
     return file
+
+
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> None:
+    """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
+
+    A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
+    not record the run itself.
+    """
+    again = "remove it to retrieve again, or take another --output.folder"
+    try:
+        origin = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        if not isinstance(origin, dict):
+            raise TypeError("expected an object")
+        run = {file.name: origin.pop("run")} if "run" in origin else {}
+        changed = list(changes(file.parent, as_record(run))) if run else []
+    except FileNotFoundError:
+        origin, changed = None, []
+    except OSError as error:
+        raise UserError(f"{file.with_suffix('.json')}: cannot be read: {error.strerror}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{file.with_suffix('.json')}: is damaged; remove it and {file} to retrieve again") from error
+    if origin not in expected:
+        raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
+    if changed:
+        raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
 
 
 def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:

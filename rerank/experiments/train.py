@@ -12,14 +12,16 @@ from accelerate import Accelerator
 
 from rerank.config import Config, sections
 from rerank.data.folds import FINAL, select_folds
-from rerank.data.trec import read_run, write_run
+from rerank.data.trec import write_run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.pretraining.pretrain import pretrain
 from rerank.experiments.text import TextDataset
 from rerank.experiments.training_lists import expect_same_lists
+from rerank.runs.claims import Claim, claim
 from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
+from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
@@ -32,6 +34,7 @@ from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.integrity import files_below, record_of
 from rerank.utils.progress import log
 
 
@@ -39,7 +42,8 @@ from rerank.utils.progress import log
 class Experiment:
     """What all folds of an experiment share; `folds` are those to train.
 
-    `epochs` are those of a final model without validation; None for validation, as of every other fold.
+    `epochs` are those of a final model without validation; None for validation, as of every other fold. `claim` keeps
+    other commands from giving the folder other settings.
     """
 
     config: Config
@@ -48,6 +52,7 @@ class Experiment:
     folds: list[Fold]
     loss: Loss
     accelerator: Accelerator
+    claim: Claim
     epochs: FoldEpochs | None = None
 
     @property
@@ -81,17 +86,26 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
-        save_settings(config, folder.settings)
-        if isinstance(dataset, TextDataset) and dataset.lists:
-            expect_same_lists(folder, dataset.lists)
-    if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
-        log.info(
-            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
-        )
-    if isinstance(dataset, TextDataset) and config.pretraining.steps:
-        dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
-    folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
-    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator, epochs)
+        claimed = claim(folder, partial(_settle, config, dataset, folder))
+    try:
+        if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
+            log.info(
+                f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
+            )
+        if isinstance(dataset, TextDataset) and config.pretraining.steps:
+            dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
+        folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
+        return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator, claimed, epochs)
+    except BaseException:
+        claimed.release()
+        raise
+
+
+def _settle(config: Config, dataset: Dataset, folder: ExperimentFolder, in_use: bool) -> None:
+    """Writes the settings of the folder, or raises UserError if it has others and is in use."""
+    save_settings(config, folder.settings, in_use)
+    if isinstance(dataset, TextDataset) and dataset.lists:
+        expect_same_lists(folder, dataset.lists, in_use)
 
 
 def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | None = None) -> ExperimentFolder:
@@ -104,22 +118,26 @@ def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | Non
     `epochs_from`, the folder of an experiment, all of them train, for the median of the best epochs of its folds.
     """
     experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
-    for part in experiment.folds:
-        folder = experiment.folder.fold(part.name)
-        with exclusive(experiment.accelerator, folder.path, "fold"):
-            if folder.finished:
-                last = folder.manifest if part.name == FINAL else folder.test_run
-                experiment.log(f"fold {part.name}: {last} already exists")
-            else:
-                train_fold(experiment, part)
-    folders = [experiment.folder.fold(name) for name in experiment.fold_names]
-    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
-        merged: Run = {}
-        for folder in folders:
-            merged |= read_run(folder.test_run)
-        write_run(experiment.folder.all_run, merged, experiment.folder.name)
-    experiment.accelerator.wait_for_everyone()
+    try:
+        for part in experiment.folds:
+            _train_unless_finished(experiment, part)
+        folders = [experiment.folder.fold(name) for name in experiment.fold_names]
+        if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+            write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
+        experiment.accelerator.wait_for_everyone()
+    finally:
+        experiment.claim.release()
     return experiment.folder
+
+
+def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:
+    folder = experiment.folder.fold(fold.name)
+    with exclusive(experiment.accelerator, folder.path, "fold"):
+        if folder.finished:
+            last = folder.manifest if fold.name == FINAL else folder.test_run
+            experiment.log(f"fold {fold.name}: {last} already exists")
+        else:
+            train_fold(experiment, fold)
 
 
 def train_fold(experiment: Experiment, fold: Fold) -> None:
@@ -182,10 +200,12 @@ def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run 
 
 
 def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) -> None:
+    """Writes the model card, then the manifest, which records the checkpoint's files, the card among them."""
     folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
     if isinstance(dataset, TextDataset):
         write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
-    write_manifest(folder.manifest, facts)
+    files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
+    write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:

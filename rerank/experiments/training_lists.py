@@ -92,10 +92,12 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
         yield from file.texts()
 
 
-def expect_same_lists(folder: ExperimentFolder, file: TrainingLists) -> None:
-    """Records the hash of the file in the experiment's folder; raises UserError if a fold was trained with another."""
-    begun = folder.begun
-    if begun and folder.lists.is_file():
+def expect_same_lists(folder: ExperimentFolder, file: TrainingLists, in_use: bool = False) -> None:
+    """Records the hash of the file in the experiment's folder.
+
+    Raises UserError if a fold was trained with another one, or another command is at work with it (`in_use`).
+    """
+    if (in_use or folder.begun) and folder.lists.is_file():
         before = json.loads(folder.lists.read_text(encoding="utf-8"))
         if before["sha256"] != file.sha256:
             raise UserError(

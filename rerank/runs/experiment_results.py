@@ -44,7 +44,7 @@ class FoldResults:
         try:
             return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
         except ValueError as error:
-            raise UserError(f"{self.folder.manifest}: expected JSON ({error}); remove the file") from error
+            raise UserError(f"{self.folder.manifest}: is damaged ({error}); remove the file") from error
 
     @functools.cached_property
     def run(self) -> Run:

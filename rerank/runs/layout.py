@@ -115,6 +115,11 @@ class ExperimentFolder:
         return self.path / "config.toml"
 
     @property
+    def claims(self) -> Path:
+        """A lock that every command at work in the folder shares."""
+        return self.path / "claims.lock"
+
+    @property
     def lists(self) -> Path:
         """The hash of the file of training lists, if the experiment has one."""
         return self.path / "lists.json"
@@ -284,6 +289,12 @@ class CollectionFolder:
     def has_results(self) -> bool:
         """Whether an experiment has a finished fold."""
         return any(ExperimentFolder(path).has_results for path in self.path.glob("*/"))
+
+    @property
+    def pretrainings(self) -> list[PretrainingFolder]:
+        """The pre-trainings that were begun, by name."""
+        paths = (path for begin in (PRETRAINED_BEFORE, PRETRAINED) for path in self.path.glob(f"{begin}*"))
+        return [PretrainingFolder(path) for path in sorted(paths) if path.is_dir()]
 
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""

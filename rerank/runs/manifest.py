@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import xxhash
+
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
@@ -28,15 +30,19 @@ PACKAGES = (
     "ir_datasets",
     "pytrec_eval-terrier",
 )
+FORMAT = 2
+"""Recorded under "format". Manifests without it, as of version 0.1.0, have neither "files" nor a hash of themselves."""
+HASH = "manifest_hash"
 OLD_FACTS = {"warmup": "pretraining", "tokens_per_forward": "max_tokens_per_forward"}
 """The names of version 0.1.0, which are still read, and today's."""
 
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
-    """Writes `facts` with the versions, the git commit and the machine as JSON."""
+    """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
     if "config" in facts:
         facts = {**facts, "config": upgrade(facts["config"])}
     about = {
+        "format": FORMAT,
         "versions": {
             "rerank": version(DISTRIBUTION) or version("rerank"),
             **{name: version(name) for name in PACKAGES},
@@ -48,15 +54,32 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
             "processor": platform.machine(),
         },
     }
+    facts = json.loads(json.dumps({**facts, **about}))  # as it will be read, so that the hash is the same
     with atomic_write(path) as tmp:
-        tmp.write_text(json.dumps({**facts, **about}, indent=1, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps({**facts, HASH: _hash(facts)}, indent=1, ensure_ascii=False)
+        tmp.write_text(text, encoding="utf-8")
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The facts by today's names; raises OSError if the file cannot be read, ValueError if it is no manifest."""
-    facts = json.loads(path.read_text(encoding="utf-8"))
+def _hash(facts: dict[str, Any]) -> str:
+    """XXH3 of all facts but HASH; neither their order nor the layout of the file matters."""
+    rest = {name: value for name, value in facts.items() if name != HASH}
+    return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
+
+
+def read_manifest(path: Path, checked: bool = True) -> dict[str, Any]:
+    """The facts by today's names.
+
+    Raises OSError if the file cannot be read, ValueError if it is no manifest, or, if `checked`, if its facts were
+    changed since it was written, which those of older versions do not tell.
+    """
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("brackets nested too deeply") from None
     if not isinstance(facts, dict):
         raise ValueError(f"an object expected, got {type(facts).__name__}")
+    if checked and HASH in facts and facts[HASH] != _hash(facts):
+        raise ValueError("its facts were changed since it was written")
     facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
     if isinstance(facts.get("config"), dict):
         facts["config"] = upgrade(facts["config"])
@@ -66,7 +89,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def recorded_fold(path: Path) -> Fold | None:
     """The queries of the fold, or of the final model, whose manifest this is; None if it does not tell."""
     try:
-        fold = read_manifest(path)["fold"]
+        fold = read_manifest(path, checked=False)["fold"]
         return Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -110,13 +110,14 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines)
 
 
-def save_settings(config: Config, path: Path) -> None:
+def save_settings(config: Config, path: Path, in_use: bool = False) -> None:
     """Writes the configuration to an experiment's config.toml; two configurations in one folder are refused.
 
-    Raises UserError if `path` holds another configuration and a fold was trained with it. A key that is missing there,
-    because an older version wrote the file, had its default.
+    Raises UserError if `path` holds another configuration, and another command is at work with it (`in_use`, see
+    `rerank.runs.claims`), or a fold was trained with it. A key that is missing there, because an older version wrote
+    the file, had its default.
     """
-    if path.exists() and ExperimentFolder(path.parent).begun:
+    if path.exists() and (in_use or ExperimentFolder(path.parent).begun):
         changed = differences(read_toml(path), settings_of(config))
         if not changed:
             return

@@ -1,17 +1,14 @@
 """The training loop: step, validate, keep the best epoch, stop early, resume."""
 
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.batch import Batch, Packed
@@ -19,36 +16,13 @@ from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.trec import write_run
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
+from rerank.training.state import TrainingFolder, check_kept, kept_files, restore_state, save_state
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
-
-
-class TrainingFolder(Protocol):
-    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout."""
-
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of the best epoch's model."""
-
-    @property
-    def valid_run(self) -> Path | None:
-        """The run of the validation queries by that model; None if it is not kept."""
-
-    @property
-    def tag(self) -> str:
-        """The last column of that run."""
-
-    @property
-    def state(self) -> Path:
-        """The folder of the weights and the optimizer after the last epoch."""
-
-    @property
-    def log(self) -> Path:
-        """One JSON record per epoch."""
 
 
 def train(
@@ -58,6 +32,7 @@ def train(
     settings: TrainingSettings,
     accelerator: Accelerator,
     validate: Callable[[Run], float] | None,
+    changed_later: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
@@ -75,14 +50,17 @@ def train(
         settings: epochs, lists_per_step, clip, patience and seed are used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
         validate: gives the value of a run of the validation queries; None: there are none.
+        changed_later: files of the checkpoint that the caller changes after the training, so that they may have changed
+            when a finished training is resumed; by their names relative to the folder.
 
     Raises:
-        UserError: a loss is not finite (before it reaches the weights), or the saved state cannot be read, was trained
-            with validation but now goes without, or the reverse, or is of more than `settings.epochs` epochs.
+        UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, was trained
+            with validation but now goes without, or the reverse, or is of more than `settings.epochs` epochs, or the
+            checkpoint is not the one that was written.
     """
     optimizer = torch.optim.Adam(task.parameter_groups(), fused=True)
     training = _Training(task, loss, settings, accelerator, optimizer)
-    history = _restore(folder.state, task.model, optimizer)
+    history, kept = restore_state(folder, task.model, optimizer, accelerator.is_main_process)
     _expect_same_training(history, settings.epochs, validate is not None, folder.state)
     while len(history) < settings.epochs and not _exhausted(history, settings.patience):
         record = _train_epoch(training, len(history))
@@ -95,10 +73,13 @@ def train(
         if accelerator.is_main_process:
             if best:
                 _save_best(task, run, folder)
-            _save(folder, task.model, optimizer, history)
+                kept = kept_files(folder)
+            save_state(folder, task.model, optimizer, kept, history)
             _report(record, best)
         log_epoch(accelerator, record)
         accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        check_kept(folder, kept, changed_later)
     return history
 
 
@@ -257,39 +238,3 @@ def _sum_gradients(model: nn.Module, accelerator: Accelerator) -> None:
         with_gradient = [parameter for parameter in model.parameters() if parameter.grad is not None]
         for parameter in with_gradient:
             parameter.grad = accelerator.reduce(parameter.grad)
-
-
-def _save(folder: TrainingFolder, model: nn.Module, optimizer: Any, history: list[dict[str, Any]]) -> None:
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for number, values in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    with atomic_write(folder.state) as tmp:
-        tmp.mkdir()
-        save_file(
-            {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
-            tmp / "state.safetensors",
-        )
-        (tmp / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    with atomic_write(folder.log) as tmp:
-        tmp.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
-
-
-def _restore(state: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    if not state.is_dir():
-        return []
-    try:
-        tensors = load_file(state / "state.safetensors")
-        history: list[dict[str, Any]] = json.loads((state / "history.json").read_text(encoding="utf-8"))
-        model.load_state_dict(
-            {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
-    values: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, number, key = name.split(".")
-            values.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
-    log.info(f"resuming after epoch {len(history)}")
-    return history

@@ -1,5 +1,6 @@
 """The store of tokenised documents."""
 
+import numpy as np
 import pytest
 
 from rerank.data.tokens import open_store
@@ -72,4 +73,51 @@ def test_a_damaged_store_is_one_clear_line(tmp_path, tokenizer):
     opened(tmp_path, tokenizer)
     (next(tmp_path.iterdir()) / "offsets.npy").write_bytes(b"?")
     with pytest.raises(UserError, match="remove the folder"):
+        opened(tmp_path, tokenizer)
+
+
+DAMAGES = {
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut at a token": lambda file: file.write_bytes(file.read_bytes()[:-4]),
+    "with a bit flipped": lambda file: file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1])),
+    "removed": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.npy", "lengths.npy", "doc_ids.json", "files.json"])
+def test_any_damage_to_a_store_is_noticed(tmp_path, tokenizer, name, damage):
+    expected = opened(tmp_path, tokenizer)["c"].tolist()
+    (file,) = tmp_path.glob(f"*/{name}")
+    DAMAGES[damage](file)
+    if (name, damage) == ("files.json", "removed"):  # as in a store of an older version
+        assert opened(tmp_path, tokenizer)["c"].tolist() == expected
+        return
+    with pytest.raises(UserError, match=rf"{file.parent.name}: .*{name}.*; remove the folder and run again"):
+        opened(tmp_path, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokens.bin", b""),
+        ("tokens.bin", b"\0" * 4),
+        ("tokens.bin", b"\0" * 7),
+        ("offsets.npy", np.array([0, 5, 5, 104])),
+        ("offsets.npy", np.array([0, 5, 5])),
+        ("lengths.npy", np.array([5, 0, 1])),
+        ("lengths.npy", np.array([5.0, 0.0, 300.0])),
+        ("doc_ids.json", b'["a", "c", "b"]'),
+    ],
+)
+def test_a_store_of_an_older_version_has_matching_sizes(tmp_path, tokenizer, name, content):
+    opened(tmp_path, tokenizer)
+    (folder,) = tmp_path.glob("*/")
+    (folder / "files.json").unlink()
+    opened(tmp_path, tokenizer)
+    if isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+    else:
+        np.save(folder / name, content)
+    with pytest.raises(UserError, match=r"cannot be read \(.*expected .*; remove the folder and run again"):
         opened(tmp_path, tokenizer)

@@ -98,18 +98,18 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     main(command("--fold", "1"))
     main(command("--fold", "1", "--name", "again"))
     main(command("--fold", "1", "--name", "other", "--seed", "1"))
-    save = training._save
+    save = training.save_state
 
     def interrupt(*arguments):
         save(*arguments)
         if len(arguments[-1]) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "_save", interrupt)
+    monkeypatch.setattr(training, "save_state", interrupt)
     with pytest.raises(SystemExit) as ended:
         main(command("--fold", "1", "--name", "resumed"))
     assert ended.value.code == 130
-    monkeypatch.setattr(training, "_save", save)
+    monkeypatch.setattr(training, "save_state", save)
     main(command("--fold", "1", "--name", "resumed"))
     assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)

@@ -11,6 +11,7 @@ from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.experiments import train as training
 from rerank.experiments.sweep.run import run_sweep
+from rerank.runs.manifest import write_manifest
 from rerank.utils.errors import UserError
 from tests.support.small_collection import command, failed
 
@@ -33,7 +34,7 @@ def home(home, tmp_path_factory):
 
 
 def change(file, changed):
-    file.write_text(json.dumps(changed(json.loads(file.read_text()))))
+    write_manifest(file, changed(json.loads(file.read_text())))
 
 
 def log_of(folder):
@@ -153,6 +154,10 @@ def test_python_trains_it_too(here):
 def test_verify_checks_it(here, capsys):
     main(command("--fold", "final"))
     main(command("--fold", "final", "--name", "alone", "--training.epochs-from", str(EXPERIMENT)))
+    for fold in ("fold1", "fold3"):  # the best epochs that were trained, as verify compares them with the log
+        valid = [record["valid"] for record in log_of(EXPERIMENT / fold)]
+        best = valid.index(max(valid)) + 1
+        change(EXPERIMENT / fold / "manifest.json", lambda facts, best=best: facts | {"best_epoch": best})
     for folder in (EXPERIMENT, FINAL, Path("runs/towns/alone"), Path("runs/towns")):
         code, table = verified(capsys, folder)
         assert code == 0

@@ -13,7 +13,7 @@ from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.runs.manifest import source_commit
+from rerank.runs.manifest import source_commit, write_manifest
 from tests.support.small_collection import command, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
@@ -156,15 +156,132 @@ def test_a_missing_file_is_named(here, capsys):
     assert "test.run: expected a file, found none" in said["hinge/fold1"]
 
 
-def test_what_an_older_manifest_lacks_is_said_and_no_failure(here, capsys):
+def rewrite(folder, **changed):
+    """Changes facts of a manifest, and its hash."""
+    write_manifest(folder / "manifest.json", {**facts_of(folder), **changed})
+
+
+def test_what_an_older_manifest_could_not_have_is_said_and_no_failure(here, capsys):
     facts = facts_of(FOLD)
-    for key in ("outcome", "qrels", "best_valid"):
+    for key in ("format", "files", "manifest_hash"):
         del facts[key]
     (FOLD / "manifest.json").write_text(json.dumps(facts))
+    shutil.rmtree(FOLD / "checkpoint")
     code, said, below = verified(capsys)
     assert code == 0
     assert said["hinge/fold2"].endswith("holds")
-    assert below.startswith("Not recorded or missing, so not checked: qrels, outcome, best_valid (hinge/fold2).\n")
+    assert below == (
+        "Written by an older version, which did not record: sizes and hashes of the checkpoint, the log and the "
+        "manifest (hinge/fold2).\nEverything that is recorded holds.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "best_epoch", "best_valid", "commit", "config", "documents", "epochs", "files", "first_stage", "fold", "format",
+        "java", "machine", "manifest_hash", "outcome", "precision", "qrels", "seconds", "texts", "versions",
+    ],
+)  # fmt: skip
+def test_a_fact_that_todays_version_writes_is_demanded(here, capsys, fact):
+    facts = facts_of(FOLD)
+    del facts[fact]
+    (FOLD / "manifest.json").write_text(json.dumps(facts))
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert f"manifest.json: expected {fact}; found none" in said["hinge/fold2"]
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "", "[" * 100_000, "\x00"])
+def test_a_manifest_without_facts_fails(here, capsys, content):
+    (FOLD / "manifest.json").write_text(content)
+    code, said, below = verified(capsys)
+    assert code == 1
+    assert said["hinge/fold2"].split(maxsplit=1)[1].startswith("manifest.json: expected ")
+    assert below == "1 of 6 fail.\n"
+
+
+def test_a_fact_of_another_kind_fails_without_a_traceback(here, capsys):
+    rewrite(FOLD)
+    assert verified(capsys)[0] == 0
+    for fact in facts_of(FOLD):
+        before = (FOLD / "manifest.json").read_text()
+        for value in (3.5, "x", ["x"], {"x": {"x": "x"}}):
+            (FOLD / "manifest.json").write_text(json.dumps({**facts_of(FOLD), fact: value}))
+            assert verified(capsys, FOLD)[0] == 1
+        (FOLD / "manifest.json").write_text(before)
+    rewrite(FOLD, fold=3)
+    code, said, _ = verified(capsys, FOLD)
+    assert code == 1
+    assert "manifest.json: fold: not what a manifest has there: 3" in said["hinge/fold2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "told"),
+    [
+        ("checkpoint/model.safetensors", "bit", "checkpoint/model.safetensors: expected XXH3"),
+        ("checkpoint/config.json", "cut", "checkpoint/config.json: expected "),
+        ("checkpoint/README.md", "gone", "checkpoint/README.md: expected a file, found none"),
+        ("checkpoint/tokenizer.json", "gone", "checkpoint/tokenizer.json: expected a file, found none"),
+        ("log.jsonl", "cut", "log.jsonl: expected "),
+        ("log.jsonl", "bit", "log.jsonl: expected XXH3"),
+        ("test.passages.json", "cut", "test.passages.json: expected "),
+    ],
+)
+def test_damage_to_any_file_of_a_fold_is_named(here, capsys, name, damage, told):
+    content = (FOLD / name).read_bytes()
+    if damage == "gone":
+        (FOLD / name).unlink()
+    else:
+        (FOLD / name).write_bytes(content[:-1] + (bytes([content[-1] ^ 1]) if damage == "bit" else b""))
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert told in said["hinge/fold2"]
+    assert said["hinge/fold1"].endswith("holds")
+
+
+def test_a_removed_checkpoint_and_a_replaced_log_are_named(here, capsys):
+    shutil.rmtree(FOLD / "checkpoint")
+    shutil.copy(TOWNS / "hinge" / "fold1" / "log.jsonl", FOLD / "log.jsonl")
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert "checkpoint/model.safetensors: expected a file, found none" in said["hinge/fold2"]
+    assert "log.jsonl: expected " in said["hinge/fold2"]
+
+
+def test_an_edited_fact_is_noticed_and_compared_with_the_log(here, capsys):
+    facts = facts_of(FOLD)
+    (FOLD / "manifest.json").write_text(json.dumps({**facts, "seconds": facts["seconds"] + 1}))
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert said["hinge/fold2"].endswith("manifest.json: its facts were changed since it was written")
+    rewrite(FOLD, seconds=facts["seconds"], best_epoch=2)
+    assert "manifest.json, best_epoch: expected 1, as in log.jsonl, found 2" in verified(capsys)[1]["hinge/fold2"]
+    rewrite(FOLD, best_epoch=1, epochs=7)
+    assert "manifest.json, epochs: expected 1, as in log.jsonl, found 7" in verified(capsys)[1]["hinge/fold2"]
+
+
+def test_an_upload_does_not_change_a_checkpoint(here, capsys):
+    main(["push", str(FOLD / "checkpoint"), "someone/model", "--dry-run"])
+    assert verified(capsys)[0] == 0
+
+
+def test_a_pretraining_is_checked_and_a_damaged_one_is_not_used(here, capsys):
+    words = command("--fold", "1", "--epochs", "1", "--name", "warm", "--pretraining.steps", "4")
+    words += ["--pretraining.held-out", "4"]
+    main(words)
+    (folder,) = TOWNS.glob("pretrained-*/")
+    code, said, below = verified(capsys)
+    assert (code, said[folder.name], below) == (0, "holds", "Everything that is recorded holds.\n")
+    weights = folder / "checkpoint" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    code, said, _ = verified(capsys)
+    assert code == 1
+    assert said[folder.name].startswith("checkpoint/model.safetensors: expected ")
+    shutil.rmtree(TOWNS / "warm")
+    line = failed(capsys, *words)
+    assert f"{folder.name}: the pre-training is damaged: checkpoint/model.safetensors" in line
+    assert line.endswith("; remove the folder to pre-train again")
 
 
 def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
@@ -178,7 +295,7 @@ def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
     Path("mine.run").unlink()
     code, _, below = verified(capsys, TOWNS / "mine")
     assert code == 0
-    assert "not checked: first_stage: mine.run (mine/fold1)" in below
+    assert "Missing, so not checked: first_stage: mine.run (mine/fold1)" in below
 
 
 def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):

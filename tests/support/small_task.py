@@ -34,4 +34,5 @@ class ListsTask:
 
     def save(self, folder: Path):
         folder.mkdir()
+        (folder / "weights").write_text(f"{self.saved}")
         self.saved += 1

@@ -28,6 +28,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
+from rerank.runs.pretraining_checks import expect_undamaged
 from rerank.training.device import exclusive, open_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
@@ -36,10 +37,13 @@ from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
 from rerank.utils.files import atomic_write, check_new_folder, short_hash
+from rerank.utils.integrity import files_below, record_of
 from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
+CHANGED_LATER = ("checkpoint/config.json",)
+"""Where the pre-training is recorded at its end (see `_finish`)."""
 
 
 def pretrain_into(config: Config, out: Path) -> Path:
@@ -75,6 +79,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
             if accelerator.is_main_process:
+                expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
         else:
             with accelerator.main_process_first():
@@ -195,7 +200,7 @@ def _train(
         patience=config.pretraining.patience,
     )
     with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):
-        history = train(task, loss, folder, settings, accelerator, validate)
+        history = train(task, loss, folder, settings, accelerator, validate, CHANGED_LATER)
     accelerator.free_memory()
     if accelerator.is_main_process:
         _finish(config, task, folder, history, mrr_before)
@@ -226,6 +231,8 @@ def _finish(
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     write_pretraining_card(folder.checkpoint, config, task.collection.name, facts)
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
-    write_manifest(folder.manifest, {"config": sections(config), "pretraining": facts, "history": means})
+    files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.log])
+    manifest = {"config": sections(config), "pretraining": facts, "history": means, "files": files}
+    write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)

@@ -19,6 +19,7 @@ from rerank.experiments.checks import check_labels
 from rerank.experiments.sweep.grid import cells, read_grid
 from rerank.experiments.sweep.shared import Shared, prepare_shared
 from rerank.experiments.train import train_folds
+from rerank.runs.claims import claim
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
@@ -57,7 +58,8 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
         raise UserError(f"--fold {FINAL}: a sweep compares models on folds; expected the name of a fold, or all")
     shared = prepare_shared(configs, fold or grid.fold)
     for cell, of_cell in zip(configs, shared, strict=True):
-        save_settings(cell, of_cell.folder.experiment(cell.output.name).settings)
+        experiment = of_cell.folder.experiment(cell.output.name)
+        claim(experiment, partial(save_settings, cell, experiment.settings)).release()
     jobs = [
         Job(cell, name)
         for cell, of_cell in zip(configs, shared, strict=True)

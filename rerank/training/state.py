@@ -1,0 +1,142 @@
+"""The saved state of a training: weights, optimizer and epochs, with a record that tells whether they are undamaged."""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write
+from rerank.utils.integrity import (
+    Record,
+    as_record,
+    changes,
+    changes_since_record,
+    files_below,
+    record_of,
+    write_record,
+)
+from rerank.utils.progress import log
+
+TENSORS, HISTORY, KEPT = "state.safetensors", "history.json", "checkpoint.json"
+
+
+class TrainingFolder(Protocol):
+    """Where training writes: a FoldFolder or a PretrainingFolder of rerank.runs.layout."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the best epoch's model."""
+
+    @property
+    def valid_run(self) -> Path | None:
+        """The run of the validation queries by that model; None if it is not kept."""
+
+    @property
+    def tag(self) -> str:
+        """The last column of that run."""
+
+    @property
+    def state(self) -> Path:
+        """The folder of the weights and the optimizer after the last epoch."""
+
+    @property
+    def log(self) -> Path:
+        """One JSON record per epoch."""
+
+
+def save_state(
+    folder: TrainingFolder, model: nn.Module, optimizer: Any, kept: Record, history: list[dict[str, Any]]
+) -> None:
+    """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for number, values in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
+    with atomic_write(folder.state) as tmp:
+        tmp.mkdir()
+        save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, tmp / TENSORS)
+        (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
+        (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
+        write_record(tmp)
+    _write_log(folder, history)
+
+
+def restore_state(
+    folder: TrainingFolder, model: nn.Module, optimizer: torch.optim.Optimizer, writes: bool = True
+) -> tuple[list[dict[str, Any]], Record]:
+    """The epochs so far and the record of the best one's files; the model and the optimizer as they were saved.
+
+    The log is written again from the epochs if `writes`. Both are empty if there is no state; the record also for a
+    state of an older version. Raises UserError for a state that is damaged or of another model.
+    """
+    state = folder.state
+    if not state.is_dir():
+        return [], {}
+    try:
+        if changed := changes_since_record(state):
+            raise ValueError("; ".join(changed))
+        tensors = load_file(state / TENSORS)
+        history = _expect_epochs(json.loads((state / HISTORY).read_text(encoding="utf-8")))
+        kept = as_record(json.loads((state / KEPT).read_text(encoding="utf-8"))) if (state / KEPT).is_file() else {}
+        _load(tensors, model, optimizer)
+    except (OSError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
+        raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
+    if writes:
+        _write_log(folder, history)
+    log.info(f"resuming after epoch {len(history)}")
+    return history, kept
+
+
+def _load(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.load_state_dict(
+        {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    )
+    values: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, key = name.split(".")
+            values.setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _expect_epochs(history: Any) -> list[dict[str, Any]]:
+    """The epochs; raises ValueError for anything else, which a state of an older version has no record to tell from."""
+    if not isinstance(history, list) or not history or not all(isinstance(record, dict) for record in history):
+        raise ValueError(f"{HISTORY}: expected a record per epoch")
+    for number, record in enumerate(history, 1):
+        if record.get("epoch") != number or not isinstance(record.get("valid", 0.0), int | float):
+            raise ValueError(f"{HISTORY}: expected the record of epoch {number}")
+    if len({"valid" in record for record in history}) > 1:
+        raise ValueError(f"{HISTORY}: expected a validation in every epoch, or in none")
+    return history
+
+
+def kept_files(folder: TrainingFolder) -> Record:
+    """The record of what is kept of the best epoch: the checkpoint's files and the validation run."""
+    runs = [folder.valid_run] if folder.valid_run is not None and folder.valid_run.is_file() else []
+    return record_of(folder.state.parent, [*files_below(folder.checkpoint), *runs])
+
+
+def check_kept(folder: TrainingFolder, kept: Record, changed_later: Collection[str] = ()) -> None:
+    """Raises UserError if what is kept of the best epoch is not what the training wrote.
+
+    It is for the end of a training: a command that was killed while it saved an epoch may leave the checkpoint of that
+    epoch beside the state of the epoch before, and the next command writes both again. Files of the names
+    `changed_later` are not checked.
+    """
+    record = {name: facts for name, facts in kept.items() if name not in changed_later}
+    if changed := list(changes(folder.state.parent, record)):
+        raise UserError(
+            f"{folder.state.parent}: the best epoch's files have changed since they were written "
+            f"({'; '.join(changed)}); remove {folder.state} to train again"
+        )
+
+
+def _write_log(folder: TrainingFolder, history: list[dict[str, Any]]) -> None:
+    with atomic_write(folder.log) as tmp:
+        tmp.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")

@@ -1,0 +1,103 @@
+"""The saved state of a training: any damage to it, or to what it keeps, ends the command with one line."""
+
+import json
+import re
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from rerank.config import TrainingSettings
+from rerank.losses import smoothi
+from rerank.models.checkpoints import open_cross_encoder
+from rerank.runs.layout import PretrainingFolder
+from rerank.training.loop import train
+from rerank.utils.errors import UserError
+from tests.support.small_task import ListsTask
+from tests.support.small_world import WORDS, make_inputs, make_lists
+from tests.support.tiny_encoders import make_encoder
+
+QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=3)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
+
+
+def trained(encoder, tmp_path, epochs=2):
+    """Trains, or goes on, in tmp_path/run; the first epoch is the best. Returns the weights."""
+    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
+    task = ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
+    settings = TrainingSettings(epochs=epochs, lists_per_step=4, seed=7)
+    train(task, smoothi, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), lambda run: 0.5)
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+DAMAGES = {
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    "with a bit flipped": lambda file: file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1])),
+    "removed": lambda file: file.unlink(),
+    "an empty list": lambda file: file.write_text("[]"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["state.safetensors", "history.json", "checkpoint.json", "files.json"])
+def test_any_damage_to_the_state_is_noticed(encoder, tmp_path, name, damage):
+    trained(encoder, tmp_path, epochs=1)
+    DAMAGES[damage](tmp_path / "run" / "state" / name)
+    if (name, damage) == ("files.json", "removed"):  # as in a state of an older version
+        trained(encoder, tmp_path)
+        return
+    place = re.escape(str(tmp_path / "run" / "state"))
+    with pytest.raises(
+        UserError, match=rf"^{place}: cannot resume training \(.*{name}.*\); remove the folder to start"
+    ):
+        trained(encoder, tmp_path)
+
+
+@pytest.mark.parametrize("history", [[], {}, [1], [{"epoch": 2}], [{"epoch": 1}, {"epoch": 2, "valid": 1}], None])
+def test_a_state_of_an_older_version_has_a_record_per_epoch(encoder, tmp_path, history):
+    trained(encoder, tmp_path, epochs=1)
+    state = tmp_path / "run" / "state"
+    for name in ("files.json", "checkpoint.json"):
+        (state / name).unlink()
+    trained(encoder, tmp_path, epochs=1)  # it is accepted as it is
+    (state / "history.json").write_text(json.dumps(history))
+    with pytest.raises(UserError, match=r"cannot resume training \(history.json: expected "):
+        trained(encoder, tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "with a bit flipped", "removed"])
+def test_a_damaged_checkpoint_of_an_earlier_epoch_is_not_the_result(encoder, tmp_path, damage):
+    trained(encoder, tmp_path, epochs=1)
+    DAMAGES[damage](tmp_path / "run" / "checkpoint" / "weights")
+    with pytest.raises(
+        UserError, match=r"run: the best epoch's files have changed since they were written \(checkpoint/"
+    ):
+        trained(encoder, tmp_path)
+
+
+def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tmp_path, monkeypatch):
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rerank.training.loop.save_state", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained(encoder, tmp_path, epochs=1)
+    (tmp_path / "run" / "log.jsonl").unlink(missing_ok=True)
+    parts = trained(encoder, tmp_path)
+    (tmp_path / "whole").mkdir()
+    assert torch.equal(parts, trained(encoder, tmp_path / "whole"))
+
+
+def test_the_log_is_written_again_from_the_state(encoder, tmp_path):
+    trained(encoder, tmp_path, epochs=2)
+    log = tmp_path / "run" / "log.jsonl"
+    before = log.read_text()
+    log.write_text("damaged")
+    trained(encoder, tmp_path, epochs=2)
+    assert log.read_text() == before
