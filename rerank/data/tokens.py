@@ -4,19 +4,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rerank.data.pieces import pieces
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
 
-DOCUMENTS_PER_CHUNK = 256
+PIECES_PER_CHUNK = 256
+CHARACTERS_PER_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ def open_store(
     `texts(doc_ids)` gives the documents' texts in the order of the ids; `fingerprint` identifies the collection's
     texts. Each text is tokenised with `lead` before it. Raises UserError for a store that cannot be read.
     """
-    tokenizer_identity = (
-        tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
-    )
+    tokenizer_identity = _json(tokenizer) or sorted(tokenizer.get_vocab().items())
     leads = [["lead", lead]] if lead else []
     folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *leads, *doc_ids)
 
@@ -114,9 +113,9 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    for ids in _tokenise_in_chunks((lead + text for text in texts), tokenizer):
-        documents.append(np.asarray(ids[:max_doc_tokens], dtype=np.int32))
-        lengths.append(len(ids))
+    for ids, length in _tokenise_in_chunks((lead + text for text in texts), tokenizer, max_doc_tokens):
+        documents.append(ids)
+        lengths.append(length)
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
     rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
@@ -129,20 +128,50 @@ def _write_store(
     with atomic_write(folder) as tmp:
         tmp.mkdir()
         with (tmp / "tokens.bin").open("wb") as out:
-            for ids in progress(_tokenise_in_chunks(texts, tokenizer), len(doc_ids), "tokenising"):
-                np.asarray(ids[:max_doc_tokens], dtype=np.int32).tofile(out)
-                offsets.append(offsets[-1] + min(len(ids), max_doc_tokens))
-                lengths.append(len(ids))
+            tokenised = _tokenise_in_chunks(texts, tokenizer, max_doc_tokens)
+            for ids, length in progress(tokenised, len(doc_ids), "tokenising"):
+                ids.tofile(out)
+                offsets.append(offsets[-1] + len(ids))
+                lengths.append(length)
         np.save(tmp / "offsets.npy", np.asarray(offsets, dtype=np.int64))
         np.save(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
         (tmp / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
         write_record(tmp)
 
 
-def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any) -> Iterator[list[int]]:
-    texts = iter(texts)
-    while chunk := list(islice(texts, DOCUMENTS_PER_CHUNK)):
-        yield from tokenise(chunk, tokenizer)
+def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
+    """The first `max_doc_tokens` token ids of each text, and the number of all its tokens."""
+    kept: list[np.ndarray] = []
+    length = 0
+    for chunk in _chunks(texts, _json(tokenizer)):
+        for (_, ends), ids in zip(chunk, tokenise([piece for piece, _ in chunk], tokenizer), strict=True):
+            kept.append(np.asarray(ids[: max(0, max_doc_tokens - length)], dtype=np.int32))
+            length += len(ids)
+            if ends:
+                yield np.concatenate(kept), length
+                kept, length = [], 0
+
+
+def _chunks(texts: Iterable[str], tokenizer: str) -> Iterator[list[tuple[str, bool]]]:
+    """Pieces of the texts to tokenise together, each with whether it ends a text."""
+    chunk: list[tuple[str, bool]] = []
+    characters = 0
+    for text in texts:
+        left = len(text)
+        for piece in pieces(text, tokenizer):
+            left -= len(piece)
+            characters += len(piece)
+            chunk.append((piece, left == 0))
+            if len(chunk) == PIECES_PER_CHUNK or characters >= CHARACTERS_PER_CHUNK:
+                yield chunk
+                chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _json(tokenizer: Any) -> str:
+    """What the tokenizer does, as JSON; "" for one that is written in Python."""
+    return str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:

@@ -29,6 +29,8 @@ PREBUILT = {"disks45/nocr": "robust04"}
 
 DOCUMENTS_AT_ONCE = 1000
 QUERIES_AT_ONCE = 20
+MAX_TERMS = 2**31 - 1
+"""The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
 
 
 def retrieve(
@@ -85,10 +87,12 @@ def choose_index(
 def build_index(
     documents: Iterable[Document], folder: Path, threads: int | None = None, count: int = 0, language: str = ENGLISH
 ) -> None:
-    """Writes a Lucene index of documents: stop words and stems of the language, raw documents stored, by Anserini.
+    """Writes a Lucene index of documents: stop words and stems of the language, by Anserini.
 
-    `threads` is by default the number of cores; `count` is for the progress bar. No query can find a document without
-    text: their number is logged. Raises UserError if Lucene cannot write all others, as on a full disk.
+    The index does not store the texts: the collection has them, and Anserini reads all that is stored of every hit, so
+    that a search would read each document that it finds. `threads` is by default the number of cores; `count` is for
+    the progress bar. No query can find a document without text: their number is logged. Raises UserError if Lucene
+    cannot write all others, as on a full disk.
     """
     empty: list[str] = []
 
@@ -100,7 +104,7 @@ def build_index(
                 empty.append(document.doc_id)
 
     with atomic_write(folder) as tmp, java_error_in_one_line(f"{folder}: Lucene cannot write it (disk full?)"):
-        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve()), "-storeRaw"]
+        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve())]
         if language != ENGLISH:
             open_analyzer(language)
             arguments += ["-language", language]
@@ -155,12 +159,13 @@ def search(
 ) -> Run:
     """The best `depth` documents of each query by BM25, best first: the documents and scores of Pyserini's searcher.
 
-    `threads` is by default the number of cores. Queries without a result are not in the run, and their number is
-    logged. `language` is that of the queries, and should be that of the index. Raises UserError if `index` is not a
-    Lucene index, and for an unknown language.
+    A query may have any number of terms. `threads` is by default the number of cores. Queries without a result are not
+    in the run, and their number is logged. `language` is that of the queries, and should be that of the index. Raises
+    UserError if `index` is not a Lucene index, and for an unknown language.
     """
     run: Run = {}
     with open_searcher(index) as searcher:
+        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
         if language != ENGLISH:
             searcher.set_analyzer(open_analyzer(language))
         searcher.set_bm25(float(k1), float(b))

@@ -142,20 +142,48 @@ def test_equal_scores_are_in_the_order_of_document_ids_and_depth_cuts(index):
     assert list(search(index, {"1": "supersonic"}, depth=1)["1"]) == ["same1"]
 
 
-def test_the_index_gives_the_documents_back(index):
+def test_a_query_of_any_number_of_terms_has_the_results_of_all_of_them(tmp_path):
+    terms = [f"term{number}" for number in range(3000)]
+    build_index([Document(f"d{number}", "", term) for number, term in enumerate(terms)], tmp_path / "index")
+    run = search(tmp_path / "index", {"all": " ".join(terms), "last": terms[-1]}, depth=3000)
+    assert len(run["all"]) == 3000
+    (score,) = run["last"].values()
+    assert max(run["all"].values()) == pytest.approx(score)
+    assert min(run["all"].values()) == pytest.approx(score, abs=3000 * 2e-6)  # ties are a millionth apart
+
+
+def with_raw_documents(documents, folder):
+    """An index that stores the raw documents, as earlier versions built it."""
+    arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(folder), "-storeRaw"]
+    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", "1"])
+    for document in documents:
+        indexer.addRawDocument(json.dumps({"id": document.doc_id, "contents": document.text}))
+    indexer.close()
+    return folder
+
+
+def test_an_index_with_raw_documents_gives_them_back(tmp_path):
+    index = with_raw_documents(DOCUMENTS, tmp_path / "index")
     raw = [json.loads(document) for document in raw_documents(index, ["café", "wing"])]
     assert raw == [{"id": DOCUMENTS[i].doc_id, "contents": DOCUMENTS[i].text} for i in (2, 0)]
     with pytest.raises(UserError, match="has no document nowhere"):
         list(raw_documents(index, ["nowhere"]))
 
 
-def test_an_index_without_texts_says_so(tmp_path):
-    arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp_path / "bare")]
-    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
-    indexer.addRawDocument('{"id": "d1", "contents": "text"}')
-    indexer.close()
-    with pytest.raises(UserError, match="does not store the text of document d1"):
-        list(raw_documents(tmp_path / "bare", ["d1"]))
+def test_an_own_index_does_not_store_the_texts(index):
+    with pytest.raises(UserError, match="does not store the text of document wing"):
+        list(raw_documents(index, ["wing"]))
+
+
+def test_the_run_is_the_same_bytes_from_an_index_with_raw_documents(tmp_path):
+    documents, queries = generated()
+    with_raw_documents(documents, tmp_path / "raw")
+    build_index(documents, tmp_path / "own")
+    for name in ("raw", "own"):
+        write_run(tmp_path / f"{name}.run", search(tmp_path / name, queries, 150), "Anserini", as_found=True)
+    assert (tmp_path / "own.run").read_bytes() == (tmp_path / "raw.run").read_bytes()
+    sizes = [sum(file.stat().st_size for file in (tmp_path / name).iterdir()) for name in ("raw", "own")]
+    assert sizes[1] < sizes[0]
 
 
 def test_documents_without_text_are_counted(tmp_path, capfd):
@@ -287,5 +315,7 @@ def test_robust04_from_the_disks(monkeypatch, tmp_path):
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index.parent == tmp_path / "cache"
     doc_ids = [document.doc_id for document in collection.documents()]
+    assert IndexedTexts(collection, index).count() == len(doc_ids)
+    indexed = IndexedTexts(collection, with_raw_documents(collection.documents(), tmp_path / "raw"))
     texts = [document.text for document in collection.get(doc_ids)]
-    assert [document.text for document in IndexedTexts(collection, index).get(doc_ids)] == texts
+    assert [document.text for document in indexed.get(doc_ids)] == texts

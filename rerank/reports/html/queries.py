@@ -78,8 +78,8 @@ def _row(experiment: ExperimentResults, gain: Gain, document: ShownDocument, tex
         limit = experiment.settings["encoder"]["max_doc_tokens"]
         read = passage(text, number, count, fold.folder.checkpoint, limit)
     part = excerpt(read, gain.text)
-    words = text.split()
-    beginning = "" if part.split()[:BEGINNING] == words[:BEGINNING] else " ".join(words[:BEGINNING])
+    words = text.split(maxsplit=BEGINNING)[:BEGINNING]
+    beginning = "" if part.split()[:BEGINNING] == words else " ".join(words)
     if beginning and (source or not part.startswith("…")):
         beginning += " …"
     return DocumentRow(document, beginning, source, marked(part, gain.text))

@@ -3,11 +3,13 @@
 import functools
 import itertools
 import re
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.data.collections import Collection, open_collection
+from rerank.data.pieces import pieces
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.results import CollectionResults
@@ -64,7 +66,7 @@ def passage(text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: i
     tokenizer = _tokenizer(checkpoint / "tokenizer.json")
     if tokenizer is None or of < 2:
         return text
-    offsets = tokenizer.encode(text, add_special_tokens=False).offsets[:max_doc_tokens]
+    offsets = _offsets(text, tokenizer, max_doc_tokens)
     begin, end = list(itertools.pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
     return text[offsets[begin][0] : offsets[end - 1][1]] if begin < end else ""
 
@@ -75,18 +77,22 @@ def excerpt(text: str, query: str, words: int = WORDS) -> str:
     >>> excerpt("one two three four five six", "Four", words=3)
     '… two three four …'
     """
-    found, terms = list(re.finditer(r"\w+", text)), _terms(query)
-    if len(found) <= words:
+    terms, stem = _terms(query), functools.lru_cache(2**16)(_stem)
+    window: deque[tuple[int, int, bool]] = deque()  # the places of the last words, and whether they are the query's
+    inside, most, count, best, last = 0, -1, 0, (0, 0, 0), 0
+    for count, word in enumerate(re.finditer(r"\w+", text), 1):
+        last = word.end()
+        window.append((word.start(), last, stem(word[0]) in terms))
+        inside += window[-1][2]
+        if len(window) > words:
+            inside -= window.popleft()[2]
+        if len(window) == words and inside > most:
+            most, best = inside, (count, window[0][0], last)
+    if count <= words:
         return " ".join(text.split())
-    hits = [_stem(word[0]) in terms for word in found]
-    inside = most = sum(hits[:words])
-    start = 0
-    for first in range(1, len(found) - words + 1):
-        inside += hits[first + words - 1] - hits[first - 1]
-        if inside > most:
-            most, start = inside, first
-    part = " ".join(text[found[start].start() : found[start + words - 1].end()].split())
-    return f"{'… ' if start else ''}{part}{' …' if start + words < len(found) else ''}"
+    number, start, end = best
+    part = " ".join(text[start:end].split())
+    return f"{'… ' if number > words else ''}{part}{' …' if end < last else ''}"
 
 
 def marked(text: str, query: str) -> list[tuple[str, bool]]:
@@ -108,6 +114,19 @@ def _terms(query: str) -> set[str]:
 def _stem(word: str) -> str:
     """Roughly: without the endings of a plural and of a verb."""
     return re.sub(r"(?<=\w{3})(?:ies|es|s|ed|ing|y|e)$", "", word.lower())
+
+
+def _offsets(text: str, tokenizer: Any, max_doc_tokens: int) -> list[tuple[int, int]]:
+    """Where each of the first tokens of the text begins and ends; of a long text only their pieces are tokenised."""
+    offsets: list[tuple[int, int]] = []
+    start = 0
+    for piece in pieces(text, tokenizer.to_str()):
+        found = tokenizer.encode(piece, add_special_tokens=False).offsets
+        offsets += [(start + begin, start + end) for begin, end in found]
+        start += len(piece)
+        if len(offsets) >= max_doc_tokens:
+            break
+    return offsets[:max_doc_tokens]
 
 
 @functools.cache

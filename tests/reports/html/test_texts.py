@@ -1,13 +1,17 @@
 """Passages and excerpts: what the model read is what the reader sees."""
 
 import json
+import random
+import re
 from itertools import pairwise
 
 import pytest
 from transformers import AutoTokenizer
 
 from rerank.cli.main import main
+from rerank.data.pieces import pieces
 from rerank.models.scoring import score_candidates
+from rerank.reports.html import texts
 from rerank.reports.html.texts import excerpt, marked, passage
 from tests.support.parsed_html import Page
 from tests.support.small_collection import command
@@ -31,6 +35,39 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
 
 def test_without_the_checkpoint_the_whole_text_is_shown(tmp_path):
     assert passage("one two three", 1, 2, tmp_path, 10) == "one two three"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_passage_of_a_long_text_is_that_of_the_whole_text(tmp_path, kind, monkeypatch):
+    folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
+    rng = random.Random(kind)
+    words = [*WORDS, "a", "é", "(b),", "\n", "  ", "c's"]
+    several = [" ".join(rng.choices(words, k=rng.randint(0, 200))) for _ in range(20)]
+
+    def shown():
+        return [passage(text, number, 3, folder, 100) for text in several for number in range(3)]
+
+    whole = shown()
+    monkeypatch.setattr(texts, "pieces", lambda text, tokenizer: pieces(text, tokenizer, size=25))
+    assert shown() == whole
+
+
+def test_the_excerpt_of_any_text_is_that_of_a_loop():
+    rng = random.Random(3)
+    for _ in range(300):
+        text = "".join(
+            rng.choices(["amber ", "birch, ", "x ", "y-z. ", "\n", " "], [1, 1, 9, 5, 2, 2], k=rng.randint(0, 60))
+        )
+        found = list(re.finditer(r"\w+", text))
+        hits = [word[0] in ("amber", "birch") for word in found]
+        if len(found) <= 7:
+            expected = " ".join(text.split())
+        else:
+            starts = range(len(found) - 6)
+            start = max(starts, key=lambda first: (sum(hits[first : first + 7]), -first))
+            expected = " ".join(text[found[start].start() : found[start + 6].end()].split())
+            expected = f"{'… ' * (start > 0)}{expected}{' …' * (start + 7 < len(found))}"
+        assert excerpt(text, "amber birch", words=7) == expected
 
 
 def test_an_excerpt_is_where_most_of_the_querys_words_stand():

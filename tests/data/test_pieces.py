@@ -1,0 +1,97 @@
+"""Long texts are tokenised in pieces, with the tokens of the whole text."""
+
+import json
+import random
+from itertools import chain
+
+import pytest
+
+from rerank.data import tokens
+from rerank.data.pieces import can_split, pieces
+from rerank.data.tokens import make_store, tokenise
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import KINDS, make_tokenizer
+
+ALPHABET = [
+    *(" " * 12),
+    *"abzAZ019.,;'-_<[",
+    *"  \n\n\t\r\v\x00\x1c\x85\u00a0\u200b\u2003\u2028\u3000",
+    *"éßİΣςÅﬁ½²´\u0301\u0308\u0345\u0d4e\u0600\uff9e\ufe0f\u200d",
+    *"日本語、。한국กำ😀🏽\U000110bd𝐀",
+    "'s", " 's", "[MASK]", "<mask>", " </s>", "▁", "Ġ", "##a", "-- ", "a b c ",
+]  # fmt: skip
+"""Characters that normalisation joins, drops, widens or lowers, white space of every kind, and special tokens."""
+
+
+def random_text(rng):
+    words = [*ALPHABET, *(f" {word}" for word in rng.sample(WORDS, 4)), "x" * 120]
+    return "".join(rng.choices(words, k=rng.randint(0, 120)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tokens_of_the_pieces_are_those_of_the_text(kind):
+    tokenizer, rng = make_tokenizer(kind, WORDS), random.Random(kind)
+    source = tokenizer.backend_tokenizer.to_str()
+    cut = 0
+    for _ in range(400):
+        text = random_text(rng)
+        parts = list(pieces(text, source, size=rng.randint(1, 30)))
+        assert "".join(parts) == text
+        assert list(chain.from_iterable(tokenise(parts, tokenizer))) == tokenise([text], tokenizer)[0], repr(text)
+        cut += len(parts) > 1
+    assert cut > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_has_the_first_tokens_and_the_length_of_the_whole_text(kind, monkeypatch):
+    monkeypatch.setattr(tokens, "pieces", lambda text, tokenizer: pieces(text, tokenizer, size=20))
+    monkeypatch.setattr(tokens, "PIECES_PER_CHUNK", 3)
+    tokenizer, rng = make_tokenizer(kind, WORDS), random.Random(kind)
+    texts = {f"d{number}": random_text(rng) for number in range(40)} | {"empty": "", "one": "x" * 5000}
+    store = make_store(list(texts), texts.values(), tokenizer, 30)
+    whole = {doc_id: tokenise([text], tokenizer)[0] for doc_id, text in texts.items()}
+    assert {doc_id: store[doc_id].tolist() for doc_id in texts} == {d: ids[:30] for d, ids in whole.items()}
+    assert store.lengths.tolist() == [len(ids) for ids in whole.values()]
+
+
+def test_a_text_without_a_place_to_cut_is_one_piece():
+    source = make_tokenizer("bert", WORDS).backend_tokenizer.to_str()
+    for text in ("x" * 500, "a. b. " * 100, "a  b\n" * 100, "日本語" * 100, ""):
+        assert list(pieces(text, source, size=10)) == [text]
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("normalizer", {"type": "Prepend", "prepend": "▁"}),
+        ("normalizer", {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}),
+        ("normalizer", {"type": "Strip", "strip_left": True, "strip_right": True}),
+        ("pre_tokenizer", None),
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a b"}, "behavior": "Isolated", "invert": False}),
+        ("pre_tokenizer", {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}),
+        ("added_tokens", [{"content": "New York", "rstrip": False}]),
+        ("added_tokens", [{"content": "word", "rstrip": True}]),
+        ("model", {"type": "BPE", "dropout": 0.1}),
+    ],
+)
+def test_another_kind_of_tokenizer_gets_the_whole_text(part, change):
+    source = json.loads(make_tokenizer("bert", WORDS).backend_tokenizer.to_str())
+    assert can_split(json.dumps(source))
+    assert not can_split(json.dumps({**source, part: change}))
+    assert list(pieces("a b c d", json.dumps({**source, part: change}), size=1)) == ["a b c d"]
+    assert not can_split("")
+
+
+def test_a_document_of_megabytes_is_never_tokenised_at_once(monkeypatch):
+    tokenizer, text, sizes = make_tokenizer("bert", WORDS), "amber birch " * 150_000, []
+
+    def recorded(texts, tokenizer):
+        sizes.append(sum(map(len, texts)))
+        return tokenise(texts, tokenizer)
+
+    monkeypatch.setattr(tokens, "tokenise", recorded)
+    store = make_store(["d"], [text], tokenizer, 100)
+    assert store.lengths.tolist() == [300_000]
+    assert len(store["d"]) == 100
+    assert sum(sizes) == len(text)
+    assert max(sizes) < 2**20 + 2**17
