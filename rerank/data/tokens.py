@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.token_files import read_token_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import make_once
@@ -77,19 +78,12 @@ def open_store(
         _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
 
     make_once(folder, "tokens", write)
-    try:
-        return TokenStore(
-            np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")
-            if (folder / "tokens.bin").stat().st_size
-            else np.zeros(0, np.int32),
-            np.load(folder / "offsets.npy"),
-            np.load(folder / "lengths.npy"),
-            {doc_id: row for row, doc_id in enumerate(json.loads((folder / "doc_ids.json").read_text("utf-8")))},
-        )
-    except (OSError, ValueError) as error:
+    tokens, offsets, lengths, rows = read_token_files(folder)
+    if list(rows) != list(doc_ids):
         raise UserError(
-            f"{folder}: the tokenised documents cannot be read ({error}); remove the folder and run again"
-        ) from error
+            f"{folder}: the tokenised documents are of other ids than asked; remove the folder and run again"
+        )
+    return TokenStore(tokens, offsets, lengths, rows)
 
 
 def make_store(

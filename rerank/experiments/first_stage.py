@@ -13,6 +13,7 @@ from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
@@ -68,7 +69,8 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
 
     make_once(file, "ranking", make)
     # A run of all queries serves those that are judged, as of a collection whose judgments came later.
-    if not origin.exists() or json.loads(origin.read_text(encoding="utf-8")) not in (searched, all_searched):
+    remedy = f"remove it and {file.name} to retrieve again"
+    if not origin.exists() or read_json(origin, dict[str, str], remedy) not in (searched, all_searched):
         raise UserError(
             f"{file}: retrieved from other documents or queries than those of {collection.source}; remove it to "
             "retrieve again, or take another --output.folder"

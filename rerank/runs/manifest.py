@@ -10,12 +10,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rerank.config import check_types
+from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.runs.facts import Facts
 from rerank.runs.settings import upgrade
 from rerank.types import Fold, Qrels
 from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.json_files import check_shape, parse_json
 
 DISTRIBUTION = "ir-rerank"
 """The name of this program's distribution; its name in manifests is rerank."""
@@ -54,21 +58,20 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The facts by today's names; raises OSError if the file cannot be read, ValueError if it is no manifest."""
-    facts = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(facts, dict):
-        raise ValueError(f"an object expected, got {type(facts).__name__}")
+    facts = parse_json(path.read_bytes(), dict[str, Any])
     facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
-    if isinstance(facts.get("config"), dict):
+    check_shape(facts, Facts)
+    if "config" in facts:
         facts["config"] = upgrade(facts["config"])
+        check_types(facts["config"])
     return facts
 
 
 def recorded_fold(path: Path) -> Fold | None:
     """The queries of the fold, or of the final model, whose manifest this is; None if it does not tell."""
     try:
-        fold = read_manifest(path)["fold"]
-        return Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return fold_of(read_manifest(path)["fold"])
+    except (OSError, ValueError, KeyError):
         return None
 
 
