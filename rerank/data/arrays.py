@@ -12,7 +12,8 @@ def read_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
     Raises ValueError for a file that is none, and OSError for one that cannot be opened.
     """
     try:
-        array = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:  # numpy would leave the file open if it is damaged
+            array = np.load(file, allow_pickle=False)
     except OSError:
         raise
     except Exception as error:  # the header is a Python literal, and a file may also be a damaged .npz

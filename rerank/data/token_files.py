@@ -10,12 +10,12 @@ from rerank.utils.json_files import parse_json
 
 
 def read_token_files(
-    folder: Path, with_tokens: bool = True
+    folder: Path, with_tokens: bool = True, vocabulary: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
     """The tokens, memory-mapped, the offsets, the lengths, and the row of each document id.
 
-    Without tokens, these are empty, and tokens.bin may be missing. Raises UserError if a file is missing or damaged, or
-    does not belong to the others.
+    Without tokens, these are empty, and tokens.bin may be missing. Raises UserError if a file is missing or damaged,
+    does not belong to the others, or has a token that the vocabulary does not have.
     """
     try:
         offsets, lengths = (read_array(folder / f"{name}.npy", np.int64, 1) for name in ("offsets", "lengths"))
@@ -31,6 +31,8 @@ def read_token_files(
             raise ValueError("offsets.npy does not rise from 0 by the lengths of the documents")
         if with_tokens and len(tokens) != offsets[-1]:
             raise ValueError(f"tokens.bin has {len(tokens)} tokens, expected {offsets[-1]}")
+        if vocabulary and len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
+            raise ValueError("tokens.bin has tokens that the tokenizer does not have")
     except (OSError, ValueError) as error:
         raise UserError(
             f"{folder}: the tokenised documents cannot be read ({error}); remove the folder and run again"

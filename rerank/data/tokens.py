@@ -78,7 +78,7 @@ def open_store(
         _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
 
     make_once(folder, "tokens", write)
-    tokens, offsets, lengths, rows = read_token_files(folder)
+    tokens, offsets, lengths, rows = read_token_files(folder, vocabulary=len(tokenizer))
     if list(rows) != list(doc_ids):
         raise UserError(
             f"{folder}: the tokenised documents are of other ids than asked; remove the folder and run again"
