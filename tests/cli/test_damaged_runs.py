@@ -11,14 +11,14 @@ from rerank.cli.main import main
 from tests.support.small_collection import command
 
 SEED = int(os.environ.get("RERANK_SEED", "0"))
-TRIALS = int(os.environ.get("RERANK_EXAMPLES", "0")) or 6
+TRIALS = int(os.environ.get("RERANK_EXAMPLES", "0")) or 4
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 COMMANDS = {
     "train": command("--fold", "1"),
     "verify": ["verify", "runs/towns"],
     "report": ["report", "runs/towns", "--out", "page.html"],
     "plot": ["plot", "learning", "runs/towns/smoothi", "--out", "chart.svg"],
-    "eval": ["eval", "runs/towns/smoothi/fold1/test.run", "--fuse-with", "runs/towns/bm25.run"],
+    "eval": ["eval", "runs/towns/smoothi/fold1/test.run", "runs/towns/bm25.run", "--fold", "1"],
     "score": ["score", CHECKPOINT, "runs/towns/bm25.run", "--collection", "towns", "--out", "new.run"],
     "push": ["push", CHECKPOINT, "me/towns", "--dry-run"],
 }
