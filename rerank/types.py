@@ -1,5 +1,6 @@
 """The types that all packages share: plain dictionaries and frozen records, keyed by query_id and doc_id."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,5 +59,5 @@ class Fold:
     def __post_init__(self) -> None:
         parts = [*self.train, *self.valid, *self.test]
         if len(set(parts)) != len(parts):
-            twice = sorted({q for q in parts if parts.count(q) > 1})
+            twice = sorted(query_id for query_id, count in Counter(parts).items() if count > 1)
             raise ValueError(f"fold {self.name}: queries {', '.join(twice[:5])} are in more than one part")

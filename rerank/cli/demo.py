@@ -1,6 +1,5 @@
 """`rerank demo`: the whole pipeline on a generated collection."""
 
-import json
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from rerank.config import (
 )
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.table import compare_files
+from rerank.utils.json_files import read_json_lines
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
 from rerank.utils.progress import log
@@ -59,7 +59,8 @@ def _make_runs(folder: Path) -> None:
 def _texts(collection: Path) -> list[str]:
     """The texts of the documents and of the queries."""
     files = [collection / "corpus.jsonl", collection / "queries.jsonl"]
-    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    remedy = f"remove {collection} and run again"
+    rows = [row for file in files for row in read_json_lines(file, dict[str, str], remedy)]
     return [f"{row.get('title', '')} {row['text']}" for row in rows]
 
 

@@ -5,15 +5,23 @@ from cyclopts import UnknownOptionError, ValidationError
 from rerank.cli.settings import setting_flags
 from rerank.cli.suggestions import suggest_flags
 
+LONGEST = 2000
+"""Characters of a line; of a longer one, the middle is left out."""
+
 
 def message(error: Exception) -> str:
-    """The message of a UserError, or of an error of cyclopts in the same style, in one line."""
+    """The message of a UserError, or of an error of cyclopts or the system in the same style, in one line."""
     text = str(error)
     if isinstance(error, UnknownOptionError):
         text = _unknown_flag(error)
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:
         text = _invalid_value(error)
-    return " ".join(text.split())
+    elif isinstance(error, OSError):
+        text = f"{error.filename}: {error.strerror}"
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    text = " ".join(text.split())
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _unknown_flag(error: UnknownOptionError) -> str:

@@ -46,6 +46,7 @@ COMMANDS = {
 }
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FUNCTIONS = {"eval": "evaluate"}
 WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score")
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run_and_exit(call: Callable[[], object]) -> None:
-    """Calls a command; a user error is one line on standard error and exit code 2.
+    """Calls a command; a user error, or a file that the system refuses, is one line on standard error and exit code 2.
 
     Ctrl-C, SIGTERM and SIGHUP are one line too, and exit codes 130, 143 and 129.
     """
@@ -102,9 +103,14 @@ def _call_and_exit(call: Callable[[], object]) -> None:
         print(f"rerank: {message(error)}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC) or error.filename:
+        if error.errno is not None and error.filename is not None:  # a file that the system refuses, removes or breaks
+            from rerank.cli.errors import message
+
+            print(f"rerank: {message(error)}", file=sys.stderr)
+            sys.exit(2)
+        if error.errno not in (errno.EPIPE, *FULL):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports it again at exit
-        if error.errno == errno.ENOSPC:
+        if error.errno in FULL:
             print(f"rerank: standard output: {error.strerror}", file=sys.stderr)
-        sys.exit(2 if error.errno == errno.ENOSPC else 141)  # 141: the shell's code for writing to a closed pipe
+        sys.exit(2 if error.errno in FULL else 141)  # 141: the shell's code for writing to a closed pipe

@@ -1,6 +1,6 @@
 """Configuration: the settings of an experiment, their defaults and bounds. Knows nothing of what they act on."""
 
-from rerank.config.functions import flag_name, replace_setting, sections, validate
+from rerank.config.functions import check_types, flag_name, replace_setting, sections, validate
 from rerank.config.settings import (
     PRETRAINED,
     RESERVED,
@@ -18,4 +18,4 @@ from rerank.config.settings import (
 
 __all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
-__all__ += ["TrainingSettings", "flag_name", "replace_setting", "sections", "validate"]
+__all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "validate"]

@@ -1,13 +1,15 @@
 """What is done with a configuration: its sections as dictionaries, a setting replaced, its values checked."""
 
 import math
-from dataclasses import asdict, replace
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, get_type_hints, is_typeddict
 
 from cyclopts import default_name_transform
 
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import check_shape
 from rerank.utils.parameters import validators
 from rerank.utils.registry import describe_losses
 
@@ -51,6 +53,21 @@ def validate(config: Config) -> None:
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
         )
+
+
+def check_types(tables: Mapping[str, Any]) -> None:
+    """Raises ValueError for a section that is no table, and for a value whose type is not that of its setting.
+
+    A value may be None, and there may be keys that are no settings: other versions have them.
+    """
+    check_shape(tables, dict[str, dict[str, Any]])
+    for section in fields(Config):
+        hints = get_type_hints(type(getattr(Config(), section.name)))
+        for kind in [kind for kind in hints.values() if is_typeddict(kind)]:
+            hints |= get_type_hints(kind)
+        for key, value in tables.get(section.name, {}).items():
+            if key in hints and value is not None:
+                check_shape(value, hints[key], f" under [{section.name}] {key}")
 
 
 def _validate_setting(flag: str, value: Any, annotation: Any) -> None:

@@ -31,6 +31,7 @@ PRETRAINED = "pretrained-"
 NAME = Pattern(
     rf"(?!\.|{PRETRAINED}|(?:{'|'.join(RESERVED)})$)[\w.=+-]+",
     f"letters, digits and . = + - _ only, and none of {', '.join(RESERVED)}, {PRETRAINED}…",
+    longest=200,
 )
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
@@ -67,11 +68,11 @@ class FirstStageSettings:
     """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
     depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150
     """Candidates per query."""
-    k1: Annotated[float, at_least(0)] = 0.9
+    k1: Annotated[float, between(0, 1e6)] = 0.9
     """BM25's k1."""
     b: Annotated[float, between(0, 1)] = 0.4
     """BM25's b."""
-    threads: Annotated[Whole, at_least(0)] = 0
+    threads: Annotated[Whole, between(0, 1024)] = 0
     """Threads for indexing and retrieval; 0: all cores."""
 
 
@@ -163,7 +164,7 @@ class TrainingSettings:
     """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False
     """Recompute activations: less memory per token, about 1/3 more time."""
-    seed: Annotated[Whole, at_least(0), Parameter(alias="--seed")] = 0
+    seed: Annotated[Whole, between(0, 2**63 - 1), Parameter(alias="--seed")] = 0
     """Random seed."""
     track: str = ""
     """Experiment tracker: tensorboard, wandb, mlflow, …, if installed, or a registered one; none if empty."""

@@ -4,13 +4,24 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from rerank.types import Fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.json_files import read_json
 
 FINAL = "final"
 """The name of the fold that trains the model to deploy: on all judged queries, without test queries."""
+
+
+class FoldRecord(TypedDict):
+    """A fold as JSON has it."""
+
+    name: str
+    train: list[str]
+    valid: list[str]
+    test: list[str]
 
 
 def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:
@@ -63,13 +74,15 @@ def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
 
 
 def read_folds(path: str | Path) -> list[Fold]:
-    """Reads what `write_folds` wrote. Raises UserError for a missing file and for one without folds."""
+    """Reads what `write_folds` wrote. Raises UserError for any other file, and for a missing one."""
+    expected = "expected a list of folds with name, train, valid and test, as the folds.json of a run folder has"
+    records: list[FoldRecord] = read_json(path, list[FoldRecord], expected)
     try:
-        return [
-            Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
-            for fold in json.loads(Path(path).read_text(encoding="utf-8"))
-        ]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; expected the folds.json of a run folder") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: expected a list of folds with name, train, valid and test, got {error!r}") from error
+        return [fold_of(record) for record in records]
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; {expected}") from error
+
+
+def fold_of(record: FoldRecord) -> Fold:
+    """The fold of a record; raises ValueError for a query in two parts."""
+    return Fold(record["name"], tuple(record["train"]), tuple(record["valid"]), tuple(record["test"]))

@@ -1,7 +1,6 @@
 """Training lists from a file: queries and documents by id or by text, with labels of any source."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from rerank.data.trec import FLOAT32_MAX
 from rerank.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
+from rerank.utils.json_files import parse_json, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -131,7 +131,8 @@ def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text:
     elif unfit := next((doc_id for doc_id in doc_ids if doc_id.split() != [doc_id]), None):
         _fail("ids without white space under 'doc_ids'", repr(unfit))
     if len(set(doc_ids)) < len(doc_ids):
-        twice = next(place for place, doc_id in enumerate(doc_ids) if doc_id in doc_ids[:place])
+        last = {doc_id: place for place, doc_id in enumerate(doc_ids)}
+        twice = next(place for place, doc_id in enumerate(doc_ids) if last[doc_id] != place)
         _fail("each document once", f"{str(documents[twice])[:60]!r} again")
     for value in values:
         _check_label(value, labels)
@@ -140,13 +141,11 @@ def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text:
 
 def _record(line: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except ValueError as error:  # a UnicodeDecodeError is one too
-        raise ValueError(f"not JSON ({error}); expected {LIST_LINE}") from None
-    except RecursionError:
-        raise ValueError(f"not JSON of a list (too many brackets); expected {LIST_LINE}") from None
+        record = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"{error}; expected {LIST_LINE}") from None
     if not isinstance(record, dict):
-        _fail(LIST_LINE, repr(str(record)[:60]))
+        _fail(LIST_LINE, shown(record))
     return record
 
 
@@ -161,17 +160,13 @@ def _one_of(record: dict[str, Any], *keys: str) -> str:
 def _array(record: dict[str, Any], key: str) -> list[Any]:
     value = record.get(key)
     if not isinstance(value, list):
-        _fail(f"an array under {key!r}", "none" if key not in record else repr(str(value)[:60]))
+        _fail(f"an array under {key!r}", "none" if key not in record else shown(value))
     return value
 
 
 def _text(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        _fail(f"text under {key!r}", repr(value)[:60])
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold
-        _fail(f"Unicode text under {key!r}", ascii(value)[:60])
+        _fail(f"text under {key!r}", shown(value))
     return value
 
 
@@ -180,9 +175,10 @@ def _check_label(value: Any, labels: Labels) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         if labels == "judgments":
             _fail(
-                f"judgments from 0 to {HIGHEST_GRADE} under 'labels', as the loss takes no teacher's scores", str(value)
+                f"judgments from 0 to {HIGHEST_GRADE} under 'labels', as the loss takes no teacher's scores",
+                shown(value),
             )
-        _fail("finite numbers under 'labels'", str(value))
+        _fail("finite numbers under 'labels'", shown(value))
 
 
 def _fail(expected: str, got: str) -> NoReturn:

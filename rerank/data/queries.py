@@ -1,16 +1,17 @@
 """Queries from a file, or from another field of a collection's queries, in the place of the collection's own."""
 
 import functools
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.trec import read_unpacked
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import parse_json, shown
 
 if TYPE_CHECKING:
     from rerank.data.collections import Collection
@@ -38,10 +39,7 @@ def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
         raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
     for where, line in lines:
         query_id, text = parse(line, where, field)
-        if query_id.split() != [query_id]:
-            raise UserError(
-                f"{where}: the id {query_id!r} of a query is empty or has white space, which no run file can hold"
-            )
+        check_id(query_id, where, "the query id")
         if query_id in queries:
             raise UserError(f"{where}: the query {query_id} occurs a second time; expected each id once")
         queries[query_id] = text
@@ -70,9 +68,9 @@ def _parse_tsv(line: str, where: str, _field: str) -> tuple[str, str]:
 
 def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}); expected an object on one line") from None
+        raise UserError(f"{where}: {error}; expected an object on one line") from None
     if not isinstance(record, dict):
         raise UserError(f"{where}: expected a JSON object, got {line[:60]!r}")
     values = []
@@ -80,7 +78,7 @@ def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
         key = next((key for key in keys if key in record), None)
         value = record.get(key) if key is not None else None
         if not isinstance(value, str):
-            got = f"none (the keys are {', '.join(record)})" if key is None else repr(value)[:60]
+            got = f"none (the keys are {', '.join(record)})" if key is None else shown(value)
             raise UserError(f"{where}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
         values.append(value)
     return values[0], values[1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.pieces import pieces
+from rerank.data.token_files import read_token_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
@@ -77,35 +78,16 @@ def open_store(
         _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
 
     make_once(folder, "tokens", write)
-    try:
-        return _read_store(folder, doc_ids)
-    except (OSError, ValueError, EOFError, RecursionError) as error:
-        raise UserError(
-            f"{folder}: the tokenised documents cannot be read ({error}); remove the folder and run again"
-        ) from error
-
-
-def _read_store(folder: Path, doc_ids: Sequence[str]) -> TokenStore:
-    """Raises ValueError if a file is not the one that was written; stores without a record must have matching sizes."""
     if changed := changes_since_record(folder):
-        raise ValueError("; ".join(changed))
-    tokens_file = folder / "tokens.bin"
-    if tokens_file.stat().st_size % np.dtype(np.int32).itemsize:
-        raise ValueError(f"{tokens_file.name}: expected a multiple of 4 bytes")
-    empty = not tokens_file.stat().st_size
-    tokens = np.zeros(0, np.int32) if empty else np.memmap(tokens_file, dtype=np.int32, mode="r")
-    offsets, lengths = np.load(folder / "offsets.npy"), np.load(folder / "lengths.npy")
-    if json.loads((folder / "doc_ids.json").read_text("utf-8")) != list(doc_ids):
-        raise ValueError("doc_ids.json: expected the ids of the documents")
-    for name, values, size in (("offsets", offsets, len(doc_ids) + 1), ("lengths", lengths, len(doc_ids))):
-        if values.shape != (size,) or values.dtype != np.int64:
-            raise ValueError(f"{name}.npy: expected {size} int64, found {values.dtype} of shape {values.shape}")
-    kept = np.diff(offsets)
-    if offsets[0] != 0 or (kept < 0).any() or (kept > lengths).any():
-        raise ValueError("offsets.npy: expected ascending offsets that agree with lengths.npy")
-    if offsets[-1] != len(tokens):
-        raise ValueError(f"tokens.bin: expected {offsets[-1]} tokens, found {len(tokens)}")
-    return TokenStore(tokens, offsets, lengths, {doc_id: row for row, doc_id in enumerate(doc_ids)})
+        raise UserError(
+            f"{folder}: the tokenised documents cannot be read ({'; '.join(changed)}); remove the folder and run again"
+        )
+    tokens, offsets, lengths, rows = read_token_files(folder, vocabulary=len(tokenizer))
+    if list(rows) != list(doc_ids):
+        raise UserError(
+            f"{folder}: the tokenised documents are of other ids than asked; remove the folder and run again"
+        )
+    return TokenStore(tokens, offsets, lengths, rows)
 
 
 def make_store(

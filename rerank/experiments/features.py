@@ -32,6 +32,7 @@ from rerank.training.validation import mean_loss_of
 from rerank.types import Fold, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.json_files import read_json
 from rerank.utils.locks import locked
 
 
@@ -90,7 +91,8 @@ class FeatureDataset:
 
     def _write_references(self, judged: Qrels) -> None:
         folder, path = self.folder, self.folder.feature_hashes
-        saved: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        remedy = "take another --output.folder, or remove this one"
+        saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
         hashes = {
             fold.name: short_hash(sorted(self.checksums[fold.name].items()), len(self.fold_names), fold)
             for fold in self.folds

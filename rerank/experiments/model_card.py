@@ -1,16 +1,17 @@
 """The model card of a checkpoint: README.md, with the front matter that huggingface.co reads."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.config import Config
+from rerank.models.config_file import CheckpointConfig, TokenizerConfig
 from rerank.models.hub import encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
 from rerank.types import Fold
 from rerank.utils.files import atomic_write
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 CARD = "README.md"
@@ -99,9 +100,10 @@ def _pretraining(facts: dict[str, Any]) -> str:
 
 
 def _write(checkpoint: Path, config: Config, collection: str, data: str, measures: str) -> None:
-    settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    tokenizer = json.loads((checkpoint / "tokenizer_config.json").read_text(encoding="utf-8"))
-    architecture, saved = settings["architectures"][0], settings["rerank"]
+    remedy = f"remove {checkpoint.parent} to train again"
+    settings: CheckpointConfig = read_json(checkpoint / "config.json", CheckpointConfig, remedy)
+    tokenizer: TokenizerConfig = read_json(checkpoint / "tokenizer_config.json", TokenizerConfig, remedy)
+    architecture, saved = (settings["architectures"] or [""])[0], settings["rerank"]
     classifier = architecture.endswith("ForSequenceClassification")
     name = '"path/or/name"'
     passages = _PASSAGES.format(

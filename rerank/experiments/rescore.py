@@ -1,6 +1,5 @@
 """Re-ranks any run with a trained or a hub model (`rerank score`)."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder, FoldFolder
-from rerank.runs.manifest import write_manifest
+from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.training.device import device_name, open_accelerator
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
@@ -180,8 +179,8 @@ def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
     manifest = FoldFolder(Path(checkpoint).absolute().parent).manifest
     if source is None and Path(checkpoint).is_dir() and manifest.is_file():
         try:
-            source = json.loads(manifest.read_text(encoding="utf-8"))["config"]["collection"]["source"]
-        except (ValueError, KeyError, TypeError) as error:
+            source = read_manifest(manifest)["config"]["collection"]["source"]
+        except (OSError, ValueError, KeyError) as error:
             raise UserError(
                 f"{manifest}: not a manifest of a fold ({error!r}); name the collection with --collection"
             ) from error

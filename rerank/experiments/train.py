@@ -155,6 +155,10 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     with tracked(accelerator, config, collection.name, name, folder.tracking):
         history = train(task, experiment.loss, folder, training, accelerator, validate)
     accelerator.free_memory()
+    if not folder.checkpoint.is_dir():
+        raise UserError(
+            f"{folder.checkpoint}: the model of the best epoch is missing; remove {folder.path} to train the fold again"
+        )
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None
     if accelerator.is_main_process:

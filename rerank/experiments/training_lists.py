@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rerank.config import Config
 from rerank.data.collections import Collection, UnknownDocumentError
@@ -14,6 +14,14 @@ from rerank.runs.layout import ExperimentFolder
 from rerank.types import Candidates, Fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from rerank.utils.json_files import read_json
+
+
+class ListsRecord(TypedDict):
+    """lists.json: the hash of the file of training lists, and how many it has."""
+
+    sha256: str
+    lists: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def expect_same_lists(folder: ExperimentFolder, file: TrainingLists, in_use: boo
     Raises UserError if a fold was trained with another one, or another command is at work with it (`in_use`).
     """
     if (in_use or folder.begun) and folder.lists.is_file():
-        before = json.loads(folder.lists.read_text(encoding="utf-8"))
+        before: ListsRecord = read_json(folder.lists, ListsRecord, f"give another --name, or remove {folder.path}")
         if before["sha256"] != file.sha256:
             raise UserError(
                 f"{file.path}: has changed since this experiment was begun ({before['lists']} lists then, "

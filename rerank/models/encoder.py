@@ -1,6 +1,7 @@
 """Loads a Hugging Face encoder, or a decoder with a head, and its tokenizer, with weights in float32."""
 
 import inspect
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from rerank.models.config_file import check_config_files
 from rerank.models.hub import encoder_folder
 from rerank.models.last_token import LastTokenHead, last_token_head, state_padding
 from rerank.utils.errors import UserError
@@ -46,6 +48,7 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     folder = encoder_folder(name_or_folder)
+    check_config_files(folder)
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
@@ -74,6 +77,8 @@ def _load(auto: Any, folder: Path, name: str, **settings: Any) -> Any:
         return auto.from_pretrained(folder, trust_remote_code=False, **settings)
     except Exception as error:  # transformers, safetensors, tokenizers and json raise different types
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError) or "weights_only" in reason:  # its advice is to run the code in it
+            reason = "its weights are a pickle that holds more than tensors, and could run any code"
         raise UserError(
             f"encoder {name}: {auto.__name__} cannot open {folder}: {reason[:300]}; expected an encoder in "
             "Hugging Face format that transformers knows: download or save it again, or choose another"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +13,17 @@ from torch import Tensor, nn
 from rerank.batches.features import Vectors
 from rerank.models.batchnorm_head import batchnorm_head
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import parse_json
 
 KIND = "feature_mlp"
+
+
+class NetworkFacts(TypedDict):
+    """config.json of a network."""
+
+    kind: str
+    features: int
+    hidden: int
 
 
 class FeatureMLP(nn.Module):
@@ -60,12 +70,18 @@ def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
 def open_feature_mlp(folder: Path) -> FeatureMLP:
     """Loads the model that `save_feature_mlp` wrote, in evaluation mode; raises UserError if the folder has none."""
     try:
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if settings.get("kind") != KIND:
-            raise ValueError(f"config.json has kind {settings.get('kind')}, expected {KIND}")
+        settings = parse_json((folder / "config.json").read_bytes(), NetworkFacts)
+        if settings["kind"] != KIND:
+            raise ValueError(f"config.json has kind {settings['kind']}, expected {KIND}")
+        weights = load_file(folder / "model.safetensors")
+        shape = list(weights["hidden_layer.weight"].shape) if "hidden_layer.weight" in weights else None
+        if shape != [settings["hidden"], settings["features"]]:
+            raise ValueError(
+                f"config.json has {settings['hidden']} × {settings['features']} units, the weights {shape}"
+            )
         model = FeatureMLP(settings["features"], settings["hidden"], seed=0)
-        model.load_state_dict(load_file(folder / "model.safetensors"))
-    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, SafetensorError) as error:
+        model.load_state_dict(weights)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
     return model.eval()

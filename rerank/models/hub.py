@@ -28,7 +28,7 @@ def encoder_folder(name: str) -> Path:
         return path
     if path.exists():
         raise UserError(f"encoder {name}: is a file, expected a folder; give the one that holds its config.json")
-    if name.startswith(("/", ".", "~")):
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:  # a name on the hub has one at most
         raise UserError(f"encoder {name}: no such folder; check the path")
     return _cached(name) or _downloaded(name)
 

@@ -28,6 +28,8 @@ PREBUILT = {"disks45/nocr": "robust04"}
 """fingerprint of a collection -> name of the index that Pyserini offers for download."""
 
 DOCUMENTS_AT_ONCE = 1000
+LONGEST_TEXT = 20_000_000
+"""Characters of a text that Anserini's JSON reader (Jackson) takes."""
 QUERIES_AT_ONCE = 20
 MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
@@ -98,6 +100,11 @@ def build_index(
 
     def with_text() -> Iterator[str]:
         for document in progress(documents, count, "indexing"):
+            if len(document.text) > LONGEST_TEXT:
+                raise UserError(
+                    f"document {document.doc_id}: has {len(document.text)} characters, of which Lucene takes "
+                    f"{LONGEST_TEXT} at most; split or shorten it"
+                )
             if document.text.strip():
                 yield json.dumps({"id": document.doc_id, "contents": document.text})
             else:

@@ -1,10 +1,10 @@
 """The texts of a collection's documents as a Lucene index stores them, for users without a copy of the documents."""
 
 import functools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from rerank.data.collections import Collection, UnknownDocumentError
 from rerank.data.formats.irds import IrDataset
@@ -15,6 +15,13 @@ from rerank.retrieval.bm25 import check_index, count_documents, open_searcher
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
+from rerank.utils.json_files import parse_json
+
+
+class StoredDocument(TypedDict):
+    """What Anserini's JsonCollection stores of a document."""
+
+    contents: str
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,9 @@ class IndexedTexts:
         if isinstance(inner, IrDataset) and not raw.lstrip().startswith("{"):
             return inner.parse_sgml(doc_id, raw)
         try:
-            return Document(doc_id, "", str(json.loads(raw)["contents"]))
-        except (ValueError, KeyError, TypeError):
-            raise UserError(
-                f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON with 'contents'"
-            ) from None
+            return Document(doc_id, "", parse_json(raw, StoredDocument)["contents"])
+        except ValueError as error:
+            raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
 
 
 def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:

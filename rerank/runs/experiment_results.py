@@ -1,18 +1,19 @@
 """Reads the files of one experiment: settings, logs, manifests and runs."""
 
 import functools
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from rerank.config import FirstStageSettings
 from rerank.data.trec import ranked, read_run
+from rerank.runs.facts import FoldEpoch, Passages
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
-from rerank.runs.settings import read_toml
+from rerank.runs.settings import read_settings
 from rerank.types import Run
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json, read_json_lines
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,20 @@ class FoldResults:
 
     @functools.cached_property
     def history(self) -> list[dict[str, Any]]:
-        """One record per epoch; raises UserError for a line that is not JSON."""
+        """One record per epoch; raises UserError for a line that is no record in JSON."""
         log = self.folder.log
-        records = []
-        for number, line in enumerate(log.read_text(encoding="utf-8").splitlines() if log.is_file() else [], 1):
-            try:
-                records.append(json.loads(line))
-            except ValueError as error:
-                raise UserError(f"{log}:{number}: expected a record in JSON, got {line[:80]!r}") from error
-        return records
+        return list(read_json_lines(log, FoldEpoch, "expected the record of an epoch")) if log.is_file() else []
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """The manifest; raises UserError if it is damaged."""
+        file = self.folder.manifest
         try:
-            return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
+            return read_manifest(file) if file.is_file() else {}
+        except OSError as error:
+            raise UserError(f"{file}: cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise UserError(f"{self.folder.manifest}: is damaged ({error}); remove the file") from error
+            raise UserError(f"{file}: {error}; expected the facts of a fold; remove the file") from error
 
     @functools.cached_property
     def run(self) -> Run:
@@ -52,17 +50,15 @@ class FoldResults:
         return read_run(self.folder.test_run) if self.folder.finished else {}
 
     @functools.cached_property
-    def passages(self) -> dict[str, dict[str, tuple[int, int]]]:
+    def passages(self) -> Passages:
         """query_id -> doc_id -> (the highest scoring passage, from 0; number of passages), for documents with several.
 
         Raises UserError if the file is damaged.
         """
-        file = self.folder.passages
-        try:
-            passages: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        except ValueError as error:
-            raise UserError(f"{file}: expected JSON ({error}); remove the file") from error
-        return passages
+        file, found = self.folder.passages, Passages()
+        if file.is_file():
+            found = read_json(file, Passages, "remove the file")
+        return found
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class ExperimentResults:
     @functools.cached_property
     def settings(self) -> dict[str, dict[str, Any]]:
         """The sections of config.toml; raises UserError if config.toml is damaged."""
-        return read_toml(self.folder.settings)
+        return read_settings(self.folder.settings)
 
     def setting(self, key: str) -> Any:
         """The value of a setting such as loss.alpha; None if it is not set."""
@@ -104,7 +100,9 @@ class ExperimentResults:
 
     @functools.cached_property
     def _first_stage_settings(self) -> FirstStageSettings:
-        return FirstStageSettings(**self.settings.get("first_stage", {}))
+        known = [one.name for one in fields(FirstStageSettings)]
+        saved = self.settings.get("first_stage", {})
+        return FirstStageSettings(**{key: saved[key] for key in known if key in saved})
 
     @property
     def depth(self) -> int:

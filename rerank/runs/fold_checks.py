@@ -12,7 +12,7 @@ from rerank.evaluation.measures import measure_name, measure_names
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, read_manifest, recorded_fold
 from rerank.runs.manifest_facts import changed_facts, missing_facts, unrecorded_facts
-from rerank.runs.settings import differences, read_toml
+from rerank.runs.settings import differences, read_settings
 from rerank.types import Fold, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -146,7 +146,7 @@ def _queries(check: FoldCheck) -> Iterator[str]:
 def _settings(check: FoldCheck) -> Iterator[str]:
     if "config" in check.facts:
         file = check.folder.experiment.settings
-        for key, (found, expected) in differences(read_toml(file), check.facts["config"]).items():
+        for key, (found, expected) in differences(read_settings(file), check.facts["config"]).items():
             yield f"{file.name}, {key}: expected {expected}, found {found}"
 
 

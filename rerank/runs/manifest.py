@@ -12,12 +12,16 @@ from typing import Any
 
 import xxhash
 
+from rerank.config import check_types
+from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
+from rerank.runs.facts import Facts
 from rerank.runs.settings import upgrade
 from rerank.types import Fold, Qrels
 from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.json_files import check_shape, parse_json
 
 DISTRIBUTION = "ir-rerank"
 """The name of this program's distribution; its name in manifests is rerank."""
@@ -72,26 +76,22 @@ def read_manifest(path: Path, checked: bool = True) -> dict[str, Any]:
     Raises OSError if the file cannot be read, ValueError if it is no manifest, or, if `checked`, if its facts were
     changed since it was written, which those of older versions do not tell.
     """
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("brackets nested too deeply") from None
-    if not isinstance(facts, dict):
-        raise ValueError(f"an object expected, got {type(facts).__name__}")
+    facts = parse_json(path.read_bytes(), dict[str, Any])
     if checked and HASH in facts and facts[HASH] != _hash(facts):
         raise ValueError("its facts were changed since it was written")
     facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
-    if isinstance(facts.get("config"), dict):
+    check_shape(facts, Facts)
+    if "config" in facts:
         facts["config"] = upgrade(facts["config"])
+        check_types(facts["config"])
     return facts
 
 
 def recorded_fold(path: Path) -> Fold | None:
     """The queries of the fold, or of the final model, whose manifest this is; None if it does not tell."""
     try:
-        fold = read_manifest(path, checked=False)["fold"]
-        return Fold(fold["name"], tuple(fold["train"]), tuple(fold["valid"]), tuple(fold["test"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return fold_of(read_manifest(path, checked=False)["fold"])
+    except (OSError, ValueError, KeyError):
         return None
 
 

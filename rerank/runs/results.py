@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import TypedDict
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
@@ -16,6 +17,14 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.types import Fold, Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
+from rerank.utils.json_files import read_json
+
+
+class ValidationMeans(TypedDict):
+    """valid.json: means by measure, and a hash of what they were computed from."""
+
+    origin: str
+    means: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,10 @@ class CollectionResults:
         folder = self.folder.experiment(experiment).fold(fold)
         origin = short_hash(file_hash(folder.valid_run), self._qrels_hash, self.folds[fold])
         file = folder.validation_means
-        saved = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        means: dict[str, float] = saved["means"] if saved.get("origin") == origin else {}
+        saved: ValidationMeans = {"origin": "", "means": {}}
+        if file.exists():
+            saved = read_json(file, ValidationMeans, "remove the file")
+        means = saved["means"] if saved["origin"] == origin else {}
         if not all(measure in means for measure in measures):
             measurements = evaluate(self.judged(self.folds[fold].valid), read_run(folder.valid_run), measures)
             means |= {measure: fmean(values.values()) for measure, values in measurements.items()}

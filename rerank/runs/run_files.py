@@ -139,8 +139,8 @@ def _manifests(paths: Iterable[Path]) -> list[Path]:
 def _pretraining(manifest: Path) -> str:
     try:
         facts = read_manifest(manifest, checked=False).get("pretraining")
-    except ValueError:  # another program's file with the same name
+    except (OSError, ValueError):  # another program's file with the same name
         return ""
-    if not facts:
+    if not facts or not {"steps", "mrr_held_out", "hash"} <= facts.keys():
         return ""
     return f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from rerank.config import Config, sections
+from rerank.config import Config, check_types, sections
 from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
@@ -40,16 +40,30 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     Raises UserError, whose message begins with `flag`, if the file is missing, is not TOML, or has the same section by
     its old and its new name.
     """
-    if not path.is_file():
-        raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except FileNotFoundError as error:
+        raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml") from error
+    except OSError as error:
+        raise UserError(f"{flag}{path}: cannot be read: {error.strerror}; expected a TOML file") from error
+    except ValueError as error:  # a TOMLDecodeError and a UnicodeDecodeError are ones too
         raise UserError(f"{flag}{path}: not TOML: {error}") from error
+    except RecursionError as error:
+        raise UserError(f"{flag}{path}: not TOML that can be read: too many brackets in each other") from error
     for old, new in OLD_SECTIONS.items():
         if old in tables and new in tables:
             raise UserError(f"{flag}{path}: [{old}] is the old name of [{new}]: expected one of them, got both")
     return upgrade(tables)
+
+
+def read_settings(path: Path) -> Sections:
+    """The settings of an experiment's config.toml; raises UserError if one does not have its type (see `read_toml`)."""
+    tables = read_toml(path)
+    try:
+        check_types(tables)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}; restore the file that `rerank train` wrote") from error
+    return tables
 
 
 def upgrade(tables: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +79,8 @@ def upgrade(tables: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(values, dict):
             upgraded[section] = values
             continue
-        for key, value in (_without(values, "hyperparameters") | values.get("hyperparameters", {})).items():
+        given = values.get("hyperparameters")
+        for key, value in (_without(values, "hyperparameters") | given if isinstance(given, dict) else values).items():
             new_section, _, new_key = current_key(f"{section}.{key}").partition(".")
             upgraded.setdefault(new_section, {})[new_key] = current_value(f"{new_section}.{new_key}", value)
         upgraded.setdefault(OLD_SECTIONS.get(section, section), {})
@@ -118,7 +133,7 @@ def save_settings(config: Config, path: Path, in_use: bool = False) -> None:
     the file, had its default.
     """
     if path.exists() and (in_use or ExperimentFolder(path.parent).begun):
-        changed = differences(read_toml(path), settings_of(config))
+        changed = differences(read_settings(path), settings_of(config))
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))

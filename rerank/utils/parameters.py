@@ -34,6 +34,8 @@ def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
 
 def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
     (token,) = tokens
+    if "\0" in token.value:
+        raise ValueError("expected a name without NUL characters")
     return os.path.expanduser(token.value)  # noqa: PTH111 - a Path would drop the ./ that tells a path from a name
 
 
@@ -67,9 +69,18 @@ OptionalOutputPath = Annotated[Path | None, Parameter(converter=_expand_output, 
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
 
+LARGEST_WHOLE = 2**31 - 1
+"""Java's and numpy's largest index."""
+LARGEST_FLOAT = 3.4028234e38
+"""The largest float32, rounded down."""
+
+
 @dataclass(frozen=True)
 class Bounds:
-    """Raises ValueError for a number below `least` or above `most`, and for inf and nan; ignores words."""
+    """Raises ValueError for a number below `least` or above `most`, and for inf and nan; ignores words.
+
+    Without `most`, a whole number has at most 32 bits, and any other is one that float32 can hold.
+    """
 
     least: float = -math.inf
     most: float = math.inf
@@ -78,26 +89,38 @@ class Bounds:
         """Called by cyclopts for a flag, and by `rerank.config.validate`."""
         if isinstance(value, str) or value is None:
             return
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")
+        largest = LARGEST_WHOLE if isinstance(value, int) else LARGEST_FLOAT
+        if math.isinf(self.most) and value > largest:
+            raise ValueError(
+                f"expected {largest:.8g} at most" if isinstance(value, float) else f"expected {largest} at most"
+            )
         if not self.least <= value <= self.most:
             or_more = math.isinf(self.most)
             raise ValueError(
-                f"expected {self.least:g} or more" if or_more else f"expected {self.least:g} to {self.most:g}"
+                f"expected {self.least:g} or more" if or_more else f"expected {self.least:g} to {_digits(self.most)}"
             )
+
+
+def _digits(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Raises ValueError for a text that is not empty and does not match `pattern`."""
+    """Raises ValueError for a text that does not match `pattern` or has over `longest` bytes; an empty one passes."""
 
     pattern: str
     expected: str
+    longest: int = 255
 
     def __call__(self, type_: Any, value: Any) -> None:
         """Called by cyclopts for a flag, and by `rerank.config.validate`."""
         if value and not re.fullmatch(self.pattern, value):
             raise ValueError(f"expected {self.expected}")
+        if (length := len(value.encode(errors="replace"))) > self.longest:
+            raise ValueError(f"expected {self.longest} bytes at most, got {length}")
 
 
 def at_least(least: float) -> Parameter:

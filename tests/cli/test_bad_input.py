@@ -33,6 +33,12 @@ from tests.support.small_collection import command, failed, write_collection
         (["--epochs", "2.5"], "--epochs: expected a whole number, got 2.5"),
         (["--training.max-tokens-per-forward", "1"], "--training.max-tokens-per-forward: got 1, expected 64 or more"),
         (["--loss.bins", "1e1"], "--loss.bins: expected a whole number, got 1e1"),
+        (["--seed", str(2**63)], f"--training.seed: got {2**63}, expected 0 to {2**63 - 1}"),
+        (["--depth", str(2**31)], f"--first-stage.depth: got {2**31}, expected {2**31 - 1} at most"),
+        (["--first-stage.k1", "1e308"], "--first-stage.k1: got 1e+308, expected 0 to 1e+06"),
+        (["--lr", "1e39"], "--training.lr: got 1e+39, expected 3.4028234e+38 at most"),
+        (["--name", "x" * 300], "expected 200 bytes at most, got 300"),
+        (["--collection", "x" * 300], "File name too long"),
         (["--lists.relevant", "1.5"], "--lists.relevant: expected a whole number or all, got 1.5"),
     ],
 )
@@ -141,3 +147,80 @@ def test_a_closed_pipe_and_a_full_device_are_no_tracebacks(here):
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert (done.returncode, done.stderr) == (2, "rerank: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"_id": "d", "text": "wing \\ud800"}', "expected Unicode text, got '\\ud800'"),
+        (b'{"_id": "d", "text": ' + b"[" * 100_000, "too many brackets in each other"),
+        (b'{"_id": "a\\u0000b", "text": "x"}', "the _id 'a\\x00b' has a NUL character"),
+        (b'{"_id": "a\\nb", "text": "x"}', "the _id 'a\\nb' is empty or has white space"),
+        (b'{"_id": "' + b"a" * 40_000 + b'", "text": "x"}', "has 40000 bytes; expected 32766 at most"),
+        (b'{"_id": "d", "title": false, "text": "x"}', "expected a text under 'title', got False"),
+        (b'{"_id": "d", "title": [], "text": "x"}', "expected a text under 'title', got []"),
+    ],
+)
+def test_documents_that_no_run_file_or_index_can_hold_are_refused_with_their_line(here, capsys, line, expected):
+    shutil.rmtree("runs")
+    with Path("towns/corpus.jsonl").open("ab") as corpus:
+        corpus.write(line + b"\n")
+    told = failed(capsys, "retrieve", "--collection", "towns")
+    assert "towns/corpus.jsonl:91: " in told
+    assert expected in told
+    assert len(told) < 500
+
+
+def test_a_document_that_lucene_cannot_take_is_named(here, capsys, monkeypatch):
+    shutil.rmtree("runs")
+    monkeypatch.setattr(first_stage, "LONGEST_TEXT", 20)
+    assert "characters, of which Lucene takes 20 at most" in failed(capsys, "retrieve", "--collection", "towns")
+
+
+def test_settings_nested_too_deep_are_one_line(here, capsys):
+    Path("deep.toml").write_text("a = " + "[" * 100_000)
+    line = failed(capsys, "train", "--config", "deep.toml")
+    assert "--config deep.toml: not TOML that can be read: too many brackets" in line
+
+
+def test_a_damaged_origin_of_the_first_stage_says_what_to_remove(here, capsys):
+    Path("runs/towns/bm25.json").write_text("[1]")
+    line = failed(capsys, *command("--fold", "1"))
+    assert "bm25.json: expected an object of text, got [1]; remove it and bm25.run to retrieve again" in line
+
+
+def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, interrupted):
+    words = command("--fold", "1", "--epochs", "1")
+    assert interrupted(words) == 130
+    shutil.rmtree("runs/towns/smoothi/fold1/checkpoint")
+    line = failed(capsys, *words)
+    assert "fold1/checkpoint: the model of the best epoch is missing; remove runs/towns/smoothi/fold1 to train" in line
+    line = failed(capsys, "score", "runs/a/b/fold1/checkpoint", "runs/towns/bm25.run", "--out", "new.run")
+    assert "encoder runs/a/b/fold1/checkpoint: no such folder; check the path" in line
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"),
+    [
+        ("x", "expected an object under 'rerank', got 'x'"),
+        ({"pooling": 3}, "expected text under 'pooling' under 'rerank', got 3"),
+        ({"max_doc_tokens": 0}, "expected 1 or more under 'max_doc_tokens', got 0"),
+    ],
+)
+def test_damaged_settings_of_a_checkpoint_are_named(here, capsys, saved, expected):
+    config = Path("encoder/config.json")
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"rerank": saved}))
+    assert f"encoder/config.json: {expected}" in failed(capsys, *command("--fold", "1"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of files")
+def test_a_file_that_is_larger_than_the_limit_is_one_line(here):
+    main(command("--fold", "1"))
+    limited = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900)); from rerank.cli.main import main; "
+        "main(['plot', 'learning', 'runs/towns/smoothi', '--out', 'chart.pdf'])"
+    )
+    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith("rerank: chart.pdf: cannot be written: File too large")

@@ -92,7 +92,7 @@ def test_a_missing_document_is_named(folder):
     ("line", "message"),
     [
         ('{"_id": "d4", "text": "cut', r"corpus\.jsonl:4: not JSON \(.*\); expected an object"),
-        ("[1, 2]", r"corpus\.jsonl:4: expected a JSON object with _id and text, got '\[1, 2\]'"),
+        ("[1, 2]", r"corpus\.jsonl:4: expected a JSON object with _id and text, got \[1, 2\]"),
         ('{"text": "x", "title": ""}', r"corpus\.jsonl:4: expected a text under '_id', got none"),
         ('{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: expected a text under '_id', got 4"),
         ('{"_id": "d4", "text": null}', r"corpus\.jsonl:4: expected a text under 'text', got None"),

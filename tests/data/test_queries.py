@@ -44,8 +44,8 @@ def test_a_text_may_be_empty(tmp_path):
     [
         ("q1\tlift\nq2 drag\n", r"topics:2: expected a query's id, a tab and its text, got 'q2 drag'"),
         ("q1\tlift\nq1\tdrag\n", r"topics:2: the query q1 occurs a second time; expected each id once"),
-        ("q 1\tlift\n", r"topics:1: the id 'q 1' of a query is empty or has white space, which no run file can hold"),
-        ("\tlift\n", r"topics:1: the id '' of a query is empty or has white space"),
+        ("q 1\tlift\n", r"topics:1: the query id 'q 1' is empty or has white space, which no run file can hold"),
+        ("\tlift\n", r"topics:1: the query id '' is empty or has white space"),
         ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of JSON objects"),
         (b"q1\t\xff\n", r"topics:1: expected UTF-8"),
         ('{"_id": "q1", "text": "x"}\nq2\tdrag', r"topics:2: not JSON"),

@@ -221,3 +221,12 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     loaded.tokenizer("cat " * 1000)
     loaded.model.save_pretrained(folder)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_pickle_with_code_is_refused_without_the_advice_to_run_it(tmp_path):
+    folder = make_encoder("bert", tmp_path / "encoder", WORDS)
+    (folder / "model.safetensors").unlink()
+    torch.save({"weights": print}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="its weights are a pickle that holds more than tensors") as raised:
+        load_encoder(str(folder))
+    assert "weights_only" not in str(raised.value)

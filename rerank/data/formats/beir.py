@@ -4,17 +4,18 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
+from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
+from rerank.utils.json_files import parse_json, shown
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -177,25 +178,20 @@ class BeirFolder:
     def _record(self, line: bytes, where: str) -> Document:
         expected = f"{self.id_key} and {self.text_key}"
         try:
-            record = json.loads(line)
-        except ValueError as error:  # a UnicodeDecodeError is one too
-            raise UserError(f"{where}: not JSON ({error}); expected an object with {expected} on one line") from None
+            record = parse_json(line)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}; expected an object with {expected} on one line") from None
         if not isinstance(record, dict):
-            raise UserError(f"{where}: expected a JSON object with {expected}, got {str(record)[:60]!r}")
+            raise UserError(f"{where}: expected a JSON object with {expected}, got {shown(record)}")
         keys = list(record)
-        record[self.title_key] = (
-            record.get(self.title_key) or ""
-        )  # BEIR's queries have none, nor do some of its corpora
+        if record.get(self.title_key) is None:
+            record[self.title_key] = ""  # BEIR's queries have none, nor do some of its corpora
         for key in (self.id_key, self.text_key, self.title_key):
             if not isinstance(record.get(key), str):
-                got = repr(record[key]) if key in record else f"none (the keys are {', '.join(map(str, keys))})"
+                got = shown(record[key]) if key in record else f"none (the keys are {', '.join(keys)})"
                 raise UserError(f"{where}: expected a text under {key!r}, got {got}")
-        name = record[self.id_key]
-        if name.split() != [name]:
-            raise UserError(
-                f"{where}: the {self.id_key} {name!r} is empty or has white space, which no run file can hold"
-            )
-        return Document(name, record[self.title_key], record[self.text_key])
+        check_id(record[self.id_key], where, f"the {self.id_key}")
+        return Document(record[self.id_key], record[self.title_key], record[self.text_key])
 
 
 register(BeirFolder, fallback=True)

@@ -3,20 +3,33 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
+from rerank.data.arrays import read_array
 from rerank.data.letor.blocks import HashedFile
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.line_errors import LINE
 from rerank.data.letor.store_writer import VALUES_AT_A_TIME, side_file, write
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 FORMAT = 1
 DAMAGED = "the stored features cannot be read ({}); remove the folder and run again"
+
+
+class Facts(TypedDict):
+    """facts.json; see `Store`."""
+
+    rows: int
+    width: int
+    layout: list[tuple[int, int]]
+    stamp: list[tuple[str, int, int]]
+    checksums: dict[str, str]
+    features: NotRequired[str]
 
 
 class Store(NamedTuple):
@@ -69,12 +82,14 @@ def open_store(store: Store, width: int) -> FeatureSet:
             facts = _widen(folder, facts, width)
         features = np.memmap(folder / facts.get("features", "features.bin"), np.float32, "r")
         labels = np.memmap(folder / "labels.bin", np.int32, "r")
-        rows, ids = np.load(folder / "offsets.npy")
+        rows, ids = read_array(folder / "offsets.npy", np.int64, 2)
         query_ids = tuple((folder / "queries.txt").read_text("utf-8").split("\n"))
         id_lines = np.memmap(folder / "doc_ids.txt", np.uint8, "r") if (folder / "doc_ids.txt").is_file() else None
         lengths = facts["rows"], len(query_ids) + 1, ids[-1]
         if lengths != (len(labels), len(rows), ids[-1] if id_lines is None else len(id_lines)):
             raise ValueError("its files do not match each other")
+        if rows[0] != 0 or rows[-1] != len(labels) or (np.diff(rows) < 0).any() or (np.diff(ids) < 0).any():
+            raise ValueError("its offsets do not rise to the number of rows")
         return FeatureSet(
             features.reshape(facts["rows"], facts["layout"][0][1])[:, :width],
             labels,
@@ -85,7 +100,7 @@ def open_store(store: Store, width: int) -> FeatureSet:
             None if id_lines is None else ids[:-1],
             None if id_lines is None else ids[1:],
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, IndexError) as error:
         raise UserError(f"{folder}: {DAMAGED.format(error)}") from error
 
 
@@ -108,11 +123,8 @@ def _widen(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
 def _facts(folder: Path) -> dict[str, Any] | None:
     if not folder.is_dir():
         return None
-    try:
-        facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
-        return facts
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: {DAMAGED.format(error)}") from error
+    facts: dict[str, Any] = read_json(folder / "facts.json", Facts, f"remove {folder} and run again")
+    return facts
 
 
 def _write_facts(folder: Path, facts: dict[str, Any]) -> None:

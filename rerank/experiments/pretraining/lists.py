@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from rerank.experiments.pretraining.negatives import select_negatives
 from rerank.experiments.pretraining.pseudo_queries import (
@@ -21,6 +21,7 @@ from rerank.experiments.pretraining.pseudo_queries import (
 )
 from rerank.types import Candidates, Document, Run
 from rerank.utils.files import atomic_write
+from rerank.utils.json_files import read_json_lines
 from rerank.utils.progress import progress
 
 CHUNK = 256
@@ -31,6 +32,17 @@ SPARE = 3
 
 GetDocuments = Callable[[Sequence[str]], Iterator[Document]]
 """Gives documents by their ids, in the order asked for."""
+
+
+class ListRecord(TypedDict):
+    """A line of lists.jsonl."""
+
+    part: Literal["train", "held_out"]
+    query_id: str
+    kind: str
+    query: str
+    doc_ids: list[str]
+    labels: list[float]
 
 
 @dataclass(frozen=True)
@@ -160,10 +172,9 @@ def _lines(part: str, part_lists: Iterable[Candidates], lists: PseudoLists) -> I
 
 
 def read_lists(path: Path) -> PseudoLists:
-    """Reads what `write_lists` wrote."""
+    """Reads what `write_lists` wrote; raises UserError with file and line for anything else."""
     lists = PseudoLists({}, {}, [], [])
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
+    for record in read_json_lines(path, ListRecord, f"remove {path.parent} and run again"):
         query_id = record["query_id"]
         lists.queries[query_id], lists.kinds[query_id] = record["query"], record["kind"]
         candidates = Candidates(query_id, tuple(record["doc_ids"]), tuple(record["labels"]))

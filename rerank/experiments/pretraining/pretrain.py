@@ -36,8 +36,10 @@ from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
 from rerank.types import Candidates, Qrels, Run
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder, short_hash
 from rerank.utils.integrity import files_below, record_of
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 STEPS = 400
@@ -78,6 +80,11 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
+            if not folder.checkpoint.is_dir():
+                raise UserError(
+                    f"{folder.checkpoint}: is missing, although its pre-training is finished; remove {folder.path} to "
+                    "pre-train again"
+                )
             if accelerator.is_main_process:
                 expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
@@ -225,7 +232,7 @@ def _finish(
         "mrr_before": round(mrr_before, 4),
     }
     path = folder.checkpoint / "config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings = read_json(path, dict[str, Any], f"remove {folder.path} to pre-train again")
     settings["rerank"]["pretraining"] = facts
     with atomic_write(path) as tmp:
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -91,7 +91,9 @@ def save(figure: Figure, out: Path) -> None:
             tmp.write_text(_svg(figure), encoding="utf-8")
         else:
             with mpl.rc_context(STYLE):
-                figure.savefig(tmp, format=suffix[1:], dpi=300, metadata=FORMATS[suffix])
+                content = io.BytesIO()  # matplotlib's PDF writer hides why the disk refuses a write
+                figure.savefig(content, format=suffix[1:], dpi=300, metadata=FORMATS[suffix])
+                tmp.write_bytes(content.getvalue())
 
 
 def inline_svg(figure: Figure, key: str, label: str) -> str:

@@ -1,11 +1,11 @@
 """Gain by length: how re-ranking moves relevant documents, by their number of tokens."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rerank.data.token_files import read_token_files
 from rerank.data.tokens import TokenStore
 from rerank.data.trec import ranked
 from rerank.reports.charts.drawing import QUIET, SERIES, legend_above
@@ -102,9 +102,4 @@ def _ranks(scores: dict[str, float]) -> dict[str, int]:
 
 
 def _without_tokens(folder: Path) -> TokenStore:
-    try:
-        doc_ids = json.loads((folder / "doc_ids.json").read_text(encoding="utf-8"))
-        offsets, lengths = np.load(folder / "offsets.npy"), np.load(folder / "lengths.npy")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: the tokenised documents cannot be read ({error}); remove the folder") from error
-    return TokenStore(np.zeros(0, np.int32), offsets, lengths, {doc_id: row for row, doc_id in enumerate(doc_ids)})
+    return TokenStore(*read_token_files(folder, with_tokens=False))

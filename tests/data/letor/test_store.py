@@ -124,7 +124,7 @@ def test_a_damaged_store(source, tmp_path):
     with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
         open_store(build_store(source, tmp_path / "cache"), 4)
     (kept.folder / "facts.json").write_text("{")
-    with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
+    with pytest.raises(UserError, match=r"facts\.json: not JSON \(.*\); remove .* and run again"):
         build_store(source, tmp_path / "cache")
 
 

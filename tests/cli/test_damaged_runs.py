@@ -1,0 +1,101 @@
+"""Any file of a finished run folder, damaged at random: every command that reads it ends well or with one line."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from tests.support.small_collection import command
+
+SEED = int(os.environ.get("RERANK_SEED", "0"))
+TRIALS = int(os.environ.get("RERANK_EXAMPLES", "0")) or 4
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+COMMANDS = {
+    "train": command("--fold", "1"),
+    "verify": ["verify", "runs/towns"],
+    "report": ["report", "runs/towns", "--out", "page.html"],
+    "plot": ["plot", "learning", "runs/towns/smoothi", "--out", "chart.svg"],
+    "eval": ["eval", "runs/towns/smoothi/fold1/test.run", "runs/towns/bm25.run", "--fold", "1"],
+    "score": ["score", CHECKPOINT, "runs/towns/bm25.run", "--collection", "towns", "--out", "new.run"],
+    "push": ["push", CHECKPOINT, "me/towns", "--dry-run"],
+}
+"""The commands that read a run folder; Lucene's index is its own."""
+
+
+@pytest.fixture(scope="module")
+def finished(home, tmp_path_factory):
+    """A folder with a fold that is trained."""
+    folder = tmp_path_factory.mktemp("finished") / "home"
+    shutil.copytree(home, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1"))
+        assert [ended(words) for words in COMMANDS.values()] == [0] * len(COMMANDS)
+        for output in ("page.html", "chart.svg", "new.run", "new.run.json"):
+            Path(output).unlink()
+    return folder
+
+
+def ended(words: list[str]) -> int:
+    """The exit code of a command."""
+    try:
+        main(words)
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+def damage(path: Path, rng: random.Random) -> str:
+    """Changes a file in a random way, and tells which."""
+    content = bytearray(path.read_bytes())
+    kind = rng.choice(["empty", "cut", "flip", "other", "deep", "noise", "line", "removed"])
+    if kind == "removed":
+        path.unlink()
+        return kind
+    if kind == "flip" and content:
+        for _ in range(rng.randint(1, 8)):
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    elif kind == "noise" and content:
+        place = rng.randrange(len(content))
+        content[place : place + 8] = rng.randbytes(8)
+    elif kind == "line":
+        lines = content.splitlines(keepends=True)
+        content = bytearray(b"".join(lines[: len(lines) // 2] + lines[len(lines) // 2 + 1 :]))
+    new = {
+        "empty": b"",
+        "cut": bytes(content[: rng.randrange(len(content) + 1)]),
+        "other": rng.choice([b"{}", b"[]", b"null", b"[1]", b'{"a": "b"}', b'"\\ud800"', b"a = 1", b"\xff\0"]),
+        "deep": b"[" * 100_000,
+    }
+    path.write_bytes(new.get(kind, bytes(content)))
+    return kind
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of the run folder that damage can be done to."""
+    found = [path.relative_to(folder) for path in (folder / "runs").rglob("*") if path.is_file()]
+    return sorted(path for path in found if "index" not in path.parts and path.suffix != ".lock")
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_no_traceback(finished, tmp_path, monkeypatch, capsys, trial):
+    rng = random.Random(f"{SEED} {trial}")
+    shutil.copytree(finished, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    known = files(Path())
+    path = rng.choice(known)
+    kind = damage(path, rng)
+    for name, words in COMMANDS.items():
+        if name == "train" and (kind, path.name) == ("removed", "test.run"):
+            continue  # trains again, which is right and slow
+        what = f"RERANK_SEED={SEED} trial {trial}: {path} {kind}, {name}"
+        try:
+            code = ended(words)
+        except Exception as error:
+            pytest.fail(f"{what}: {type(error).__name__}: {error}")
+        output = capsys.readouterr().err
+        assert code in ((0, 1, 2) if name == "verify" else (0, 2)), f"{what}: {output[-500:]}"
+        assert code != 2 or output.strip().splitlines()[-1].startswith("rerank: "), f"{what}: {output[-500:]}"

@@ -1,0 +1,69 @@
+"""Any bytes in any file of a run folder give a value or one UserError, in bounded time."""
+
+import pytest
+from hypothesis import given
+
+from rerank.config import Config
+from rerank.runs.experiment_results import ExperimentResults, FoldResults
+from rerank.runs.layout import ExperimentFolder
+from rerank.runs.settings import differences, read_settings, read_toml, settings_of, to_toml
+from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
+
+EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9, "steps": {"ndcg": [0.5], "smooth": [0.25]}}
+PASSAGES = {"q1": {"d1": [0, 2]}}
+MANIFEST = {
+    "config": {"collection": {"source": "towns"}, "training": {"epochs": 2, "measure": "ndcg_cut_20"}},
+    "fold": {"name": "1", "train": ["q1"], "valid": ["q2"], "test": ["q3"]},
+    "best_epoch": 1,
+    "best_valid": 0.25,
+    "first_stage": {"run": "bm25.run", "sha256": "00"},
+    "outcome": {"test": {"sha256": "00", "means": {"nDCG@20": 0.5}}},
+    "qrels": {"test": "00"},
+}
+SETTINGS = to_toml(Config()).encode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("any-bytes") / "towns" / "smoothi" / "fold1"
+    path.mkdir(parents=True)
+    return path
+
+
+def fold(path):
+    return FoldResults(ExperimentFolder(path.parent.parent).fold("1"))
+
+
+@bounded
+@given(damaged_json(EPOCH))
+def test_a_log(folder, content):
+    for record in value_or_error(lambda path: fold(path).history, folder / "log.jsonl", content) or []:
+        assert record["epoch"] + record["valid"] is not None
+
+
+@bounded
+@given(damaged_json(MANIFEST))
+def test_a_manifest(folder, content):
+    value_or_error(lambda path: fold(path).facts, folder / "manifest.json", content)
+
+
+@bounded
+@given(damaged_json(PASSAGES))
+def test_best_passages(folder, content):
+    value_or_error(lambda path: fold(path).passages, folder / "test.passages.json", content)
+
+
+@bounded
+@given(damaged(SETTINGS))
+def test_settings(folder, content):
+    def read(path):
+        results = ExperimentResults(ExperimentFolder(path.parent))
+        return differences(read_settings(path), settings_of(Config())), results.depth, results.first_stage_file
+
+    value_or_error(read, folder.parent / "config.toml", content)
+
+
+@bounded
+@given(damaged(SETTINGS))
+def test_a_toml_file(folder, content):
+    value_or_error(read_toml, folder / "mine.toml", content)
