@@ -26,7 +26,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.bm25 import search
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import device_name, exclusive, open_accelerator
+from rerank.training.device import arithmetic, device_name, exclusive, open_accelerator
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
@@ -167,6 +167,7 @@ def _score_all(
             "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
+            "arithmetic": arithmetic(),
         }
         write_manifest(folder.teacher_manifest(identity), facts)
         _join(parts, folder.teacher_lists(identity))

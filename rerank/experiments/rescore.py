@@ -19,7 +19,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import read_manifest, write_manifest
-from rerank.training.device import device_name, open_accelerator
+from rerank.training.device import arithmetic, device_name, open_accelerator
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
 from rerank.utils.progress import log
@@ -95,6 +95,7 @@ def rescore(
             "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
+            "arithmetic": arithmetic(),
             "run": {"sha256": file_hash(out)},
         }
         write_manifest(manifest, facts)

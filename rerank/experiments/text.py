@@ -34,6 +34,7 @@ from rerank.training.gradients import Loss
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.types import Candidates, Fold, Qrels, Run
+from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
@@ -244,6 +245,11 @@ class TextTask:
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
             "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
             "java": None if self.config.first_stage.run else java_facts(),
+            **(
+                {}
+                if self.config.first_stage.run
+                else {"lucene_threads": self.config.first_stage.threads or count_cores()}
+            ),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),

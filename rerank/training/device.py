@@ -3,10 +3,12 @@
 import contextlib
 import os
 import platform
+import re
 import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -14,6 +16,9 @@ from accelerate import Accelerator
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
+
+VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
+"""How the names begin that Linux gives to the instructions of which a matrix product is made."""
 
 
 def open_accelerator(precision: str = "auto", device: str = "auto") -> Accelerator:
@@ -51,10 +56,32 @@ def device_name(device: torch.device) -> str:
     """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    models = _cpuinfo("model name")
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def arithmetic() -> dict[str, Any]:
+    """What the last digits of a result depend on beside the device: torch's threads, its BLAS, the CPU's instructions.
+
+    Sums are split among threads, and every library and set of instructions adds in an order of its own.
+    """
+    flags = next(iter(_cpuinfo("flags") or _cpuinfo("Features")), "").split()
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    libraries = re.findall(r"^Intel\(R\).*(?:Version|MKL-DNN) \S+", torch.__config__.parallel_info(), re.MULTILINE)
+    return {
+        "threads": torch.get_num_threads(),
+        "blas": blas[1] if blas else None,
+        "libraries": libraries,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu_features": sorted(flag for flag in flags if flag.startswith(VECTOR_INSTRUCTIONS)),
+    }
+
+
+def _cpuinfo(key: str) -> list[str]:
+    """The values under a key of Linux's list of processors; none on other systems."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
+    return [value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == key]
 
 
 def _select_device(device: str) -> str:

@@ -96,9 +96,10 @@ def value_or_error(read: Callable[[Path], Any], path: Path, content: bytes) -> A
     path.write_bytes(content)
     try:
         return read(path)
-    except UserError as error:
-        assert path.parent.name in str(error), error
-        assert len(str(error)) < 10_000, "a message of this length hides what is wrong"
-        return None
+    except UserError as refusal:
+        message = str(refusal)
     except Exception as error:  # so that hypothesis shows the bytes
         pytest.fail(f"{type(error).__name__}: {str(error)[:200]}")
+    assert path.parent.name in message
+    assert len(message) < 10_000, "a message of this length hides what is wrong"
+    return None
