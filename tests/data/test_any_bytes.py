@@ -67,7 +67,12 @@ def test_a_corpus(folder, content):
 def test_the_queries_of_a_folder(folder, content):
     (folder / "towns").mkdir(exist_ok=True)
     (folder / "towns" / "corpus.jsonl").write_text(json.dumps(DOCUMENT))
-    for text in (value_or_error(lambda path: open_collection(str(path.parent)).queries, folder / "towns" / "queries.jsonl", content) or {}).values():
+    for text in (
+        value_or_error(
+            lambda path: open_collection(str(path.parent)).queries, folder / "towns" / "queries.jsonl", content
+        )
+        or {}
+    ).values():
         text.encode()
 
 

@@ -68,7 +68,9 @@ def damaged(good: bytes) -> st.SearchStrategy[bytes]:
         return good[: min(first, second)] + new + good[max(first, second) :]
 
     pieces = st.binary(max_size=8) | st.sampled_from(HOSTILE[:6] + HOSTILE[9:])
-    small = st.tuples(places, st.integers(0, 4), pieces).map(lambda drawn: change(drawn[0], drawn[0] + drawn[1], drawn[2]))
+    small = st.tuples(places, st.integers(0, 4), pieces).map(
+        lambda drawn: change(drawn[0], drawn[0] + drawn[1], drawn[2])
+    )
     return small | st.builds(change, places, places, pieces) | st.binary(max_size=60) | st.sampled_from(HOSTILE)
 
 
@@ -92,11 +94,13 @@ def damaged_json(draw: Callable[[Any], Any], good: Any) -> bytes:
 def value_or_error(read: Callable[[Path], Any], path: Path, content: bytes) -> Any:
     """What a reader makes of a file: a value, or a UserError in one line that names the file; None for the latter."""
     path.write_bytes(content)
+    message = ""
     try:
         return read(path)
     except UserError as error:
-        assert path.parent.name in str(error), error
-        assert len(str(error)) < 10_000, "a message of this length hides what is wrong"
-        return None
+        message = str(error)
     except Exception as error:  # so that hypothesis shows the bytes
         pytest.fail(f"{type(error).__name__}: {str(error)[:200]}")
+    assert path.parent.name in message, message
+    assert len(message) < 10_000, "a message of this length hides what is wrong"
+    return None
