@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search
@@ -15,6 +16,7 @@ from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import as_record, changes, facts_of
+from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
@@ -80,19 +82,14 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
     A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
     not record the run itself.
     """
-    again = "remove it to retrieve again, or take another --output.folder"
+    again, record = "remove it to retrieve again, or take another --output.folder", file.with_suffix(".json")
+    remedy = f"remove it and {file.name} to retrieve again"
+    origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
+    run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
     try:
-        origin = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
-        if not isinstance(origin, dict):
-            raise TypeError("expected an object")
-        run = {file.name: origin.pop("run")} if "run" in origin else {}
         changed = list(changes(file.parent, as_record(run))) if run else []
-    except FileNotFoundError:
-        origin, changed = None, []
-    except OSError as error:
-        raise UserError(f"{file.with_suffix('.json')}: cannot be read: {error.strerror}") from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{file.with_suffix('.json')}: is damaged; remove it and {file} to retrieve again") from error
+    except ValueError as error:
+        raise UserError(f"{record}: {error}; {remedy}") from error
     if origin not in expected:
         raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
     if changed:

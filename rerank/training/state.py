@@ -82,7 +82,8 @@ def restore_state(
             raise ValueError("; ".join(changed))
         tensors = load_file(state / TENSORS)
         history = _expect_epochs(json.loads((state / HISTORY).read_text(encoding="utf-8")))
-        kept = as_record(json.loads((state / KEPT).read_text(encoding="utf-8"))) if (state / KEPT).is_file() else {}
+        kept = json.loads((state / KEPT).read_text(encoding="utf-8")) if (state / KEPT).is_file() else {}
+        kept = as_record(kept) if kept != {} else {}
         _load(tensors, model, optimizer)
     except (OSError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error

@@ -13,7 +13,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.retrieval import bm25 as first_stage
-from rerank.training import loop as training
+from rerank.training import state as training
 from tests.support.small_collection import command, failed, write_collection
 
 
@@ -186,7 +186,7 @@ def test_settings_nested_too_deep_are_one_line(here, capsys):
 def test_a_damaged_origin_of_the_first_stage_says_what_to_remove(here, capsys):
     Path("runs/towns/bm25.json").write_text("[1]")
     line = failed(capsys, *command("--fold", "1"))
-    assert "bm25.json: expected an object of text, got [1]; remove it and bm25.run to retrieve again" in line
+    assert "bm25.json: expected an object, got [1]; remove it and bm25.run to retrieve again" in line
 
 
 def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, interrupted):
@@ -194,7 +194,8 @@ def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, in
     assert interrupted(words) == 130
     shutil.rmtree("runs/towns/smoothi/fold1/checkpoint")
     line = failed(capsys, *words)
-    assert "fold1/checkpoint: the model of the best epoch is missing; remove runs/towns/smoothi/fold1 to train" in line
+    assert "fold1: the best epoch's files have changed since they were written (checkpoint/config.json" in line
+    assert line.endswith("expected a file, found none); remove runs/towns/smoothi/fold1/state to train again")
     line = failed(capsys, "score", "runs/a/b/fold1/checkpoint", "runs/towns/bm25.run", "--out", "new.run")
     assert "encoder runs/a/b/fold1/checkpoint: no such folder; check the path" in line
 

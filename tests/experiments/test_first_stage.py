@@ -28,9 +28,9 @@ def test_a_changed_run_is_refused(here, capsys, change):
 @pytest.mark.parametrize("content", ["", "{", "null", "[]", '{"run": 1}', '{"run": {"bytes": "x"}}', "[" * 100_000])
 def test_a_damaged_record_is_one_line(here, capsys, content):
     ORIGIN.write_text(content)
-    assert failed(capsys, *RETRIEVE).endswith(
-        "runs/towns/bm25.json: is damaged; remove it and runs/towns/bm25.run to retrieve again"
-    )
+    line = failed(capsys, *RETRIEVE)
+    assert line.startswith("rerank: runs/towns/bm25.json: ")
+    assert line.endswith("; remove it and bm25.run to retrieve again")
 
 
 def test_a_run_of_an_older_version_is_accepted(here):

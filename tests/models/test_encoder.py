@@ -141,9 +141,9 @@ def test_weights_of_another_shape_are_an_error(tmp_path: Path) -> None:
 def test_damaged_file_is_one_line(name: str, tmp_path: Path) -> None:
     folder = make_encoder("bert", tmp_path / "bert", WORDS)
     (folder / name).write_bytes((folder / name).read_bytes()[:100])
-    with pytest.raises(UserError, match="cannot open") as raised:
+    with pytest.raises(UserError, match=r"cannot open|not JSON") as raised:
         load_encoder(str(folder))
-    assert str(raised.value).startswith(f"encoder {folder}: ")
+    assert str(folder) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
