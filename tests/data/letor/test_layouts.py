@@ -11,9 +11,10 @@ import pytest
 
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, is_feature_source, open_fold
 from rerank.utils.errors import UserError
+from tests.support.paths import SHARED_DATA
 from tests.support.small_sets import COUNTED, LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
 
-SHARED = Path("/work/shared/data/mq2008")
+SHARED = SHARED_DATA / "data" / "mq2008"
 
 
 def opened(source: Path, name: str = "1", folds: int = 5) -> LetorFold:
