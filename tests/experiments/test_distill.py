@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import kendalltau
 
+from rerank import Reranker
 from rerank.cli.main import main
 from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
@@ -16,7 +17,8 @@ from rerank.experiments.distill import distill
 from rerank.experiments.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from tests.support.small_collection import failed
-from tests.support.tiny_encoders import make_encoder
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 
 @pytest.fixture
@@ -197,3 +199,19 @@ def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
     assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
     assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
     assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
+
+
+def test_a_teacher_with_a_prompt(here, capsys):
+    """A hub model has no prompt of its own: with --teacher-template its scores are those of the whole text."""
+    make_cross_encoder("bert", Path("teacher"), [*WORDS, "good", "bad"], max_positions=24)
+    words = ["--fold", "1", "--epochs", "1", "--teacher-template"]
+    assert "--teacher-template '{query}': expected" in failed(capsys, *command(*words, "{query}"))
+    template = "good {query} bad {document}"
+    main(command(*words, template))
+    model, collection = Reranker.load("teacher", template=template), open_collection("towns")
+    for record in scored():
+        texts = [document.text for document in collection.get(record["doc_ids"])]
+        expected = model.score(collection.queries[record["query_id"]], texts)
+        assert record["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
+    (path,) = Path("runs/towns").glob("teacher-*.json")
+    assert json.loads(path.read_text())["template"] == template
