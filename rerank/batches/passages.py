@@ -42,7 +42,7 @@ class PassageBuilder:
         builder = cls(tokens, documents, template, max_length)
         if builder.max_tokens < 2:
             raise UserError(
-                f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no room for a query and a "
+                f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no tokens for a query and a "
                 f"document in the encoder's {max_length}; take a shorter template or another encoder"
             )
         return builder

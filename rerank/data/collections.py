@@ -159,7 +159,7 @@ def queries_to_search(collection: Collection) -> dict[str, str]:
 def queries_to_train(collection: Collection) -> dict[str, str]:
     """The queries of an experiment: those judged or in an official fold; every query of a collection without judgments.
 
-    Raises UserError if a file of queries lacks some of them.
+    Raises UserError if a file of queries does not have all of them.
     """
     if not collection.qrels:
         return collection.queries

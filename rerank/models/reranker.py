@@ -83,7 +83,7 @@ class Reranker:
                 a prompt; a checkpoint of ours has its own.
 
         Raises UserError for a model that cannot be loaded or was never trained to rank, and for a template that is not
-        the checkpoint's own or lacks a placeholder.
+        the checkpoint's own or misses a placeholder.
         """
         trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
         default = "cuda" if torch.cuda.is_available() else "cpu"

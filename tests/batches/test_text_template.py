@@ -142,7 +142,7 @@ def test_a_template_that_fills_the_input_is_an_error():
     tokenizer = make_tokenizer("qwen3", WORDS)
     template = text_template(tokenizer, QWEN)
     store = make_store(["d"], ["amber"], tokenizer, 800, template.document_lead)
-    with pytest.raises(UserError, match="leave no room for a query and a document in the encoder's 100"):
+    with pytest.raises(UserError, match="leave no tokens for a query and a document in the encoder's 100"):
         PassageBuilder.build({"q": "amber"}, store, tokenizer, template, 100)
 
 
