@@ -47,4 +47,5 @@ def _running_shell() -> Literal["bash", "zsh", "fish"]:
         raise UserError(f"--install-completion: unknown shell; expected --shell {', '.join(SHELLS)}") from error
     if name == "powershell":
         raise UserError(f"--install-completion: {name} has no completion; expected --shell {', '.join(SHELLS)}")
-    return name
+    shell: Literal["bash", "zsh", "fish"] = name
+    return shell

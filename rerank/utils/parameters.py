@@ -24,7 +24,7 @@ def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:
     """An integer, or one of the words that the type allows in its place; cyclopts itself would round 2.5."""
     (token,) = tokens
     if token.value in (words := get_args(get_args(expected)[1]) if get_args(expected) else ()):
-        return token.value
+        return str(token.value)
     try:
         return int(token.value)
     except ValueError:
@@ -36,7 +36,7 @@ def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
     (token,) = tokens
     if "\0" in token.value:
         raise ValueError("expected a name without NUL characters")
-    return os.path.expanduser(token.value)  # noqa: PTH111 - a Path would drop the ./ that tells a path from a name
+    return os.path.expanduser(str(token.value))  # noqa: PTH111 - a Path would drop a leading ./
 
 
 def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
@@ -45,7 +45,7 @@ def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
 
 def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
     (token,) = tokens
-    return token.value.replace("\\n", "\n")  # what a shell leaves as it is
+    return str(token.value).replace("\\n", "\n")  # what a shell leaves as it is
 
 
 def _expand_output(expected: Any, tokens: Sequence[Token]) -> Path:
