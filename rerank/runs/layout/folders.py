@@ -1,24 +1,12 @@
-"""The names of files and folders in runs/: no other module knows them.
+"""The folders of a collection, an experiment and a fold."""
 
-runs/<collection>/                  CollectionFolder
-runs/<collection>/pretrained-<hash>/   PretrainingFolder
-runs/<collection>/<experiment>/     ExperimentFolder
-runs/<collection>/<experiment>/fold1/  FoldFolder
-runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
-"""
-
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-
-COLLECTION = CollectionSettings()
-"""The default settings, which no name shows."""
-
-PRETRAINED_BEFORE = "warmup-"
-"""How the folders of pre-trainings began in version 0.1.0."""
+from rerank.runs.layout.first_stage import COLLECTION, bm25_name
+from rerank.runs.layout.pretraining import PRETRAINED_BEFORE, PretrainingFolder
 
 
 @dataclass(frozen=True)
@@ -166,63 +154,6 @@ class ExperimentFolder:
 
 
 @dataclass(frozen=True)
-class PretrainingFolder:
-    """A pre-training on pseudo-queries, shared by all experiments of the collection."""
-
-    path: Path
-
-    @property
-    def identity(self) -> str:
-        """The hash of everything that the result depends on."""
-        return self.path.name.removeprefix(PRETRAINED)
-
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of the best model."""
-        return self.path / "checkpoint"
-
-    @property
-    def lists(self) -> Path:
-        """The pseudo-queries and their lists, one JSON record per line."""
-        return self.path / "lists.jsonl"
-
-    @property
-    def state(self) -> Path:
-        """The training state, while the pre-training is unfinished."""
-        return self.path / "state"
-
-    @property
-    def log(self) -> Path:
-        """One JSON record per epoch."""
-        return self.path / "log.jsonl"
-
-    @property
-    def valid_run(self) -> None:
-        """Not kept: the ids of pseudo-queries contain spaces, which those of run files cannot."""
-        return
-
-    @property
-    def tag(self) -> str:
-        """The name of the pre-training."""
-        return self.path.name
-
-    @property
-    def tracking(self) -> Path:
-        """The files of an experiment tracker that writes files."""
-        return self.path / "tracking"
-
-    @property
-    def tokens(self) -> Path:
-        """The tokenised documents, while the pre-training is unfinished."""
-        return self.path / "tokens"
-
-    @property
-    def manifest(self) -> Path:
-        """Settings, versions and results; written last."""
-        return self.path / "manifest.json"
-
-
-@dataclass(frozen=True)
 class CollectionFolder:
     """What all experiments of a collection share."""
 
@@ -300,28 +231,3 @@ class CollectionFolder:
         """The folder of the pre-training with that hash."""
         before = self.path / f"{PRETRAINED_BEFORE}{identity}"
         return PretrainingFolder(before if before.is_dir() else self.path / f"{PRETRAINED}{identity}")
-
-
-def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "") -> str:
-    """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
-
-    A file of queries is named with `queries`, the hash of its content.
-
-    >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
-    'bm25-depth=100-language=de'
-    >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
-    'bm25-queries=topics-a1b2c3d4'
-    """
-    changed = [
-        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
-        for field in fields(settings)
-        if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
-    ]
-    if collection.queries:
-        stem = Path(collection.queries).name.partition(".")[0]
-        changed.append(re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}"))
-    if collection.query_field:
-        changed.append(re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}"))
-    if collection.language != COLLECTION.language:
-        changed.append(f"-language={collection.language}")
-    return "bm25" + "".join(changed)

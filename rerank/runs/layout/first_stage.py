@@ -1,0 +1,35 @@
+"""The name of BM25's run."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from rerank.config import CollectionSettings, FirstStageSettings
+
+COLLECTION = CollectionSettings()
+"""The default settings, which no name shows."""
+
+
+def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "") -> str:
+    """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
+
+    A file of queries is named with `queries`, the hash of its content.
+
+    >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
+    'bm25-depth=100-language=de'
+    >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
+    'bm25-queries=topics-a1b2c3d4'
+    """
+    changed = [
+        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
+        for field in fields(settings)
+        if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
+    ]
+    if collection.queries:
+        stem = Path(collection.queries).name.partition(".")[0]
+        changed.append(re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}"))
+    if collection.query_field:
+        changed.append(re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}"))
+    if collection.language != COLLECTION.language:
+        changed.append(f"-language={collection.language}")
+    return "bm25" + "".join(changed)
