@@ -85,6 +85,12 @@ def unnormalised_metric(ranked_labels: Tensor, ranked_relevance: Tensor, metric:
     return (ranked_relevance * ranked_relevance.cumsum(dim=1) / ranks).sum(dim=1)
 
 
+def metric_from_ranked_gains(ranked_gains: Tensor, labels: Tensor, metric: Metric) -> Tensor:
+    """NDCG[@K] from (lists, ranks), the expected gain at each rank, and labels (lists, documents): (lists,)."""
+    ranks = ranks_like(ranked_gains, ranked_gains.shape[1])[: metric.cutoff]
+    return (ranked_gains[:, : metric.cutoff] * discount(ranks)).sum(dim=1) / normaliser(labels, metric)
+
+
 def normaliser(labels: Tensor, metric: Metric) -> Tensor:
     """The divisor of the metric: Z for NDCG, K for P@K, the number of relevant documents for AP; (lists,), above 0."""
     if metric.name == "ndcg":
@@ -97,6 +103,11 @@ def normaliser(labels: Tensor, metric: Metric) -> Tensor:
 def summed_labels(labels: Tensor, metric: Metric) -> Tensor:
     """The terms that the metric sums over ranks: the labels for NDCG, [label >= 1] for P@K and AP."""
     return labels if metric.name == "ndcg" else (labels >= 1).to(labels.dtype)
+
+
+def summed_gains(labels: Tensor, metric: Metric) -> Tensor:
+    """As `summed_labels`, with the gain 2^y − 1 for NDCG."""
+    return gain(labels) if metric.name == "ndcg" else summed_labels(labels, metric)
 
 
 def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:

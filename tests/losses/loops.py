@@ -77,11 +77,35 @@ def smoothi(s: List, y, metric="ndcg", alpha=1.0, delta=0.1, stop_gradient=True)
     return 1 - indicator_metric(rows, y, metric)
 
 
-def neuralsort(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
+def neuralsort_rows(s: List, temperature: float) -> list[List]:
     n = len(s)
     spread = [total([(s[j] - s[k]).abs() for k in range(n)]) for j in range(n)]
-    rows = [softmax_of([((n + 1 - 2 * r) * s[j] - spread[j]) / temperature for j in range(n)]) for r in range(1, n + 1)]
-    return 1 - indicator_metric(rows, y, metric)
+    return [softmax_of([((n + 1 - 2 * r) * s[j] - spread[j]) / temperature for j in range(n)]) for r in range(1, n + 1)]
+
+
+def neuralsort(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
+    return 1 - indicator_metric(neuralsort_rows(s, temperature), y, metric)
+
+
+def expected_gain_metric(rows: list[List], y: list[float], metric: str) -> Tensor:
+    name, k = split(metric, len(y))
+    if name != "ndcg":
+        return indicator_metric(rows, y, metric)
+    gains = [total([(2 ** y[j] - 1) * row[j] for j in range(len(y))]) for row in rows]
+    return total([gains[r - 1] * discount(r) for r in range(1, min(k, len(y)) + 1)]) / ideal(y, k)
+
+
+def pirank(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
+    return 1 - expected_gain_metric(neuralsort_rows(s, temperature), y, metric)
+
+
+def neural_ndcg(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
+    rows, n = neuralsort_rows(s, temperature), range(len(s))
+    for _ in range(50):
+        columns = [total([row[j] for row in rows]) for j in n]
+        rows = [[row[j] / columns[j] for j in n] for row in rows]
+        rows = [[x / total(row) for x in row] for row in rows]
+    return 1 - expected_gain_metric(rows, y, metric)
 
 
 def softsort(s: List, y, metric="ndcg", temperature=1.0, power=1.0) -> Tensor:

@@ -53,8 +53,9 @@ def as_labels(name: str, judgments: Tensor) -> Tensor:
 def test_every_loss_is_in_the_battery() -> None:
     assert {name for name, _ in CASES} == set(LOSSES) == set(describe_losses())
     metric_losses = {name for name, settings in CASES if "metric" in settings}
-    assert metric_losses == {"smoothi", "approx", "neuralsort", "softsort", "fastsort", "ot", "lambda_loss"}
-    assert len(CASES) == 4 * 7 + 9 + 4
+    sorting = {"neuralsort", "softsort", "fastsort", "ot", "pirank", "neural_ndcg"}
+    assert metric_losses == {"smoothi", "approx", "lambda_loss"} | sorting
+    assert len(CASES) == 4 * 9 + 9 + 4
     assert {name for name, _ in TAUGHT} == {"margin_mse", "distill_kl"}
 
 
@@ -227,6 +228,8 @@ def test_a_bad_metric_names_the_valid_forms(name: str, metric: str) -> None:
         ("fastsort", {"beta": -1.0}),
         ("ot", {"beta": 0.0}),
         ("neuralsort", {"temperature": 0.0}),
+        ("pirank", {"temperature": 0.0}),
+        ("neural_ndcg", {"temperature": -1.0}),
         ("softsort", {"temperature": 0.0}),
         ("softsort", {"power": 0.0}),
         ("fastsort", {"strength": 0.0}),

@@ -12,6 +12,8 @@ from rerank.losses import LABELS, LOSSES, exact_metric, fast_soft_ranks, rank_in
 SHARP = {
     "smoothi": {"alpha": 1e10},
     "neuralsort": {"temperature": 1e-3},
+    "pirank": {"temperature": 1e-3},
+    "neural_ndcg": {"temperature": 1e-3},
     "softsort": {"temperature": 1e-3},
     "approx": {"alpha": 1e3, "beta": 1e3},
     "fastsort": {"strength": 1e-3, "beta": 1e3},
@@ -130,6 +132,8 @@ DESCENT = {
     "smoothi": (10.0, {}, 16),
     "approx": (10.0, {}, 16),
     "neuralsort": (150.0, {"temperature": 4.0}, 11),
+    "pirank": (150.0, {"temperature": 4.0}, 11),
+    "neural_ndcg": (150.0, {"temperature": 4.0}, 11),
     "softsort": (300.0, {"temperature": 2.0}, 14),
     "fastsort": (30.0, {"strength": 1.0}, 16),
     "ot": (10.0, {"epsilon": 0.01}, 16),

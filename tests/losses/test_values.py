@@ -14,6 +14,8 @@ CASES = [
     ("smoothi", {"metric": "ap", "alpha": 2.0, "stop_gradient": False}),
     *[("approx", {"metric": m, "alpha": 2.0, "beta": 1.5, "cutoff_offset": 0.3}) for m in METRICS],
     *[("neuralsort", {"metric": m, "temperature": 3.0}) for m in METRICS],
+    *[("pirank", {"metric": m, "temperature": 3.0}) for m in METRICS],
+    *[("neural_ndcg", {"metric": m, "temperature": 3.0}) for m in METRICS],
     *[("softsort", {"metric": m, "temperature": 0.7}) for m in METRICS],
     ("softsort", {"power": 2.0}),
     ("softsort", {"power": 0.5}),
