@@ -43,8 +43,11 @@ def hostile(trial: Trial) -> None:
     trial.step(f"attack: {name}")
     place = trial.copy("trained")
     ATTACKS[name](trial, place)
-    if marks := [str(path) for path in trial.folder.rglob(f"{MARK}*")]:
-        trial.complain(f"{name}: code in a file was run: {marks}")
+    folder = trial.world.folder
+    for mark in [*folder.rglob(f"{MARK}*"), *folder.parent.glob(f"{MARK}*")]:
+        if mark.is_file():
+            trial.complain(f"{name}: {mark} was written")
+            mark.unlink()
 
 
 def _checkpoint(trial: Trial, place: Path) -> Path:
@@ -113,22 +116,21 @@ def _archives(trial: Trial, place: Path) -> None:
         f"../../../../{MARK}",
         f"{place}/{MARK}-absolute",
         f"towns/../../{MARK}",
-        f"towns\\..\\{MARK}",
+        f"towns/qrels/../../../{MARK}.tsv",
     ]
     with zipfile.ZipFile(place / "archive.zip", "w") as archive:
         for file in sorted((place / "towns").rglob("*.*")):
             archive.write(file, file.relative_to(place))
         for name in trial.rng.sample(names, trial.rng.randint(1, 3)):
             archive.writestr(name, "text")
-        link = zipfile.ZipInfo("towns/link")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, str(place))
-        archive.writestr(f"towns/link/{MARK}-link", "text")
+        if trial.rng.random() < 0.5:
+            link = zipfile.ZipInfo("towns/link")
+            link.external_attr = 0o120777 << 16
+            archive.writestr(link, str(place))
+            archive.writestr(f"towns/link/{MARK}-link", "text")
     command = Command(("retrieve", "--collection", "archive.zip"))
     (ended,) = trial.run(place, command)
     trial.refused(ended, command, (0, 2))
-    if left := list((trial.world.folder / "cache").rglob(f"{MARK}*")):
-        trial.complain(f"a file of the archive was written to {left[0]}")
 
 
 def _arrays(trial: Trial, place: Path) -> None:
@@ -170,8 +172,10 @@ def _texts(trial: Trial, place: Path) -> None:
     (ended,) = trial.run(place, Command(("report", "runs/towns")))
     trial.refused(ended, Command(("report", "runs/towns")), (0, 2))
     for page in (place / "runs").rglob("*.html"):
-        elements = _Elements()
-        elements.feed(page.read_text())
+        elements, text = _Elements(), page.read_text()
+        elements.feed(text)
+        if "xssmark" not in text:
+            trial.complain("the page shows none of the hostile texts")
         if elements.active:
             trial.complain(f"the page has {', '.join(elements.active[:3])}")
 

@@ -7,6 +7,7 @@ import pytest
 from scripts.campaign import campaign, trials
 from scripts.campaign.commands import main
 from scripts.campaign.forked import Command
+from tests.support.paths import ROOT
 from tests.support.small_collection import failed
 
 
@@ -66,3 +67,8 @@ def test_a_broken_trial_is_reported_and_can_be_repeated(capsys):
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
+
+
+def test_the_documentation_says_what_each_kind_does():
+    rows = rows_of((ROOT / "docs" / "reliability.md").read_text())
+    assert [row[0] for row in rows if len(row) == 2][2:] == list(trials.KINDS)
