@@ -15,7 +15,7 @@ from pathlib import Path
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import log
 from scripts.campaign.trials import KINDS, SkippedError, Trial, trial_folder
-from scripts.campaign.world import World
+from scripts.campaign.world import UndisturbedError, World
 
 MODULES = ("kills", "disks", "damage", "neighbours", "inputs", "hostile", "measures", "determinism")
 for _name in MODULES:
@@ -92,7 +92,10 @@ def _try(world: World, name: str, number: int, seed: int, tally: Tally) -> None:
     try:
         with trial_folder(world, f"{name}{number}") as folder:
             trial = Trial(world, random.Random(f"{seed} {name} {number}"), folder)
-            KINDS[name](trial)
+            try:
+                KINDS[name](trial)
+            except UndisturbedError as error:
+                trial.complain(f"without any fault: {error}")
     except SkippedError as reason:
         if not tally.skipped[name]:
             log.info(f"{name}: skipped: {reason}")

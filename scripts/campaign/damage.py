@@ -47,7 +47,7 @@ def damage(trial: Trial) -> None:
     reference = trial.world.reference(Case(state, words))
     place = trial.copy(state)
     file = trial.rng.choice(_files(place))
-    _damage(trial, place / file)
+    _damage(trial, place, file)
     before = trial.folder / "before"
     shutil.copytree(place, before)
     command = Command(words)
@@ -69,12 +69,11 @@ def _files(place: Path) -> list[Path]:
     return sorted(path for path in files if path.suffix != ".lock" and INDEX not in path.parts)
 
 
-def _damage(trial: Trial, file: Path) -> None:
-    name = file.relative_to(trial.folder)
+def _damage(trial: Trial, place: Path, file: Path) -> None:
     if trial.rng.random() < SHARE_REMOVED:
-        file.unlink()
-        trial.step(f"{name}: removed")
+        (place / file).unlink()
+        trial.step(f"{file}: removed")
         return
-    content, what = damaged(file.read_bytes(), trial.rng)
-    file.write_bytes(content)
-    trial.step(f"{name}: {what}")
+    content, what = damaged((place / file).read_bytes(), trial.rng)
+    (place / file).write_bytes(content)
+    trial.step(f"{file}: {what}")

@@ -14,8 +14,8 @@ from scripts.campaign.world import CASES, Reference
 NOBODY = 65534
 PAGE = 4096
 MANY = 10**9
-REPORTS_FAILURES = "sweep"
-"""The command with exit code 1 for cells that failed."""
+REPORTS_FAILURES = ("sweep", "verify")
+"""The commands with exit code 1 for what failed."""
 
 
 @kind
@@ -38,7 +38,7 @@ def _largest_file(trial: Trial, name: str, reference: Reference) -> None:
 def _full(trial: Trial, name: str, reference: Reference) -> None:
     """ENOSPC, on a small tmpfs."""
     state = trial.world.state(CASES[name].state)
-    place = trial.folder / "home"
+    place = trial.world.home
     place.mkdir()
     with _mounted(place):
         shutil.copytree(state, place, dirs_exist_ok=True, symlinks=True)
@@ -65,7 +65,7 @@ def _read_only(trial: Trial, name: str, reference: Reference) -> None:
 
 def _refuse(trial: Trial, place: Path, name: str, command: Command) -> None:
     (ended,) = trial.run(place, command)
-    trial.refused(ended, command, (0, 1, 2) if name == REPORTS_FAILURES else (0, 2))
+    trial.refused(ended, command, (0, 1, 2) if name in REPORTS_FAILURES else (0, 2))
     trial.clean(place, name)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PAUSE = 0.002
+PAUSE = 0.005
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 15.0
 """Seconds that the processes that a command started may live longer than it."""
 SET_CHILD_SUBREAPER = 36
@@ -73,15 +74,18 @@ def start(command: dict[str, Any]) -> Running | None:
     ends = [os.pipe() for _ in range(2)]
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the new process has its own handlers
     process = os.fork()
     if process:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         for reading, writing in ends:
             os.close(writing)
             os.set_blocking(reading, False)
         return Running(process, (ends[0][0], ends[1][0]), command, _resident())
     os.setpgid(0, 0)  # Ctrl-C in the campaign's terminal is not for the command
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor, (_, writing) in enumerate(ends, 1):
         os.dup2(writing, descriptor)
@@ -99,17 +103,24 @@ def start(command: dict[str, Any]) -> Running | None:
 
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """How commands end that are started together; None in the process of each of them."""
-    running = []
-    for command in commands:
-        one = start(command)
-        if one is None:
-            return None
-        running.append(one)
-    while any(one.ended is None for one in running):
-        for one in running:
+    running: list[Running] = []
+    server = os.getpid()
+    try:
+        for command in commands:
+            one = start(command)
+            if one is None:
+                return None
+            running.append(one)
+        while any(one.ended is None for one in running):
+            for one in running:
+                if one.ended is None:
+                    one.step()
+            time.sleep(PAUSE)
+    except BaseException:
+        for one in running if os.getpid() == server else ():
             if one.ended is None:
-                one.step()
-        time.sleep(PAUSE)
+                os.kill(one.process, signal.SIGKILL)
+        raise
     orphans = _end_orphans()
     return [{**one.ended, "orphans": orphans} for one in running if one.ended is not None]
 
@@ -160,6 +171,8 @@ def _warm_up(words: list[list[str]]) -> None:
 def serve() -> None:
     """The program."""
     adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the campaign, which ends this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for line in sys.stdin:
         question = json.loads(line)
         os.chdir(question["folder"])

@@ -83,7 +83,8 @@ class Forked:
         return [Ended(**ended) for ended in answer]
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, and the commands that it runs."""
+        self.process.terminate()
         self.process.communicate()
 
     def _ask(self, question: dict[str, object]) -> list[dict[str, object]]:

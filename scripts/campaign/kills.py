@@ -43,11 +43,12 @@ def kills(trial: Trial) -> None:
 
 def _check(trial: Trial, ended: Ended, number: signal.Signals, command: Command, name: str) -> None:
     """Complains unless the command was ended by the signal as promised, or had ended before."""
-    early = ended.code == -number and not ended.err.strip()  # before the command handles signals
+    last = (ended.err.splitlines() or [""])[-1]
+    early = ended.code == -number and not last  # before the command handles signals
     if ended.code == 0 or early or (name == "pretrain" and "already exists" in ended.err):
         return
     if number == signal.SIGKILL:
         if ended.code != -number:
             trial.complain(f"expected an end by SIGKILL: {command}", ended)
-    elif ended.code != 128 + number or "the same command goes on from here" not in ended.err.splitlines()[-1]:
+    elif ended.code != 128 + number or "the same command goes on from here" not in last:
         trial.complain(f"expected exit code {128 + number} and one line: {command}", ended)

@@ -58,9 +58,9 @@ class Trial:
         """Notes what is done to the files, for the report of a broken trial."""
         self.steps.append(what)
 
-    def copy(self, state: str, name: str = "home") -> Path:
-        """A new folder of the trial with a copy of a state of the world."""
-        place = self.folder / name
+    def copy(self, state: str, name: str = "") -> Path:
+        """A copy of a state of the world: in the world's home, or in another new folder, of this name."""
+        place = self.folder / name if name else self.world.home
         shutil.copytree(self.world.state(state), place, symlinks=True)
         return place
 
@@ -100,13 +100,14 @@ class Trial:
 
 @contextlib.contextmanager
 def trial_folder(world: World, name: str) -> Iterator[Path]:
-    """The folder of a trial, which is removed after the block, also if what is in it may not be written."""
+    """The folder of a trial. It and the world's home are removed after the block, also what may not be written."""
     folder = world.folder / "trials" / name
     folder.mkdir(parents=True)
     try:
         yield folder
     finally:
-        for path in folder.rglob("*"):
-            if path.is_dir() and not os.access(path, os.W_OK):
-                path.chmod(0o755)
-        shutil.rmtree(folder)
+        for place in (folder, world.home):
+            for path in [place, *place.rglob("*")]:
+                if path.is_dir() and not os.access(path, os.W_OK):
+                    path.chmod(0o755)
+            shutil.rmtree(place, ignore_errors=not place.exists())

@@ -97,6 +97,10 @@ STATES = {
 """How each state is made: from another one, by the words of a command or of a function, which ends with this code."""
 
 
+class UndisturbedError(Exception):
+    """A command that failed although nothing was done to it."""
+
+
 @dataclass(frozen=True)
 class Reference:
     """What an undisturbed command prints and leaves, and how long it takes."""
@@ -106,10 +110,14 @@ class Reference:
 
 
 class World:
-    """The folder of a campaign, the process that its commands are forked from, and what is made once."""
+    """The folder of a campaign, the process that its commands are forked from, and what is made once.
+
+    Commands run in `home`, as parsed feature vectors are named by the place of their file. It exists during a trial.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.home = folder / "home"
         for name in ("states", "trials", "temporary", "cache"):
             (folder / name).mkdir(parents=True)
         (folder / "temporary").chmod(0o777)
@@ -125,19 +133,19 @@ class World:
             self._begin(place)
         elif not place.exists():
             before, words, call, code = STATES[name]
-            shutil.copytree(self.state(before), place)
-            self._expect(place, Command(words, call), code)
+            shutil.copytree(self.state(before), self.home)
+            self._expect(Command(words, call), code)
+            self.home.rename(place)
         return place
 
     def reference(self, case: Case) -> Reference:
         """What the case's command does, undisturbed."""
         key = (case.state, *case.words)
         if key not in self._references:
-            place = self._place("reference")
-            shutil.copytree(self.state(case.state), place)
-            ended = self._expect(place, Command(case.words), 0)
-            self._references[key] = Reference(ended, contents(place))
-            shutil.rmtree(place)
+            shutil.copytree(self.state(case.state), self.home)
+            ended = self._expect(Command(case.words), 0)
+            self._references[key] = Reference(ended, contents(self.home))
+            shutil.rmtree(self.home)
         return self._references[key]
 
     def close(self) -> None:
@@ -159,10 +167,10 @@ class World:
     def _place(self, name: str) -> Path:
         return self.folder / "states" / name
 
-    def _expect(self, place: Path, command: Command, code: int) -> Ended:
-        (ended,) = self.forked.run(place, command)
+    def _expect(self, command: Command, code: int) -> Ended:
+        (ended,) = self.forked.run(self.home, command)
         if ended.code != code:
-            raise RuntimeError(f"{command}: exit code {ended.code}, expected {code}: {ended.out}{ended.err}")
+            raise UndisturbedError(f"{command}: exit code {ended.code}, expected {code}: {ended.out}{ended.err}")
         return ended
 
 
