@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_commands import Forked
+from scripts.campaign.forked import Command, Forked
 from tests.support.small_collection import command
 
 SEED = 0
@@ -17,12 +17,22 @@ RESULTS = ("test.run", "valid.run", "test.passages.json", "checkpoint/model.safe
 
 
 @pytest.fixture(scope="module")
-def forked(home, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forked") / "home"
+def folder(home, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed") / "home"
     shutil.copytree(home, folder)
-    commands = Forked(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forked(folder):
+    commands = Forked()
+    commands.warm_up(folder, words_of_train("--output.folder", "warm", "--first-stage.run", "runs/towns/bm25.run"))
     yield commands
     commands.close()
+
+
+def words_of_train(*words: str) -> tuple[str, ...]:
+    return tuple(command("--fold", "1", *words))
 
 
 def contents(fold: Path) -> dict[str, bytes]:
@@ -33,29 +43,31 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.name.endswith((".part", ".old"))]
 
 
-def test_training_that_is_killed_again_and_again_ends_as_if_it_had_not_been(forked):
+def test_training_that_is_killed_again_and_again_ends_as_if_it_had_not_been(forked, folder):
     rng = random.Random(SEED)
-    words = command("--fold", "1")
-    seconds = forked.timed(*words, "--output.folder", "reference")
+    words = words_of_train()
+    (reference,) = forked.run(folder, Command((*words, "--output.folder", "reference")))
+    assert reference.code == 0, reference.err
     for number in KILLS:
-        after = rng.uniform(0.05, 0.8) * seconds
-        ((code, log),) = forked.run({"words": words, "signal": number, "after": after})
-        assert code in (CODES[number], -number, 0), log  # -number: before the command handles it
-        assert "Traceback" not in log
-        assert number == signal.SIGKILL or not leftovers(forked.folder)
-    forked.timed(*words)
-    assert not leftovers(forked.folder)
-    expected = contents(forked.folder / "reference/towns/smoothi/fold1")
+        after = rng.uniform(0.05, 0.8) * reference.seconds
+        (ended,) = forked.run(folder, Command(words, signals=((after, int(number)),)))
+        assert ended.code in (CODES[number], -number, 0), ended.err  # -number: before the command handles it
+        assert "Traceback" not in ended.err
+        assert number == signal.SIGKILL or not leftovers(folder)
+    (last,) = forked.run(folder, Command(words))
+    assert last.code == 0, last.err
+    assert not leftovers(folder)
+    expected = contents(folder / "reference/towns/smoothi/fold1")
     assert len(expected) >= 4
-    assert contents(forked.folder / "runs/towns/smoothi/fold1") == expected
+    assert contents(folder / "runs/towns/smoothi/fold1") == expected
 
 
-def test_commands_side_by_side_in_a_new_folder_make_what_they_share_once(forked):
-    retrieve = ["retrieve", "--collection", "towns", "--output.folder", "new"]
-    train = command("--fold", "1", "--epochs", "1", "--output.folder", "new")
-    ended = forked.run({"words": retrieve}, {"words": retrieve}, {"words": [*train, "--name", "a"]})
-    assert [code for code, _ in ended] == [0, 0, 0], ended
-    logs = "".join(log for _, log in ended)
+def test_commands_side_by_side_in_a_new_folder_make_what_they_share_once(forked, folder):
+    retrieve = Command(("retrieve", "--collection", "towns", "--output.folder", "new"))
+    train = Command(words_of_train("--epochs", "1", "--output.folder", "new", "--name", "a"))
+    ended = forked.run(folder, retrieve, retrieve, train)
+    assert [one.code for one in ended] == [0, 0, 0], ended
+    logs = "".join(one.err for one in ended)
     assert logs.count("BM25 of 15 queries") == 1
-    assert (forked.folder / "new/towns/bm25.run").read_bytes() == (forked.folder / "runs/towns/bm25.run").read_bytes()
-    assert not leftovers(forked.folder)
+    assert (folder / "new/towns/bm25.run").read_bytes() == (folder / "runs/towns/bm25.run").read_bytes()
+    assert not leftovers(folder)

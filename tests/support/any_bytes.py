@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rerank.utils.errors import UserError
+from scripts.campaign.mutations import HOSTILE
 
 EXAMPLES = int(os.environ.get("RERANK_EXAMPLES", "0"))
 DEADLINE = 10_000
@@ -27,29 +28,6 @@ bounded = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-
-HOSTILE = [
-    b"",
-    b"\0",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\x1f\x8b",
-    b"PK\x03\x04",
-    b"\x93NUMPY\x01\x00",
-    b"[" * 100_000,
-    b'{"a":' * 50_000,
-    b"[]",
-    b"{}",
-    b"[[]]",
-    b"null",
-    b"NaN",
-    b'"\\ud800"',
-    b"9" * 5_000,
-    b"1e999",
-    b"a = " + b"[" * 50_000,
-    b"\n" * 100,
-    b"q1 0 d1 " + b"9" * 400,
-]
 
 numbers = st.integers() | st.just(10**400) | st.just(-1) | st.floats()
 texts = st.text(max_size=8) | st.sampled_from(["", "\ud800", "a\0b", "a\nb", "a b", "x" * 300])

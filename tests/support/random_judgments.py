@@ -13,6 +13,7 @@ import pytrec_eval
 from rerank.evaluation.evaluate import HIGHEST_COUNTED, evaluate
 from rerank.evaluation.measures import WHOLE, WITH_CUTOFF, parse_measures
 from rerank.types import Qrels, Run
+from scripts.campaign.judgments import judgments
 
 MEASURES = (
     *WHOLE,
@@ -23,20 +24,6 @@ MEASURES = (
 )
 FAULTS = (["bpref", "map"], ["11pt_avg"], ["Rndcg"], ["ndcg_cut_10"], ["G", "ndcg_rel", "infAP"])
 """Measures that faulted, or never ended, on a first query with negative grades alone."""
-
-
-def judgments(draw: random.Random, highest: int) -> tuple[Qrels, Run]:
-    """1 to 4 queries of up to 12 judged documents; the first query sometimes has negative grades alone."""
-    qrels: Qrels = {}
-    run: Run = {}
-    for query_id in [f"q{i}" for i in range(draw.randint(1, 4))]:
-        top = -1 if not qrels and draw.random() < 0.3 else highest
-        judged = draw.sample(range(15), draw.randint(1, 12))
-        qrels[query_id] = {f"d{doc}": draw.choice([-3, -1, draw.randint(-3, top)]) for doc in judged}
-        retrieved = draw.sample(range(15), draw.randint(1, 15))
-        if not run or draw.random() < 0.9:
-            run[query_id] = {f"d{doc}": draw.choice([1.0, draw.random()]) for doc in retrieved}
-    return qrels, run
 
 
 def check(qrels: Qrels, run: Run, names: list[str]) -> None:

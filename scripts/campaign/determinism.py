@@ -1,0 +1,65 @@
+"""The same command twice, the second time killed and resumed beside other processes: the same bytes."""
+
+import random
+import signal
+
+from scripts.campaign.contents import contents
+from scripts.campaign.forked import Command
+from scripts.campaign.trials import Trial, kind
+from scripts.campaign.world import FIRST
+
+WORK = "scripts.campaign.determinism:keep_busy"
+BUSY_SECONDS = 20.0
+
+
+@kind
+def determinism(trial: Trial) -> None:
+    """A training with random settings."""
+    words = (*FIRST, *_settings(trial.rng))
+    places = [trial.copy("retrieved", name) for name in ("first", "second")]
+    (first,) = trial.run(places[0], Command(words))
+    if first.code != 0:
+        trial.complain(f"expected exit code 0: {words}", first)
+        return
+    after = trial.rng.uniform(0.2, 1) * first.seconds
+    signals = ((after, int(signal.SIGKILL)),) if trial.rng.random() < 0.7 else ()
+    trial.run(
+        places[1],
+        Command(words, signals=signals),
+        Command((str(trial.rng.uniform(0.1, 2)),), WORK),
+        Command((str(trial.rng.uniform(0.1, 2)),), WORK),
+    )
+    (second,) = trial.run(places[1], Command(words))
+    if (second.code, second.out) != (first.code, first.out):
+        trial.complain(f"expected what the first command printed: {first.out}", second)
+    trial.same(places[1], contents(places[0]), "the second time")
+
+
+def keep_busy(words: list[str]) -> None:
+    """Keeps a core busy for some seconds."""
+    import time
+
+    end = time.monotonic() + min(float(words[0]), BUSY_SECONDS)
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+def _settings(rng: random.Random) -> list[str]:
+    """Flags of `rerank train` that fit every collection."""
+    from rerank.losses import LOSSES
+    from rerank.models.pooling import POOLINGS
+
+    losses = [name for name in LOSSES if name not in ("margin_mse", "distill_kl")]  # these need a teacher's scores
+    flags = {
+        "--loss": rng.choice(losses),
+        "--seed": rng.randrange(2**31),
+        "--encoder.pooling": rng.choice(list(POOLINGS)),
+        "--encoder.max-doc-tokens": rng.choice([5, 30, 200, 600]),
+        "--depth": rng.choice([2, 5, 20]),
+        "--lists.relevant": rng.choice([1, 2]),
+        "--lists.non-relevant": rng.choice([1, 3, "all"]),
+        "--training.max-tokens-per-forward": rng.choice([64, 500, 4096]),
+        "--training.measure": rng.choice(["nDCG@5", "AP", "loss"]),
+        "--training.clip": rng.choice([0, 0.5]),
+    }
+    return [str(word) for flag in flags.items() for word in flag]
