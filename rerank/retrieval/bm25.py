@@ -201,7 +201,7 @@ def search(
 
 
 def _batch_search(searcher: Any, texts: Any, query_ids: Any, depth: int, threads: int) -> Any:
-    """Anserini's search of some queries; if it fails, the exception of the query that failed, which it does not tell."""
+    """Anserini's search of some queries; if it fails, with the exception of the query that failed."""
     from jnius import JavaException
 
     try:
