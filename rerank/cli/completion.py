@@ -26,7 +26,7 @@ def install_completion(
     out
         The file to write, - for standard output; default: where the shell looks for it.
     """
-    from rerank.cli.main import app
+    from rerank.cli.app import app
 
     if out:
         check_output(out)

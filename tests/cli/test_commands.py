@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.main import COMMANDS, app, main
+from rerank.cli.app import COMMANDS, app
+from rerank.cli.main import main
 
 
 def test_a_mistake_in_a_new_process_prints_nothing_else():

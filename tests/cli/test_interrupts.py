@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP, as a shell sees them."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ if "nohup" in sys.argv:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 run_and_exit(call)
 """
+SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
 LINE = "rerank: {}; nothing is left half-written, and the same command goes on from here\n"
 
 
@@ -47,16 +49,32 @@ def start(folder: Path, *words: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize(
-    "number, code, what",
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")],
-)
+@pytest.mark.parametrize("number, code, what", SIGNALS)
 def test_a_signal_cleans_up_and_is_one_line_and_the_code_of_the_shell(tmp_path, number, code, what):
     process = start(tmp_path)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (code, LINE.format(what))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number, code, what", SIGNALS)
+@pytest.mark.parametrize("package", ["cyclopts", "tqdm"])
+def test_a_signal_during_the_imports_is_one_line_too(tmp_path, package, number, code, what):
+    """A package of this name is found first, and takes a minute to import."""
+    (tmp_path / f"{package}.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rerank", "eval", "a.run"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (code, LINE.format(what))
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

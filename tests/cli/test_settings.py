@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.main import app, main
+from rerank.cli.app import app
+from rerank.cli.main import main
 from rerank.cli.settings import setting_flags
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
 from rerank.utils.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.cli.main import app
+from rerank.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]

@@ -1,6 +1,7 @@
 """Nothing is ever half there."""
 
 import errno
+import shutil
 
 import pytest
 
@@ -55,6 +56,17 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path):
         write()
     assert (tmp_path / "target").read_text() == "before"
     assert list(tmp_path.iterdir()) == [tmp_path / "target"]
+
+
+def test_a_disk_that_is_full_when_a_folder_is_copied_is_one_line(tmp_path):
+    """shutil.copytree collects the errors of all files in one of its own, which has no number."""
+
+    def copy():
+        with atomic_write(tmp_path / "target"):
+            raise shutil.Error([("from/a", "to/a", "[Errno 28] No space left on device: 'to/a'")])
+
+    with pytest.raises(UserError, match="target: cannot be written: No space left on device"):
+        copy()
 
 
 def test_a_real_full_device(tmp_path):

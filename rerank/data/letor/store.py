@@ -14,6 +14,7 @@ from rerank.data.letor.line_errors import LINE
 from rerank.data.letor.store_writer import VALUES_AT_A_TIME, side_file, write
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.integrity import as_record, changes, facts_of, files_below, record_of
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
@@ -30,13 +31,15 @@ class Facts(TypedDict):
     stamp: list[tuple[str, int, int]]
     checksums: dict[str, str]
     features: NotRequired[str]
+    files: NotRequired[dict[str, Any]]
+    hash: NotRequired[str]
 
 
 class Store(NamedTuple):
     """A parsed text file: its path, the folder of its binary files, and `facts`.
 
-    facts: rows (documents), width (the largest feature index), layout, stamp, and checksums (SHA-256 of the text file
-    and of its side file).
+    facts: rows (documents), width (the largest feature index), layout, stamp, checksums (SHA-256 of the text file and
+    of its side file), files (the record of the binary files) and hash, of the others. Older versions lack these two.
     """
 
     path: Path
@@ -59,7 +62,7 @@ def build_store(path: Path, cache: Path, first: int = 1) -> Store:
         if facts and facts["stamp"] != stamp:
             log.info(f"{path}: touched since it was read; comparing its checksum")
             if facts["checksums"] == {file.name: _sha256(file) for file in files}:
-                _write_facts(folder, facts := {**facts, "stamp": stamp})
+                facts = _write_facts(folder, {**facts, "stamp": stamp})
             else:
                 facts = None
         if not facts:
@@ -67,8 +70,8 @@ def build_store(path: Path, cache: Path, first: int = 1) -> Store:
                 tmp.mkdir()
                 written = write(tmp, path, file, first)
                 checksums = {path.name: written.pop("sha256"), **{file.name: _sha256(file) for file in files[1:]}}
-                facts = {**written, "stamp": stamp, "checksums": checksums}
-                _write_facts(tmp, facts)
+                record = record_of(tmp, files_below(tmp))
+                facts = _write_facts(tmp, {**written, "stamp": stamp, "checksums": checksums, "files": record})
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of `{LINE}`") from error
     return Store(path, folder, facts)
@@ -78,6 +81,8 @@ def open_store(store: Store, width: int) -> FeatureSet:
     """The stored set with rows of `width` features, memory-mapped. Raises UserError if the store is damaged."""
     folder, facts = store.folder, store.facts
     try:
+        if damaged := list(changes(folder, as_record(facts["files"]))) if "files" in facts else []:
+            raise ValueError("; ".join(damaged))
         if len(facts["layout"]) > 1 or facts["layout"][0][1] < width:
             facts = _widen(folder, facts, width)
         features = np.memmap(folder / facts.get("features", "features.bin"), np.float32, "r")
@@ -114,8 +119,10 @@ def _widen(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
                 wide = np.zeros((min(step, rows - begin), width), np.float32)
                 wide[:, :narrow] = np.fromfile(source, np.float32, len(wide) * narrow).reshape(len(wide), narrow)
                 out.write(wide.data)
-    facts = {**facts, "layout": [[facts["rows"], width]], "features": name}
-    _write_facts(folder, facts)
+    record = {} if "files" not in facts else {**facts["files"], name: facts_of(folder / name)}
+    record.pop(old.name, None)
+    files = {"files": record} if record else {}
+    facts = _write_facts(folder, {**facts, **files, "layout": [[facts["rows"], width]], "features": name})
     old.unlink()
     return facts
 
@@ -123,13 +130,24 @@ def _widen(folder: Path, facts: dict[str, Any], width: int) -> dict[str, Any]:
 def _facts(folder: Path) -> dict[str, Any] | None:
     if not folder.is_dir():
         return None
-    facts: dict[str, Any] = read_json(folder / "facts.json", Facts, f"remove {folder} and run again")
+    file, remedy = folder / "facts.json", f"remove {folder} and run again"
+    facts: dict[str, Any] = read_json(file, Facts, remedy)
+    if facts != (_with_hash(facts) if {"files", "hash"} & facts.keys() else facts):
+        raise UserError(f"{file}: changed since it was written; {remedy}")
     return facts
 
 
-def _write_facts(folder: Path, facts: dict[str, Any]) -> None:
+def _write_facts(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Writes the facts, and returns them with their hash."""
+    facts = _with_hash(facts)
     with atomic_write(folder / "facts.json") as tmp:
         tmp.write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    return facts
+
+
+def _with_hash(facts: dict[str, Any]) -> dict[str, Any]:
+    others = {name: fact for name, fact in facts.items() if name != "hash"}
+    return {**others, "hash": short_hash(json.dumps(others, sort_keys=True))}
 
 
 def _sha256(path: Path) -> str:

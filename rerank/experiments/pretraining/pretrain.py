@@ -80,11 +80,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
-            if not folder.checkpoint.is_dir():
-                raise UserError(
-                    f"{folder.checkpoint}: is missing, although its pre-training is finished; remove {folder.path} to "
-                    "pre-train again"
-                )
+            expect_checkpoint(folder.checkpoint)
             if accelerator.is_main_process:
                 expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
@@ -95,6 +91,15 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
             task = PretrainingTask(config, collection, folder, accelerator)
             _train(config, task, loss, folder, accelerator)
     return folder.checkpoint
+
+
+def expect_checkpoint(checkpoint: Path) -> None:
+    """Raises UserError if the pre-trained encoder was removed, before its folds begin or between them."""
+    if not checkpoint.is_dir():
+        raise UserError(
+            f"{checkpoint}: is missing, although its pre-training is finished; remove {checkpoint.parent}, if it is "
+            "there, and run again to pre-train again"
+        )
 
 
 def _identity(config: Config, collection: Collection) -> str:

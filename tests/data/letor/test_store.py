@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,10 @@ def test_rows_become_wider_on_the_way(tmp_path, monkeypatch):
         features = open_store(build_store(tmp_path / "a.txt", tmp_path / "cache"), width)
         np.testing.assert_array_equal(features.features, expected[:, :width])
     assert len(list(kept.folder.glob("features*"))) == 1
+    with (kept.folder / "features-11.bin").open("r+b") as file:
+        file.write(b"\1")
+    with pytest.raises(UserError, match=r"features-11\.bin: expected XXH3"):
+        open_store(build_store(tmp_path / "a.txt", tmp_path / "cache"), 9)
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
@@ -118,14 +123,51 @@ def test_a_line_without_end(tmp_path, monkeypatch):
         build_store(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), tmp_path / "cache")
 
 
-def test_a_damaged_store(source, tmp_path):
+DAMAGES = {
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut at a value": lambda file: file.write_bytes(file.read_bytes()[:-4]),
+    "with a bit flipped": lambda file: file.write_bytes(file.read_bytes()[:-2] + bytes([file.read_bytes()[-2] ^ 1])),
+    "removed": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["features.bin", "labels.bin", "offsets.npy", "queries.txt", "doc_ids.txt"])
+def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, tmp_path, name, damage):
     kept = build_store(source, tmp_path / "cache")
+    expected = open_store(kept, 4).features.copy()
+    DAMAGES[damage](kept.folder / name)
+    with pytest.raises(UserError, match=rf"{kept.folder}: .*{name}: expected .*; remove the folder and run again"):
+        open_store(build_store(source, tmp_path / "cache"), 4)
+    shutil.rmtree(kept.folder)
+    np.testing.assert_array_equal(open_store(build_store(source, tmp_path / "cache"), 4).features, expected)
+
+
+def test_changed_facts_are_noticed(source, tmp_path):
+    kept = build_store(source, tmp_path / "cache")
+    file = kept.folder / "facts.json"
+    facts = json.loads(file.read_text())
+    for changed in ({**facts, "width": 3}, {**facts, "hash": "0"}, {**facts, "checksums": {}}):
+        file.write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=r"facts\.json: changed since it was written; remove .* and run again"):
+            build_store(source, tmp_path / "cache")
+    file.write_text(json.dumps({name: fact for name, fact in facts.items() if name != "hash"}))
+    with pytest.raises(UserError, match="changed since it was written"):
+        build_store(source, tmp_path / "cache")
+    file.write_text("{")
+    with pytest.raises(UserError, match=r"facts\.json: not JSON \(.*\); remove .* and run again"):
+        build_store(source, tmp_path / "cache")
+
+
+def test_a_store_of_an_older_version_has_matching_sizes(source, tmp_path):
+    kept = build_store(source, tmp_path / "cache")
+    facts = {name: fact for name, fact in kept.facts.items() if name not in ("files", "hash")}
+    (kept.folder / "facts.json").write_text(json.dumps(facts))
+    assert open_store(build_store(source, tmp_path / "cache"), 6).features.shape == (5, 6)
+    assert open_store(build_store(source, tmp_path / "cache"), 4).features.shape == (5, 4)
     (kept.folder / "labels.bin").write_bytes(b"\0" * 4)
     with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
         open_store(build_store(source, tmp_path / "cache"), 4)
-    (kept.folder / "facts.json").write_text("{")
-    with pytest.raises(UserError, match=r"facts\.json: not JSON \(.*\); remove .* and run again"):
-        build_store(source, tmp_path / "cache")
 
 
 def test_facts_are_those_of_the_file(source, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
+from rerank.experiments import train
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.support.small_documents import NAMES, write_documents
 from tests.support.small_world import WORDS
@@ -152,6 +153,48 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
     assert not Path("again").exists()
     main(pretraining("documents", "--out", "again"))
     assert "resuming after epoch 1" in capsys.readouterr().err
+    assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("removed", ["checkpoint", "pretrained"])
+def test_a_pretraining_that_is_removed_between_two_folds_is_one_line_and_is_made_again(
+    here, capsys, monkeypatch, removed
+):
+    """The second fold of a command, after the first one has used it."""
+    finish = train._write_results
+    made = {}
+
+    def remove(*arguments):
+        finish(*arguments)
+        folder = folder_of("towns")
+        made["folder"], made["weights"] = folder, (folder / "checkpoint" / "model.safetensors").read_bytes()
+        shutil.rmtree(folder / "checkpoint" if removed == "checkpoint" else folder)
+
+    words = ["train", "--config", "warm.toml", "--epochs", "1"]
+    monkeypatch.setattr(train, "_write_results", remove)
+    line = failed(capsys, *words)
+    folder = made["folder"]
+    assert line == (
+        f"rerank: {folder}/checkpoint: is missing, although its pre-training is finished; remove {folder}, if it is "
+        "there, and run again to pre-train again"
+    )
+    monkeypatch.setattr(train, "_write_results", finish)
+    if removed == "checkpoint":
+        assert failed(capsys, *words, "--fold", "2") == line
+        shutil.rmtree(folder)
+    main([*words, "--fold", "2"])
+    assert (folder / "checkpoint" / "model.safetensors").read_bytes() == made["weights"]
+    manifests = [json.loads(Path(f"runs/towns/smoothi/fold{fold}/manifest.json").read_text()) for fold in (1, 2)]
+    assert manifests[0]["pretraining"] == manifests[1]["pretraining"]
+
+
+def test_the_weights_of_a_finished_pretraining_are_checked(here, capsys):
+    folder = folder_of("documents")
+    (folder / "checkpoint" / "model.safetensors").unlink()
+    line = failed(capsys, *pretraining("documents", "--out", "again"))
+    assert "the pre-training is damaged: checkpoint/model.safetensors: expected a file, found none; remove" in line
+    shutil.rmtree(folder)
+    main(pretraining("documents", "--out", "again"))
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
 
 

@@ -1,0 +1,62 @@
+"""The commands of the command line, each in a module that is imported when it is called."""
+
+from cyclopts import App, ArgumentCollection
+
+app = App(
+    name="rerank",
+    help="Fine-tunes a cross-encoder to re-rank the results of a first-stage retriever such as BM25, directly "
+    "optimising a differentiable version of the evaluation metric.",
+    help_format="plaintext",
+    help_on_error=False,
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+
+COMMANDS = {
+    "demo": "Run the whole pipeline on a small generated collection.\n\n"
+    "BM25, training with two losses over five folds, the table; two to four minutes, no network.",
+    "doctor": "Check that Java, the collection, the index, the encoder, the GPU and the disk are ready.\n\n"
+    "Exit code 1 if something is missing.",
+    "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
+    "pretrain": "Pre-train an encoder on pseudo-queries made from the documents.\n\n"
+    "Titles, sentences and keywords of a document are queries for it; neither queries nor judgments are read.",
+    "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
+    "Finished folds are kept; the same command resumes an interrupted one.",
+    "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
+    "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
+    "The teacher scores the candidates of every query once; what it scored is kept.",
+    "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
+    "No judgments are needed; --collection.queries gives new queries.",
+    "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
+    "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
+    "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
+    "Exit code 1 if something differs.",
+    "report": "Write an HTML page about the experiments of a collection: tables, charts, queries, settings.",
+    "plot": "Write a chart of the report as a PDF, SVG or PNG file.",
+}
+"""The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
+
+FUNCTIONS = {"eval": "evaluate"}
+WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score")
+
+
+def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    from rerank.cli.settings import read_config_file
+
+    read_config_file(app, commands, arguments)
+
+
+for position, (command, text) in enumerate(COMMANDS.items()):
+    app.command(
+        f"rerank.cli.{command}:{FUNCTIONS.get(command, command)}",
+        name=command,
+        help=text,
+        sort_key=position,
+        config=[_read_config_file] if command in WITH_SETTINGS else [],
+    )
+app.command(
+    "rerank.cli.completion:install_completion",
+    name="--install-completion",
+    help="Install completion of commands and flags for bash, zsh or fish.",
+)
+app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)
