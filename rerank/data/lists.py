@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from rerank.data.text_lines import lines_of
 from rerank.data.trec import FLOAT32_MAX
 from rerank.types import Candidates
 from rerank.utils.errors import UserError
@@ -83,7 +84,7 @@ def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) 
     digest, lists, numbers, by_text = hashlib.sha256(), list[Candidates](), list[int](), dict[str, str]()
     try:
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(lines_of(lines, path, LIST_LINE), 1):
                 digest.update(line)
                 if not line.strip():
                     continue

@@ -27,11 +27,13 @@ def pieces(text: str, tokenizer: str, size: int = PIECE) -> Iterator[str]:
     """The text in pieces of about `size` characters; `tokenizer` is its JSON.
 
     The text is one piece if it is short, has no place to be cut, or belongs to a tokenizer that `can_split` does not
-    know.
+    know. Raises ValueError for a size below 1.
 
     >>> list(pieces("one, two three", '{"pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "BPE"}}', 4))
     ['one, two', ' three']
     """
+    if size < 1:
+        raise ValueError(f"size: expected at least 1 character, got {size}")
     begin = 0
     while len(text) - begin > size and can_split(tokenizer):
         seam = SEAM.search(text, begin + size)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
-from rerank.data.trec import read_unpacked
+from rerank.data.text_lines import read_lines
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json, shown
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ID_KEYS = ("_id", "query_id", "qid", "id")
 TEXT_KEYS = ("text", "query")
+LONGEST_LINE = 2**24
+"""Bytes of the line of a query."""
 EXPECTED = (
     "lines of a query's id, a tab and its text, or of JSON objects with one of the keys "
     f"{', '.join(ID_KEYS)} and one of {', '.join(TEXT_KEYS)}"
@@ -33,11 +35,11 @@ def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
     damaged or without queries.
     """
     queries: dict[str, str] = {}
-    lines = list(_lines(path))
-    parse = _parse_json if lines and lines[0][1].lstrip().startswith("{") else _parse_tsv
-    if field and lines and parse is _parse_tsv:
-        raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
-    for where, line in lines:
+    parse = None
+    for where, line in _lines(path):
+        parse = parse or (_parse_json if line.lstrip().startswith("{") else _parse_tsv)
+        if field and parse is _parse_tsv:
+            raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
         query_id, text = parse(line, where, field)
         check_id(query_id, where, "the query id")
         if query_id in queries:
@@ -50,9 +52,9 @@ def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
 
 def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
     """Each line that is not empty, with its place as file:line."""
-    for number, line in enumerate(read_unpacked(path, EXPECTED).split(b"\n"), 1):
+    for number, line in enumerate(read_lines(path, EXPECTED, LONGEST_LINE), 1):
         try:
-            text = line.decode().removesuffix("\r")
+            text = line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise UserError(f"{path}:{number}: expected UTF-8 ({error})") from error
         if text.strip():

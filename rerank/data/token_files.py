@@ -6,6 +6,7 @@ import numpy as np
 
 from rerank.data.arrays import read_array
 from rerank.utils.errors import UserError
+from rerank.utils.integrity import changes_since_record
 from rerank.utils.json_files import parse_json
 
 
@@ -14,9 +15,11 @@ def read_token_files(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
     """The tokens, memory-mapped, the offsets, the lengths, and the row of each document id.
 
-    Without tokens, these are empty, and tokens.bin may be missing. Raises UserError if a file is missing or damaged,
-    does not belong to the others, or has a token that the vocabulary does not have.
+    Without tokens, these are empty. Raises UserError if a file is missing or differs from its record, does not belong
+    to the others, or has a token that the vocabulary does not have; a folder of an older version has no record.
     """
+    if changed := changes_since_record(folder):
+        raise _unreadable(folder, "; ".join(changed))
     try:
         offsets, lengths = (read_array(folder / f"{name}.npy", np.int64, 1) for name in ("offsets", "lengths"))
         doc_ids = parse_json((folder / "doc_ids.json").read_bytes(), list[str])
@@ -34,7 +37,9 @@ def read_token_files(
         if vocabulary and len(tokens) and not 0 <= tokens.min() <= tokens.max() < vocabulary:
             raise ValueError("tokens.bin has tokens that the tokenizer does not have")
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{folder}: the tokenised documents cannot be read ({error}); remove the folder and run again"
-        ) from error
+        raise _unreadable(folder, f"{error}") from error
     return tokens, offsets, lengths, rows
+
+
+def _unreadable(folder: Path, why: str) -> UserError:
+    return UserError(f"{folder}: the tokenised documents cannot be read ({why}); remove the folder and run again")

@@ -13,7 +13,7 @@ from rerank.data.pieces import pieces
 from rerank.data.token_files import read_token_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.integrity import changes_since_record, write_record
+from rerank.utils.integrity import write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
 
@@ -78,10 +78,6 @@ def open_store(
         _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
 
     make_once(folder, "tokens", write)
-    if changed := changes_since_record(folder):
-        raise UserError(
-            f"{folder}: the tokenised documents cannot be read ({'; '.join(changed)}); remove the folder and run again"
-        )
     tokens, offsets, lengths, rows = read_token_files(folder, vocabulary=len(tokenizer))
     if list(rows) != list(doc_ids):
         raise UserError(

@@ -6,15 +6,17 @@ that no evaluator can tie or sort into another order.
 """
 
 import gzip
+import itertools
 import math
-import re
-import zlib
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
+from sys import intern
 from typing import NoReturn
 
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
+from rerank.data.text_lines import fail_line
+from rerank.data.trec_lines import are_empty, numbered_lines
 from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -23,7 +25,8 @@ from rerank.utils.progress import log
 RUN_LINE = "query_id Q0 doc_id rank score tag"
 QRELS_LINE = "query_id 0 doc_id relevance"
 BEIR_LINE = "query-id corpus-id score"
-NUMBER = re.compile(rb"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
+NUL, UNDERSCORE = b"\0_"
+"""Bytes as numbers: Python finds these several times faster in a line than texts of one byte."""
 
 
 def ranked(scores: dict[str, float]) -> list[str]:
@@ -43,16 +46,17 @@ def read_run(path: str | Path) -> Run:
     line for a line without six columns, a score that is not a finite float32, and a document that a query has twice;
     and for a file that is missing, damaged or empty.
     """
-    data = _read(path, RUN_LINE)
-    with_nul, with_underscore = b"\0" in data, b"_" in data  # searching the file at once is faster than each line
     run: Run = {}
     last, query_id, scores = b"", "", {}  # type: bytes, str, dict[str, float]
     longer = 0
-    for number, line in _lines(path, data, RUN_LINE):
+    lines = numbered_lines(path, RUN_LINE)
+    for number, line in lines:
         columns = line.split()
-        if len(columns) != 6 or (with_nul and b"\0" in line):
+        if len(columns) != 6 or NUL in line:
+            if not columns and are_empty(lines):
+                break
             # A document id with a space moves the id into the column of the rank.
-            if len(columns) < 6 or b"\0" in line or not columns[3].isdigit():
+            if len(columns) < 6 or NUL in line or not columns[3].isdigit():
                 _fail_columns(path, number, line, RUN_LINE)
             longer += 1
             columns = columns[:6]
@@ -62,18 +66,19 @@ def read_run(path: str | Path) -> Run:
         except ValueError:
             score = math.nan
         # Python reads 1_0 as 10; no evaluator does.
-        if not -FLOAT32_MAX <= score <= FLOAT32_MAX or (with_underscore and b"_" in text):
-            _fail(path, number, "a finite score", _printable(text))
+        if not -FLOAT32_MAX <= score <= FLOAT32_MAX or UNDERSCORE in text:
+            fail_line(path, number, "a finite score", _printable(text))
         try:
-            doc_id = doc.decode()
+            doc_id = intern(doc.decode())  # most are in several queries
             if query != last:
                 last, query_id = query, query.decode()
                 scores = run.setdefault(query_id, {})
         except UnicodeDecodeError as error:
-            _fail(path, number, "UTF-8", _printable(error.object))
+            fail_line(path, number, "UTF-8", _printable(error.object))
         if doc_id in scores:
-            _fail(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
+            fail_line(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
         scores[doc_id] = score
+    _expect_some(path, run, RUN_LINE)
     if longer:
         log.info(f"{path}: lines with words after the tag, which are left out: {longer}")
     return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
@@ -113,37 +118,41 @@ def read_qrels(path: str | Path) -> Qrels:
     relevance that is not an integer, and two judgments of a document that disagree; and for a file that is missing,
     damaged or empty.
     """
-    data = _read(path, QRELS_LINE)
-    lines = _lines(path, data, QRELS_LINE)
-    head = lines[0][1]
-    words = head.split()
+    lines = numbered_lines(path, QRELS_LINE)
+    first = next(lines, (1, b""))
+    words = first[1].split()
     header = words[2:] == [b"score"]
-    if header:
-        lines = lines[1:] or [(lines[0][0] + 1, b"")]
-    expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in head) else QRELS_LINE
-    with_nul, with_underscore, width = b"\0" in data, b"_" in data, len(expected.split())
+    expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in first[1].strip()) else QRELS_LINE
+    width = len(expected.split())
     qrels: Qrels = {}
     last, query_id, judged = b"", "", {}  # type: bytes, str, dict[str, int]
-    for number, line in lines:
+    for number, line in lines if header else itertools.chain([first], lines):
         columns = line.split()
-        if len(columns) != width or (with_nul and b"\0" in line):
+        if len(columns) != width or NUL in line:
+            if not columns and are_empty(lines):
+                break
             _fail_columns(path, number, line, expected)
         query, doc, text = columns[0], columns[-2], columns[-1]
         try:
             relevance = int(text)
-            doc_id = doc.decode()
+            if UNDERSCORE in text:  # Python reads 1_0 as 10
+                raise ValueError
+            doc_id = intern(doc.decode())
             if query != last:
                 last, query_id = query, query.decode()
                 judged = qrels.setdefault(query_id, {})
         except UnicodeDecodeError as error:
-            _fail(path, number, "UTF-8", _printable(error.object))
+            fail_line(path, number, "UTF-8", _printable(error.object))
         except ValueError:
-            _fail(path, number, "an integer relevance", _printable(text))
-        if with_underscore and b"_" in text:
-            _fail(path, number, "an integer relevance", _printable(text))
+            fail_line(path, number, "an integer relevance", _printable(text))
         before = judged.setdefault(doc_id, relevance)
         if before != relevance:
-            _fail(path, number, f"one judgment of document {doc_id} for query {query_id}", f"{before} and {relevance}")
+            fail_line(
+                path, number, f"one judgment of document {doc_id} for query {query_id}", f"{before} and {relevance}"
+            )
+    if header and not qrels:
+        _fail_columns(path, first[0] + 1, b"", expected)
+    _expect_some(path, qrels, expected)
     return qrels
 
 
@@ -185,60 +194,18 @@ def examples(query_ids: Iterable[str]) -> str:
     return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
 
 
-def _read(path: str | Path, expected: str) -> bytes:
-    """The file unpacked, without BOM and final line end."""
-    data = read_unpacked(path, f"lines of `{expected}`").rstrip()
-    if not data:
+def _expect_some(path: str | Path, found: Run | Qrels, expected: str) -> None:
+    if not found:
         raise UserError(f"{path}: empty file; expected lines of `{expected}`")
-    return data
-
-
-def read_unpacked(path: str | Path, expected: str) -> bytes:
-    """The bytes of a file, gzipped or not, without BOM. Raises UserError if it is missing or damaged."""
-    try:
-        data = Path(path).read_bytes()
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file: {error}") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
-    return data.removeprefix(b"\xef\xbb\xbf")
-
-
-def _lines(path: str | Path, data: bytes, expected: str) -> list[tuple[int, bytes]]:
-    """The lines and their numbers, without comments, which it logs; raises UserError if all are comments.
-
-    A comment begins with `#`. A query id may begin so too: a line with all columns is none, unless `#` is the first.
-    """
-    lines = list(enumerate(data.split(b"\n"), 1))
-    if not data.startswith(b"#") and b"\n#" not in data:
-        return lines
-    width = len(expected.split())
-    kept = [(number, line) for number, line in lines if not _is_comment(line.split(), width)]
-    if not kept:
-        raise UserError(f"{path}: nothing but comments; expected lines of `{expected}`")
-    if len(kept) < len(lines):
-        log.info(f"{path}: lines with comments (#), which are left out: {len(lines) - len(kept)}")
-    return kept
-
-
-def _is_comment(words: list[bytes], width: int) -> bool:
-    if not words or not words[0].startswith(b"#"):
-        return False
-    return words[0] == b"#" or len(words) != width or not NUMBER.fullmatch(words[4 if width == 6 else -1])
 
 
 def _fail_columns(path: str | Path, number: int, line: bytes, expected: str) -> NoReturn:
     got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
-    _fail(path, number, f"{len(expected.split())} columns, `{expected}`", got)
+    fail_line(path, number, f"{len(expected.split())} columns, `{expected}`", got)
 
 
 def _printable(text: bytes) -> str:
     return text.decode(errors="backslashreplace")
-
-
-def _fail(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
-    raise UserError(f"{path}:{number}: expected {expected}, got {got}")
 
 
 def _check_name(path: str | Path, what: str, name: str) -> None:

@@ -60,6 +60,12 @@ def test_a_text_without_a_place_to_cut_is_one_piece():
         assert list(pieces(text, source, size=10)) == [text]
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_piece_has_a_character_at_least(size):
+    with pytest.raises(ValueError, match="size: expected at least 1 character"):
+        list(pieces("a b", make_tokenizer("bert", WORDS).backend_tokenizer.to_str(), size=size))
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [

@@ -12,6 +12,7 @@ from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
+from rerank.data.text_lines import lines_of
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
@@ -154,6 +155,10 @@ class BeirFolder:
     def _corpus(self) -> Path:
         return self._folder / CORPUS
 
+    @property
+    def _expected(self) -> str:
+        return f"object with {self.id_key} and {self.text_key}"
+
     def _check_files(self, *names: str) -> None:
         """Raises UserError, with the expected layout, if one of the files is missing."""
         missing = [name for name in names if not (self._folder / name).is_file()]
@@ -169,20 +174,19 @@ class BeirFolder:
         """Each line's place as file:line, its offset in bytes, and its content, checked."""
         offset = 0
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(lines_of(lines, path, f"an {self._expected}"), 1):
                 where = f"{path}:{number}"
                 if line.strip():
                     yield where, offset, self._record(line, where)
                 offset += len(line)
 
     def _record(self, line: bytes, where: str) -> Document:
-        expected = f"{self.id_key} and {self.text_key}"
         try:
             record = parse_json(line)
         except ValueError as error:
-            raise UserError(f"{where}: {error}; expected an object with {expected} on one line") from None
+            raise UserError(f"{where}: {error}; expected an {self._expected} on one line") from None
         if not isinstance(record, dict):
-            raise UserError(f"{where}: expected a JSON object with {expected}, got {shown(record)}")
+            raise UserError(f"{where}: expected a JSON {self._expected}, got {shown(record)}")
         keys = list(record)
         if record.get(self.title_key) is None:
             record[self.title_key] = ""  # BEIR's queries have none, nor do some of its corpora

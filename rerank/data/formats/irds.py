@@ -19,6 +19,7 @@ from rerank.data.formats._ir_datasets import (
     own_copy,
     published_split,
 )
+from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
@@ -87,6 +88,8 @@ class IrDataset:
         qrels: Qrels = {}
         with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
             for qrel in dataset.qrels_iter():
+                check_id(qrel.query_id, f"{self.source}: its qrels", "the query id")
+                check_id(qrel.doc_id, f"{self.source}: its qrels", "the document id")
                 qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
         return qrels
 
@@ -133,7 +136,8 @@ class IrDataset:
         """Every document. Raises UserError if the documents cannot be had."""
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
-            for doc in library().load(self.source).docs_iter():
+            for number, doc in enumerate(library().load(self.source).docs_iter(), 1):
+                check_id(doc.doc_id, f"{self.source}: document {number}", "the id")
                 yield _document(doc)
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
@@ -235,7 +239,9 @@ def _has(dataset: Any, part: str) -> bool:
 def _read_queries(source: str, field: str = "") -> dict[str, str]:
     """The default text of each query, or that of a field."""
     dataset = library().load(source)
+    queries: dict[str, str] = {}
     with error_in_one_line(source, "queries", dataset.queries_handler()):
-        return {
-            query.query_id: getattr(query, field) if field else query.default_text() for query in dataset.queries_iter()
-        }
+        for number, query in enumerate(dataset.queries_iter(), 1):
+            check_id(query.query_id, f"{source}: query {number}", "the id")
+            queries[query.query_id] = getattr(query, field) if field else query.default_text()
+    return queries

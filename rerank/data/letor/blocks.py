@@ -1,15 +1,14 @@
 """Reads a text file, gzipped or not, in blocks of whole lines, and hashes it."""
 
-import codecs
 import gzip
 import hashlib
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rerank.data import text_lines
 from rerank.data.letor.line_errors import LINE
-from rerank.utils.errors import UserError
+from rerank.data.text_lines import gzip_error_in_one_line
 
 BLOCK = 4 * 2**20
 """Bytes of text that are read at a time."""
@@ -45,18 +44,5 @@ class HashedFile:
 def blocks(path: Path, file: HashedFile) -> Iterator[bytes]:
     """The text in blocks of whole lines. Raises UserError for a damaged file and for a line that is too long."""
     stream: Any = gzip.GzipFile(fileobj=file, mode="rb") if path.suffix == ".gz" else file  # type: ignore[call-overload]
-    rest, line = b"", 1
-    try:
-        while block := stream.read(BLOCK):
-            block = rest + (block if rest or line > 1 else block.removeprefix(codecs.BOM_UTF8))
-            cut = block.rfind(b"\n") + 1
-            if cut:
-                yield block[:cut]
-                line += block.count(b"\n")
-            rest = block[cut:]
-            if len(rest) > LONGEST_LINE:
-                raise UserError(f"{path}:{line}: expected `{LINE}`, got a line of more than {LONGEST_LINE:,} bytes")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file: {error}") from error
-    if rest:
-        yield rest
+    with gzip_error_in_one_line(path):
+        yield from text_lines.blocks(stream, path, f"`{LINE}`", LONGEST_LINE, BLOCK)

@@ -17,6 +17,7 @@ from rerank.reports.charts.reliability import reliability
 from rerank.reports.charts.scores import scores
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
+from rerank.utils.integrity import write_record
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
@@ -122,6 +123,16 @@ def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder)
     lengths = folder / "tokens" / "store" / "lengths.npy"
     np.save(lengths, np.load(lengths) + 1)
     with pytest.raises(UserError, match="the tokenised documents of good are missing"):
+        by_length(results, results.experiments[0])
+
+
+def test_lengths_that_differ_from_their_record_are_refused(results, folder):
+    store = folder / "tokens" / "store"
+    write_record(store)
+    by_length(results, results.experiments[0])
+    lengths = np.load(store / "lengths.npy")
+    np.save(store / "lengths.npy", lengths[::-1])  # the same statistics
+    with pytest.raises(UserError, match=r"store: the tokenised documents cannot be read \(lengths.npy: expected XXH3"):
         by_length(results, results.experiments[0])
 
 
