@@ -33,15 +33,18 @@ GPU_SHARE = 0.75
 """On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
 
 The calls of a forward pass then grow with the logarithm of the lengths instead of their number, and at most 16 / 9 of
-the products are those of padding. On a CPU, where a call costs little and padding as much as tokens, it is 1.
+the products are those of padding.
 """
+
+CPU_SHARE = 1.0
+"""The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
 
 
 class Bucket(NamedTuple):
     """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
 
-    tokens, passages: how many; real: (count, longest), False on padding; places: (tokens,), where the
-    tokens are in the flattened grid. Both are None if all passages have `longest` tokens.
+    tokens, passages: how many; real: (passages, longest), False on padding; places: (tokens,), where the tokens are in
+    the flattened grid. Both are None if all passages have `longest` tokens.
     """
 
     tokens: int
@@ -66,7 +69,7 @@ class Passages:
     @cached_property
     def buckets(self) -> list[Bucket]:
         """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
-        share = 1.0 if self.offsets.device.type == "cpu" else GPU_SHARE
+        share = CPU_SHARE if self.offsets.device.type == "cpu" else GPU_SHARE
         return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
 
 

@@ -105,9 +105,10 @@ class Probe(NamedTuple):
 def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
     """Why packed passages cannot be trusted on the model's device in this precision; "" if they can.
 
-    The vectors of four passages, and the gradient of their sum with respect to the embeddings of the tokens, are
-    computed packed and padded in the precision of the run, and padded in float32. Packed ones may be ROUNDINGS times as
-    far from float32 as padded ones. `flash` is whether FlashAttention may be called (see `Passages`).
+    The vectors of four passages, and the gradient of a linear function of them with respect to the embeddings of the
+    tokens, are computed packed and padded in the precision of the run, and padded in float32. Packed ones may be
+    ROUNDINGS times as far from float32 as padded ones. `flash` is whether FlashAttention may be called (see
+    `Passages`).
     """
     lengths = [min(probe.max_length, length) for length in (PROBE_LENGTH, PROBE_LENGTH - 30, 33, 7)]
     training = probe.model.training
@@ -162,7 +163,8 @@ def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) 
     finally:
         handle.remove()
     vectors = vectors.float()
-    (gradient,) = torch.autograd.grad(vectors.square().sum(), embedded)
+    direction = torch.arange(vectors.shape[1], device=device).cos()  # a layer norm makes the sum of squares constant
+    (gradient,) = torch.autograd.grad((vectors * direction).sum(), embedded)
     return vectors.detach(), (gradient[mask.to(device)] if flash is None else gradient[0]).float()
 
 

@@ -12,7 +12,7 @@ BUILT_FOR = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 def insert_card(
     monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int], built_for: tuple[str, ...] = BUILT_FOR
 ) -> None:
-    """torch then reports one card of this name and compute capability; no tensor can be put on it."""
+    """Torch then reports one card of this name and compute capability; no tensor can be put on it."""
 
     def supports_bf16(including_emulation: bool = True) -> bool:
         return including_emulation or capability >= (8, 0)
