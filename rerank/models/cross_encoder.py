@@ -1,9 +1,12 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
@@ -12,7 +15,7 @@ from rerank.models.encoder import LoadedEncoder
 from rerank.models.gpu import Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packed_attention import Passages
-from rerank.models.packing import Probe, pack, packing_error
+from rerank.models.packing import Probe, layers_of, pack, packing_error
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
@@ -147,9 +150,12 @@ class CrossEncoder(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations instead of keeping them."""
-        self.encoder.activation_checkpointing_enable(
-            {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
-        )
+        settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
+        if self.encoder.supports_gradient_checkpointing:
+            self.encoder.activation_checkpointing_enable(settings)
+            return
+        for layer in layers_of(self.encoder):  # MPNet's
+            layer.forward = partial(_recomputed, layer, layer.forward, settings)
 
     def attention_dropout(self) -> str:
         """The dropout rate of attention weights in training, for the manifest; packed attention has none."""
@@ -170,3 +176,12 @@ class CrossEncoder(nn.Module):
             {"params": [p for p in trainable if id(p) in in_body], "lr": lr},
             {"params": [p for p in trainable if id(p) not in in_body], "lr": head_lr},
         ]
+
+
+def _recomputed(
+    layer: nn.Module, forward: Callable[..., Any], settings: dict[str, Any], *arguments: Any, **others: Any
+) -> Any:
+    """The output of a layer, whose activations are computed again in the backward pass of training."""
+    if not (layer.training and torch.is_grad_enabled()):
+        return forward(*arguments, **others)
+    return checkpoint(forward, *arguments, **settings, **others)

@@ -70,10 +70,15 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
     return reason
 
 
-def _last_layer(model: Any) -> Any:
+def layers_of(model: Any) -> list[Any]:
+    """The layers of a Hugging Face model; [] if it has no list of them."""
     count = model.config.num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-    return next((stack[-1] for stack in stacks), None)
+    return list(next(stacks, []))
+
+
+def _last_layer(model: Any) -> Any:
+    return next(reversed(layers_of(model)), None)
 
 
 def _has_bert_layout(layer: Any) -> bool:
