@@ -165,7 +165,7 @@ class TrainingSettings:
     tf32: bool = True
     """Let float32 products on CUDA GPUs round their factors to TF32: faster from Ampere on."""
     deterministic: bool = False
-    """Take torch's deterministic algorithms, so that a GPU repeats a run bit for bit; slower."""
+    """Take torch's deterministic algorithms, for runs on a GPU that repeat; slower."""
     max_tokens_per_forward: Annotated[CountOrAuto, at_least(64)] = "auto"
     """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False

@@ -146,8 +146,8 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
 
 def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bool) -> Tensor:
     """Backpropagates the lists' losses at (documents,) scores, and returns loss, NDCG and smooth NDCG of each list."""
-    grid = batch.grid(flat)
-    leaf = grid.detach().to(_loss_device(flat.device)).requires_grad_()
+    grid = batch.grid(flat.to(_loss_device(flat.device)))
+    leaf = grid.detach().requires_grad_()
     labels, mask = batch.labels.to(leaf.device), batch.mask.to(leaf.device)
     try:
         with full_float32():
@@ -158,8 +158,7 @@ def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bo
             f"query {batch.query_ids[0]}: out of memory in the loss of {grid.shape[0]} lists of "
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
-    assert leaf.grad is not None  # the backward pass has set it
-    grid.backward(leaf.grad.to(grid.device))
+    grid.backward(leaf.grad)
     scores, grades = leaf.detach(), batch.grades().to(leaf.device)
     stats = [losses.detach(), exact_metric(scores, grades, mask)]
     if smooth:
