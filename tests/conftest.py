@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import shutil
 import signal
 
@@ -13,6 +14,10 @@ from tests.support.small_collection import SETTINGS, write_collection, write_enc
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)
+
+# A build of torch without CUDA cannot use the card of this machine, which is an error.
+if torch.version.cuda is None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 log_to_terminal()
 

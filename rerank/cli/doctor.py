@@ -17,7 +17,15 @@ from rerank.retrieval.languages import check_language
 from rerank.utils.errors import UserError
 
 
-@with_settings("collection", "first_stage.run", "first_stage.index", "encoder.name", "output.folder")
+@with_settings(
+    "collection",
+    "first_stage.run",
+    "first_stage.index",
+    "encoder.name",
+    "training.device",
+    "training.precision",
+    "output.folder",
+)
 def doctor(*, config: Config) -> None:
     """Checks Java, the collection, the index, the encoder, the GPU and the disk; exit code 1 if one is missing."""
     sys.exit(0 if examine(config) else 1)
@@ -34,7 +42,7 @@ def examine(config: Config) -> bool:
         "collection": lambda: _collection(config),
         "first stage": lambda: _first_stage(config),
         "encoder": lambda: _encoder(config),
-        "device": _device,
+        "device": lambda: _device(config),
         "disk": lambda: _disk(Path(config.output.folder)),
     }
     if is_feature_source(config.collection.source):
@@ -86,13 +94,10 @@ def _encoder(config: Config) -> str:
     return f"{config.encoder.name}: {parameters / 1e6:.1f} M parameters, passages of {loaded.max_length} tokens"
 
 
-def _device() -> str:
-    import torch
+def _device(config: Config) -> str:
+    from rerank.training.device import describe_device
 
-    if not torch.cuda.is_available():
-        return f"CPU, {torch.get_num_threads()} threads, float32 (training bert-base needs a GPU)"
-    bf16 = "bf16" if torch.cuda.is_bf16_supported() else "float32"
-    return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}, {bf16}"
+    return describe_device(config.training.device, config.training.precision)
 
 
 def _disk(folder: Path) -> str:

@@ -18,6 +18,8 @@ from rerank.utils.parameters import OutputPath
     "training.clip",
     "training.device",
     "training.precision",
+    "training.tf32",
+    "training.deterministic",
     "training.max_tokens_per_forward",
     "training.gradient_checkpointing",
     "training.seed",

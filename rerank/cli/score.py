@@ -29,6 +29,7 @@ from rerank.utils.progress import log
     "encoder.template",
     "training.device",
     "training.precision",
+    "training.tf32",
     "training.max_tokens_per_forward",
     "output.folder",
 )

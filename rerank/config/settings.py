@@ -91,6 +91,8 @@ class EncoderSettings:
     """A prompt with {query} and {document}, for models trained with one; \\n is a line break."""
     lora_rank: Annotated[Whole, at_least(0)] = 0
     """Rank of LoRA (peft) on all linear layers of the body, with alpha twice the rank; 0: all weights are trained."""
+    head_dropout: Annotated[float, between(0, 0.9)] = 0.0
+    """Dropout rate of the [CLS] vectors before the scoring layer, in training; CEDR's public code has 0.1."""
 
 
 # See LossSettings: the help names the poolings that are registered when flags are parsed.
@@ -157,9 +159,13 @@ class TrainingSettings:
     measure: str = "nDCG@20"
     """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
     device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1 or mps."""
-    precision: Literal["auto", "float32", "bf16"] = "auto"
-    """auto: bf16 on GPUs that support it."""
+    """auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:1 or mps."""
+    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
+    """auto: on CUDA GPUs bf16, on Volta and Turing fp16 (with a gradient scaler); elsewhere float32."""
+    tf32: bool = True
+    """Let float32 products on CUDA GPUs round their factors to TF32: faster from Ampere on."""
+    deterministic: bool = False
+    """Take torch's deterministic algorithms, for runs on a GPU that repeat; slower."""
     max_tokens_per_forward: Annotated[CountOrAuto, at_least(64)] = "auto"
     """Tokens per forward pass (a longer passage goes alone); auto: halved when memory runs out."""
     gradient_checkpointing: bool = False

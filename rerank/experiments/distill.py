@@ -67,7 +67,12 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
     if given:
         raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
-    accelerator = open_accelerator(config.training.precision, config.training.device)
+    accelerator = open_accelerator(
+        config.training.precision,
+        config.training.device,
+        tf32=config.training.tf32,
+        deterministic=config.training.deterministic,
+    )
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
@@ -128,7 +133,9 @@ def _score_all(
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         teacher, config.encoder.pooling, config.encoder.max_doc_tokens, template
     )
-    model.to(accelerator.device)
+    for line in model.place(accelerator.device, accelerator.autocast):
+        if accelerator.is_main_process:
+            log.info(line)
     config = replace(config, encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens))
     with accelerator.main_process_first():
         found = _all_candidates(config, dataset)

@@ -56,7 +56,7 @@ def rescore(
     check_language(config.collection.language)
     if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
-    accelerator = open_accelerator(config.training.precision, config.training.device)
+    accelerator = open_accelerator(config.training.precision, config.training.device, tf32=config.training.tf32)
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
@@ -75,7 +75,9 @@ def rescore(
         )
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template)
-    model.to(accelerator.device)
+    for line in model.place(accelerator.device, accelerator.autocast):
+        if accelerator.is_main_process:
+            log.info(line)
     if accelerator.is_main_process:
         for line in (*notes, truncation_summary(passages, config.encoder.max_doc_tokens)):
             log.info(line)

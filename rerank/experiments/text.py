@@ -233,7 +233,7 @@ class TextTask:
     def load(self, checkpoint: Path) -> None:
         """Replaces the model by that of a checkpoint."""
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
-        self.model.to(self.accelerator.device)
+        self.model.place(self.accelerator.device, self.accelerator.autocast)
 
     def facts(self) -> dict[str, Any]:
         """The texts, the first stage and the encoder, for the manifest."""

@@ -17,10 +17,13 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     model, tokenizer, max_length = open_cross_encoder(
         encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
     )
-    model.to(accelerator.device)
+    model.drop_out(settings.head_dropout)
+    lines = model.place(accelerator.device, accelerator.autocast)
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
     if accelerator.is_main_process:
+        for line in lines:
+            log.info(line)
         if model.is_padded:
             log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
         elif model.attention_dropout() != "0.0":

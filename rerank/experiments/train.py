@@ -83,7 +83,12 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
     if folds_folder is not None and fold_name != FINAL:
         raise UserError(f"{FLAG} {folds_folder}: acts on --fold {FINAL} alone, got --fold {fold_name}")
     epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
-    accelerator = open_accelerator(config.training.precision, config.training.device)
+    accelerator = open_accelerator(
+        config.training.precision,
+        config.training.device,
+        tf32=config.training.tf32,
+        deterministic=config.training.deterministic,
+    )
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
         dataset.write_references()

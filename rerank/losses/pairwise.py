@@ -14,30 +14,38 @@ from rerank.losses.registry import loss
 
 
 @loss("hinge")
-def hinge(scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0) -> Tensor:
+def hinge(
+    scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0, pairs: str = "all"
+) -> Tensor:
     """Pairwise hinge loss: the mean over pairs of max(0, margin − (S_i − S_j)).
 
-    Takes O(N log N) per list, as pairs are counted instead of enumerated (`kernels.hinge`).
+    All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
         scores: (lists, documents).
         labels: (lists, documents), graded.
         mask: (lists, documents), True on real documents; masked entries may hold anything.
         margin: difference of scores from which a pair costs nothing.
+        pairs: all: every two documents with y_i > y_j; matched: the first relevant document with the first
+            non-relevant one, the second with the second, and so on.
 
     Returns:
         (lists,); 0 for a list without a relevant document or without a pair.
 
     Raises:
-        ValueError: the shapes differ.
+        ValueError: the shapes differ, or `pairs` is neither.
 
     Reference:
         Herbrich, Graepel and Obermayer: Large Margin Rank Boundaries for Ordinal Regression, 2000.
     """
+    if pairs not in ("all", "matched"):
+        raise ValueError(f"pairs must be all or matched, got {pairs}")
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
+    if pairs == "matched":
+        return _matched_hinge(scores, labels, mask, margin)
     with torch.no_grad():
-        sums, slopes, pairs = hinge_sums(scores, labels, mask, margin)
-        values, gradient = _means(sums, slopes, pairs, scores.dtype)
+        sums, slopes, counts = hinge_sums(scores, labels, mask, margin)
+        values, gradient = _means(sums, slopes, counts, scores.dtype)
     return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
 
 
@@ -109,6 +117,19 @@ def _mean_over_pairs(
         sums, slopes = pair_sums(ranked, firsts, block)
         values, gradient = _means(sums, torch.zeros_like(slopes).scatter_(1, order, slopes), pairs, scores.dtype)
     return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
+
+
+def _matched_hinge(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
+    """The mean hinge loss of the k-th relevant and the k-th non-relevant document, for all k that have both: (lists,).
+
+    By stable sorting, the documents of either group come first, in their order.
+    """
+    groups = (labels >= 1) & mask, (labels < 1) & mask
+    counts = torch.minimum(*(group.sum(dim=1) for group in groups))
+    i, j = (scores.gather(1, group.to(torch.uint8).argsort(dim=1, descending=True, stable=True)) for group in groups)
+    unpaired = torch.arange(scores.shape[1], device=scores.device) >= counts[:, None]
+    costs = torch.relu(margin - (i - j))
+    return costs.masked_fill(unpaired, 0).sum(dim=1) / counts.clamp_min(1)
 
 
 def _means(sums: Tensor, slopes: Tensor, pairs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     >>> loss = create("approx", metric="ap", alpha=10)
     >>> create("hinge", alpha=10)
     Traceback (most recent call last):
-    ValueError: alpha: hinge has no such hyperparameter; it takes margin
+    ValueError: alpha: hinge has no such hyperparameter; it takes margin, pairs
     """
     if name not in LOSSES:
         close = difflib.get_close_matches(name, LOSSES, n=1)

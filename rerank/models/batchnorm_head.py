@@ -11,10 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rerank.models.gpu import full_float32
+
 CPU_DOCUMENTS = 128
 """Documents of a chunk on a CPU: 512 KB for each intermediate result of 1024 units. A GPU has one chunk."""
 
 
+@full_float32()
 def batchnorm_head(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d, output: nn.Linear) -> Tensor:
     """`output(norm(relu(features @ weight.T + bias)))[:, 0]`: (documents,), in the type of the parameters.
 
@@ -59,6 +62,7 @@ class _TrainingForward(torch.autograd.Function):
     """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
 
     @staticmethod
+    @full_float32()
     def forward(
         ctx: Any,
         inputs: Tensor,
@@ -83,6 +87,7 @@ class _TrainingForward(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @full_float32()
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, h, gamma, beta, w, mean, inverse = ctx.saved_tensors
         total = gradient.sum()

@@ -1,20 +1,27 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
-from rerank.models.dropout import seed_dropout, token_keys
+from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
+from rerank.models.gpu import Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packed_attention import Passages
-from rerank.models.packing import pack
+from rerank.models.packing import Probe, layers_of, pack, packing_error
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
+
+HEAD = 0
+"""The number of the dropout before the head; those of the encoder count from 1."""
 
 
 class CrossEncoder(nn.Module):
@@ -23,7 +30,8 @@ class CrossEncoder(nn.Module):
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
-    passage are put into, if any. Raises UserError for an unknown pooling.
+    passage are put into, if any; `flash` is whether FlashAttention may be called. Raises UserError for an unknown
+    pooling.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -39,7 +47,35 @@ class CrossEncoder(nn.Module):
         self.max_length = loaded.max_length
         self.last_token = loaded.last_token
         self.dropout_keys = seed_dropout(self)
+        self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
         self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length, self.last_token)
+        self.flash = True
+
+    def place(self, device: torch.device, autocast: Autocast) -> list[str]:
+        """Moves the model to a device, and tries its attention there.
+
+        On a GPU packed passages go through FlashAttention where it runs; they are compared with padded ones in the
+        precision that `autocast` gives. If they differ, attention runs in groups of passages (SDPA), and if those
+        differ too, passages are padded.
+
+        Returns:
+            A line for each way that was tried and is not taken.
+        """
+        self.to(device)
+        if device.type == "cpu" or self.is_padded:
+            return []
+        probe = Probe(self.encoder, self.first_position, self.pad_id, self.max_length, self.last_token)
+        lines = []
+        if has_flash_attention(device):
+            self.flash = True
+            if not (reason := packing_error(probe, autocast, flash=True)):
+                return []
+            lines.append(f"FlashAttention is not used on {device}: {reason}")
+        self.flash = False
+        if reason := packing_error(probe, autocast, flash=False):
+            self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
+            lines.append(self.padding_reason)
+        return lines
 
     @property
     def is_padded(self) -> bool:
@@ -68,9 +104,11 @@ class CrossEncoder(nn.Module):
             self.dropout_keys.tokens = token_keys(seeds[None], positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
         if self.last_token is None:
-            return self._scores(**arguments, passages=Passages(lengths, offsets))
+            return self._scores(**arguments, passages=Passages(lengths, offsets, flash=self.flash))
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
-        return self.last_token.scores_of_packed(scored, **arguments, passages=Passages(lengths, offsets))
+        return self.last_token.scores_of_packed(
+            scored, **arguments, passages=Passages(lengths, offsets, flash=self.flash)
+        )
 
     def _padded_scores(self, inputs: Packed) -> Tensor:
         arguments, positions = pad(inputs, self.pad_id)
@@ -86,7 +124,10 @@ class CrossEncoder(nn.Module):
 
     def _scores(self, **arguments: Any) -> Tensor:
         out = self.encoder(**arguments)
-        scores: Tensor = out.logits.float() if self.head is None else self.head(out.last_hidden_state[:, 0])
+        if self.head is None:
+            scores: Tensor = out.logits.float()
+        else:
+            scores = self.head(self.head_dropout(out.last_hidden_state[:, 0]))
         return scores[:, 0]
 
     def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
@@ -96,9 +137,25 @@ class CrossEncoder(nn.Module):
         """
         return POOLINGS[self.pooling](passage_scores, documents)
 
+    def drop_out(self, rate: float) -> None:
+        """Applies dropout of this rate to the vectors before the linear layer, in training.
+
+        Raises UserError if there is no such layer, as the model has a head of its own.
+        """
+        if rate and self.head is None:
+            raise UserError(
+                f"--encoder.head-dropout {rate}: this model has a head of its own, with its own dropout; leave it out"
+            )
+        self.head_dropout.p = rate
+
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations instead of keeping them."""
-        self.encoder.activation_checkpointing_enable()
+        settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
+        if self.encoder.supports_gradient_checkpointing:
+            self.encoder.activation_checkpointing_enable(settings)
+            return
+        for layer in layers_of(self.encoder):  # MPNet's
+            layer.forward = partial(_recomputed, layer, layer.forward, settings)
 
     def attention_dropout(self) -> str:
         """The dropout rate of attention weights in training, for the manifest; packed attention has none."""
@@ -119,3 +176,12 @@ class CrossEncoder(nn.Module):
             {"params": [p for p in trainable if id(p) in in_body], "lr": lr},
             {"params": [p for p in trainable if id(p) not in in_body], "lr": head_lr},
         ]
+
+
+def _recomputed(
+    layer: nn.Module, forward: Callable[..., Any], settings: dict[str, Any], *arguments: Any, **others: Any
+) -> Any:
+    """The output of a layer, whose activations are computed again in the backward pass of training."""
+    if not (layer.training and torch.is_grad_enabled()):
+        return forward(*arguments, **others)
+    return checkpoint(forward, *arguments, **settings, **others)

@@ -4,6 +4,9 @@ A list's gradient therefore does not depend on the size of the micro-batches or 
 caching, which runs each passage twice, drops the same values both times.
 """
 
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -18,6 +21,22 @@ class DropoutKeys:
 
     tokens: Tensor | None = None
     firsts: Tensor | None = None
+
+    def checkpoint_contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        """`context_fn` of torch.utils.checkpoint: what is recomputed has the keys of the forward pass it belongs to.
+
+        The passages of a step go through an encoder in several groups, and all of them are recomputed at the end.
+        """
+        return contextlib.nullcontext(), self._with(self.tokens, self.firsts)
+
+    @contextlib.contextmanager
+    def _with(self, tokens: Tensor | None, firsts: Tensor | None) -> Iterator[None]:
+        now = self.tokens, self.firsts
+        self.tokens, self.firsts = tokens, firsts
+        try:
+            yield
+        finally:
+            self.tokens, self.firsts = now
 
 
 class SeededDropout(nn.Module):

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rerank.models.gpu import full_float32
+
 FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
 """The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.
 
@@ -169,14 +171,10 @@ def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
     ids = (torch.arange(12) + 12 * torch.arange(2)[:, None] + pad_id + 1) % body.config.vocab_size
     inputs = {"input_ids": ids.where(mask, pad_id), "attention_mask": mask.long()}
     inputs = {name: value.to(head.weight.device) for name, value in inputs.items()}
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")  # a caller may have chosen TF32
-    try:
+    with full_float32():
         vectors = body(**inputs).last_hidden_state[:, 0].float()
         expected = nn.functional.linear(vectors, head.weight, head.bias)
         error = (classifier(**inputs).logits - expected).abs().max()
-    finally:
-        torch.set_float32_matmul_precision(precision)
     rounding = 1e-5 * head.weight.norm() * vectors.norm(dim=1).max()
     return bool(error <= TOLERANCE * (expected - head.bias).abs().max() + rounding)
 

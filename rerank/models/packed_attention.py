@@ -4,7 +4,8 @@ The linear layers of an encoder then see real tokens only. transformers' Attenti
 decoders call the attention function of this module, with the boundaries of the passages as an extra keyword.
 """
 
-from itertools import groupby
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -28,14 +29,77 @@ class UnsupportedAttentionError(NotImplementedError):
     """The attention of a model needs more than the packed kernels compute."""
 
 
-class Passages(NamedTuple):
+GPU_SHARE = 0.75
+"""On a GPU, adjacent passages share a call of SDPA if the shortest has this share of the longest's tokens, or more.
+
+The calls of a forward pass then grow with the logarithm of the lengths instead of their number, and at most 16 / 9 of
+the products are those of padding.
+"""
+
+CPU_SHARE = 1.0
+"""The same on a CPU: passages of equal length alone, as a call costs little there, and padding as much as tokens."""
+
+
+class Bucket(NamedTuple):
+    """Adjacent passages that share a call of SDPA, padded to `longest` tokens.
+
+    tokens, passages: how many; real: (passages, longest), False on padding; places: (tokens,), where the tokens are in
+    the flattened grid. Both are None if all passages have `longest` tokens.
+    """
+
+    tokens: int
+    passages: int
+    longest: int
+    real: Tensor | None = None
+    places: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Passages:
     """The boundaries of the passages of a forward pass.
 
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]].
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; flash:
+    whether FlashAttention may be called, if there is a GPU and the precision is right (see `CrossEncoder.place`).
     """
 
     lengths: list[int]
     offsets: Tensor
+    flash: bool = True
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """The passages as buckets, in their order; they are the same in every layer, so they are made once."""
+        share = CPU_SHARE if self.offsets.device.type == "cpu" else GPU_SHARE
+        return [_make_bucket(self, first, stop) for first, stop in bucket_bounds(self.lengths, share)]
+
+
+def bucket_bounds(lengths: list[int], share: float) -> list[tuple[int, int]]:
+    """The first and the last but one index of runs whose shortest length has at least this share of the longest.
+
+    >>> bucket_bounds([400, 320, 290, 90, 100], 0.75)
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    bounds: list[tuple[int, int]] = []
+    first, shortest, longest = 0, lengths[0], lengths[0]
+    for index, length in enumerate(lengths):
+        shortest, longest = min(shortest, length), max(longest, length)
+        if shortest < share * longest:
+            bounds.append((first, index))
+            first, shortest, longest = index, length, length
+    return [*bounds, (first, len(lengths))]
+
+
+def _make_bucket(passages: Passages, first: int, stop: int) -> Bucket:
+    """Passages first to stop - 1, without a copy between the devices."""
+    lengths, offsets = passages.lengths[first:stop], passages.offsets[first : stop + 1]
+    tokens, count, longest = sum(lengths), len(lengths), max(lengths)
+    if tokens == count * longest:
+        return Bucket(tokens, count, longest)
+    longest = -(-longest // 8) * 8  # the kernels want rows of masks that are aligned
+    sizes, device = offsets.diff(), offsets.device
+    shifts = torch.arange(count, device=device) * longest - (offsets[:-1] - offsets[0])
+    places = torch.arange(tokens, device=device) + torch.repeat_interleave(shifts, sizes, output_size=tokens)
+    return Bucket(tokens, count, longest, torch.arange(longest, device=device) < sizes[:, None], places)
 
 
 def attend(
@@ -56,8 +120,9 @@ def attend(
     Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many
     successive heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the
     module is causal, they attend to earlier tokens and themselves alone. There is no attention dropout: neither
-    kernel supports it. On CUDA in half precision, one kernel processes all passages (of heads up to 256 wide);
-    otherwise, adjacent passages of equal length share a call. Without `passages`, each row is a passage, (passages,
+    kernel supports it. On CUDA in half precision, FlashAttention processes all passages in one call (of heads up to
+    256 wide), unless `passages` says otherwise; else adjacent passages share a call of SDPA: those of equal length on a
+    CPU, those of similar length on a GPU. Without `passages`, each row is a passage, (passages,
     heads, tokens, size), as when the encoder is used outside of this package. Raises UnsupportedAttentionError for a
     keyword of UNSUPPORTED.
     """
@@ -76,14 +141,20 @@ def attend(
             attended = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scaling)
         return attended.transpose(1, 2).contiguous(), None
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
-    if value.is_cuda and value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] == value.shape[-1] <= 256:
+    if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
-    runs = [(length, len(list(run))) for length, run in groupby(passages.lengths)]
-    sizes = [length * count for length, count in runs]
+    buckets = passages.buckets
+    sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
     parts = zip(queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
-    out = [_attend_equal_lengths(*part, *run, scaling, window) for part, run in zip(parts, runs, strict=True)]
+    out = [_attend_bucket(*part, bucket, scaling, window) for part, bucket in zip(parts, buckets, strict=True)]
     return torch.cat(out)[None], None
+
+
+def _fits_flash(query: Tensor, value: Tensor) -> bool:
+    """Whether FlashAttention takes tensors of this device, type and size."""
+    half = value.dtype in (torch.float16, torch.bfloat16)
+    return value.is_cuda and half and query.shape[-1] == value.shape[-1] <= 256
 
 
 Window = tuple[int, int]
@@ -109,12 +180,28 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | Non
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
 
 
-def _attend_equal_lengths(
-    query: Tensor, key: Tensor, value: Tensor, length: int, count: int, scaling: float | None, window: Window
+def _attend_bucket(
+    query: Tensor, key: Tensor, value: Tensor, bucket: Bucket, scaling: float | None, window: Window
 ) -> Tensor:
-    """Attention within `count` passages of the same length: query, key, value and result are (tokens, heads, size)."""
-    q, k, v = (x.reshape(count, length, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
-    return _attend_rows(q, k, v, scaling, window).transpose(1, 2).reshape(*query.shape[:2], value.shape[-1])
+    """Attention within the passages of a bucket: query, key, value and result are (tokens, heads, size)."""
+    if bucket.real is None or bucket.places is None:
+        q, k, v = (
+            x.reshape(bucket.passages, bucket.longest, *x.shape[1:]).transpose(1, 2) for x in (query, key, value)
+        )
+        return _attend_rows(q, k, v, scaling, window).transpose(1, 2).reshape(*query.shape[:2], value.shape[-1])
+    q, k, v = (_to_grid(x, bucket, bucket.places) for x in (query, key, value))
+    mask = bucket.real[:, None, None]
+    near = _window_mask(bucket.longest, window, query.device)
+    if near is not None:  # padding attends to everything, since a row without any key is not a number
+        mask = (mask & near) | ~bucket.real[:, None, :, None]
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scaling)
+    return out.transpose(1, 2).reshape(-1, query.shape[1], value.shape[-1]).index_select(0, bucket.places)
+
+
+def _to_grid(x: Tensor, bucket: Bucket, places: Tensor) -> Tensor:
+    """(tokens, heads, size) as (passages, heads, longest, size), 0 on padding."""
+    grid = x.new_zeros(bucket.passages * bucket.longest, *x.shape[1:]).index_copy(0, places, x)
+    return grid.view(bucket.passages, bucket.longest, *x.shape[1:]).transpose(1, 2)
 
 
 def _attend_any_lengths(

@@ -5,11 +5,12 @@ import inspect
 import math
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from rerank.models.gpu import Autocast, full_float32
 from rerank.models.last_token import LastTokenHead
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
 
@@ -18,6 +19,12 @@ PROBE_LENGTH = 160
 
 TOLERANCE = 1e-3
 """The largest relative difference from padded passages; rounding errors are about 1e-5."""
+
+ROUNDINGS = 4
+"""How many times as far from float32 as padded passages packed ones may be, in the precision of a run."""
+
+LARGEST_ROUNDING = 0.2
+"""A difference that no rounding explains, relative to the largest value; attention to other passages gives more."""
 
 PROBE_WINDOW = 16
 """The attention window that a decoder is tested with, instead of thousands of tokens."""
@@ -63,10 +70,15 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
     return reason
 
 
-def _last_layer(model: Any) -> Any:
+def layers_of(model: Any) -> list[Any]:
+    """The layers of a Hugging Face model; [] if it has no list of them."""
     count = model.config.num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-    return next((stack[-1] for stack in stacks), None)
+    return list(next(stacks, []))
+
+
+def _last_layer(model: Any) -> Any:
+    return next(reversed(layers_of(model)), None)
 
 
 def _has_bert_layout(layer: Any) -> bool:
@@ -83,6 +95,82 @@ def weights_of_first_tokens(model: Any) -> list[Tensor]:
     if not _has_bert_layout(last):
         return []
     return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
+
+
+class Probe(NamedTuple):
+    """A model whose attention is tried on its device, and how it is called; see `pack`."""
+
+    model: Any
+    first_position: int
+    pad_id: int
+    max_length: int
+    last_token: LastTokenHead | None = None
+
+
+def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
+    """Why packed passages cannot be trusted on the model's device in this precision; "" if they can.
+
+    The vectors of four passages, and the gradient of a linear function of them with respect to the embeddings of the
+    tokens, are computed packed and padded in the precision of the run, and padded in float32. Packed ones may be
+    ROUNDINGS times as far from float32 as padded ones. `flash` is whether FlashAttention may be called (see
+    `Passages`).
+    """
+    lengths = [min(probe.max_length, length) for length in (PROBE_LENGTH, PROBE_LENGTH - 30, 33, 7)]
+    training = probe.model.training
+    probe.model.eval()
+    try:
+        with full_float32():
+            exact = _vectors_and_gradient(probe, lengths, None)
+        with autocast():
+            padded = _vectors_and_gradient(probe, lengths, None)
+            packed = _vectors_and_gradient(probe, lengths, flash)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # what a kernel refuses
+        return str(error).strip().partition("\n")[0]
+    finally:
+        probe.model.train(training)
+    for what, expected, rounded, found in zip(("values", "gradients"), exact, padded, packed, strict=True):
+        difference = _relative(expected, found)
+        allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * _relative(expected, rounded)))
+        if not difference <= allowed:
+            return f"its {what} differ from float32's by {difference:.1g}, of which rounding explains {allowed:.1g}"
+    return ""
+
+
+def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) -> tuple[Tensor, Tensor]:
+    """Float32 vectors (passages, hidden) and gradients (tokens, embedding); padded passages if `flash` is None."""
+    model, device = probe.model, next(probe.model.parameters()).device
+    ids, positions, passages = _probe(lengths, probe.pad_id, model.config.get_text_config().vocab_size)
+    padded_ids, mask = _padded(ids, lengths, probe.pad_id)
+    embedded: list[Tensor] = []
+
+    def keep(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        embedded.append(output.detach().requires_grad_())
+        return embedded[-1]
+
+    arguments: dict[str, Any]
+    if flash is None:
+        arguments = {"input_ids": padded_ids.to(device), "attention_mask": mask.long().to(device)}
+    else:
+        first = 0 if probe.last_token else probe.first_position
+        arguments = {"input_ids": ids[None].to(device), "position_ids": (positions[None] + first).to(device)}
+        arguments["passages"] = Passages(passages.lengths, passages.offsets.to(device), flash=flash)
+    handle = model.get_input_embeddings().register_forward_hook(keep)
+    try:
+        if probe.last_token is None:
+            vectors = model.base_model(**arguments).last_hidden_state[:, 0]
+        else:
+            hidden = probe.last_token.body(**arguments, use_cache=False).last_hidden_state
+            ends = torch.tensor(lengths, device=device) - 1
+            packed_ends = passages.offsets[1:].long().to(device) - 1
+            vectors = hidden[torch.arange(len(lengths)), ends] if flash is None else hidden[0, packed_ends]
+    finally:
+        handle.remove()
+    vectors = vectors.float()
+    direction = torch.arange(vectors.shape[1], device=device).cos()  # a layer norm makes the sum of squares constant
+    (gradient,) = torch.autograd.grad((vectors * direction).sum(), embedded)
+    return vectors.detach(), (gradient[mask.to(device)] if flash is None else gradient[0]).float()
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -16,14 +16,13 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
 from rerank.data.tokens import TokenStore, make_store
 from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
+from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.scoring import Autocast, chunk_by_length, make_run, pairs_of, score_chunks
+from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-
-Precision = Literal["auto", "float32", "bf16"]
 
 
 class Ranked(NamedTuple):
@@ -49,13 +48,15 @@ class Reranker:
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
     ) -> None:
-        self.model = trained.model.to(device)
+        self._autocast = _autocast(precision, device)
+        for line in trained.model.place(device, self._autocast):
+            log.info(line)
+        self.model = trained.model
         self.tokenizer = trained.tokenizer
         self.max_doc_tokens = trained.max_doc_tokens
         self.device = device
         self._max_length = trained.max_length
         self._template = open_template(trained.tokenizer, trained.model.template)
-        self._autocast = _autocast(precision, device)
         self._budget = open_budget(max_tokens_per_forward, device)
 
     @classmethod
@@ -74,8 +75,8 @@ class Reranker:
 
         Args:
             name_or_folder: what `rerank score` takes.
-            device: such as "cpu" or "cuda:1"; by default a GPU if there is one.
-            precision: auto is bf16 on GPUs that have it, and otherwise float32.
+            device: such as "cpu", "cuda:1" or "mps"; by default a CUDA GPU if there is one, and otherwise the CPU.
+            precision: auto is bf16 on CUDA GPUs that have it, fp16 on Volta and Turing, and otherwise float32.
             max_tokens_per_forward: bounds the memory; auto starts high and halves when memory runs out.
             pooling: how passage scores become document scores; a checkpoint of ours has its own.
             max_doc_tokens: tokens kept of a document; a checkpoint of ours has its own.
@@ -83,11 +84,17 @@ class Reranker:
                 a prompt; a checkpoint of ours has its own.
 
         Raises UserError for a model that cannot be loaded or was never trained to rank, and for a template that is not
-        the checkpoint's own or misses a placeholder.
+        the checkpoint's own or misses a placeholder, if torch cannot run on the NVIDIA GPU of this machine, and for a
+        precision that the device lacks.
         """
+        target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
+            raise UserError(
+                f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
+                'device="cpu" takes the CPU'
+            )
         trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
-        default = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(trained, torch.device(device or default), precision, max_tokens_per_forward)
+        return cls(trained, target, precision, max_tokens_per_forward)
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[Ranked]:
         """The documents, best first; those of equal score stay in their order.
@@ -165,11 +172,10 @@ class Reranker:
 
 
 def _autocast(precision: Precision, device: torch.device) -> Autocast:
-    if precision not in ("auto", "float32", "bf16"):
-        raise ValueError(f"precision: got {precision}, expected auto, float32 or bf16")
-    if precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()):
-        return partial(torch.autocast, device.type, torch.bfloat16)
-    return contextlib.nullcontext
+    if precision not in get_args(Precision):
+        raise ValueError(f"precision: got {precision}, expected {', '.join(get_args(Precision))}")
+    chosen = choose_precision(precision, device, "precision")
+    return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
 
 
 def _check_texts(query: Any, documents: Any) -> None:

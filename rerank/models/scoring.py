@@ -1,7 +1,6 @@
 """Scores (query, document) pairs with a cross-encoder, within a token budget."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.prefetch import prefetch
+from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -19,9 +19,6 @@ from rerank.utils.progress import progress
 
 Passages = dict[str, dict[str, tuple[int, int]]]
 """query_id -> doc_id -> the number of the passage with the highest score, from 0, and the number of passages."""
-
-Autocast = Callable[[], AbstractContextManager[Any]]
-"""Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
 
 
 class PairScore(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from rerank.models.gpu import Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
@@ -21,13 +22,28 @@ VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
 """How the names begin that Linux gives to the instructions of which a matrix product is made."""
 
 
-def open_accelerator(precision: str = "auto", device: str = "auto") -> Accelerator:
-    """The processes and the device of this run: with "auto", a GPU if there is one, and bf16 if it supports it.
+def open_accelerator(
+    precision: Precision = "auto", device: str = "auto", *, tf32: bool = True, deterministic: bool = False
+) -> Accelerator:
+    """The processes and the device of this run.
 
-    Raises UserError for a device that this machine does not have.
+    Args:
+        precision: see `choose_precision`; in fp16 the accelerator has a gradient scaler.
+        device: auto, cpu, cuda, cuda:N or mps; auto is a CUDA GPU if there is one, and otherwise the CPU.
+        tf32: whether float32 products on a CUDA GPU may round their factors to TF32, 10 bits after the point.
+        deterministic: turns on torch's deterministic algorithms (see `_be_deterministic`).
+
+    Raises:
+        UserError: this machine does not have the device, torch cannot run on its NVIDIA GPU, or the device does not
+            have the precision.
     """
-    on_cpu = _select_device(device) == "cpu"
-    accelerator = Accelerator(cpu=on_cpu, mixed_precision=_mixed_precision(precision, on_cpu))
+    selected = select_device(device)
+    chosen = choose_precision(precision, selected)
+    if deterministic:
+        _be_deterministic()
+    if selected.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
+    accelerator = Accelerator(cpu=selected.type == "cpu", mixed_precision="no" if chosen == "float32" else chosen)
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
         log.info(
             "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
@@ -84,30 +100,61 @@ def _cpuinfo(key: str) -> list[str]:
     return [value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == key]
 
 
-def _select_device(device: str) -> str:
-    """The type of the device; makes the GPU of that number the current one, which accelerate takes."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+def select_device(device: str) -> torch.device:
+    """The device of that name (see `open_accelerator`); a GPU with a number becomes the current one.
+
+    Raises UserError for a device that this machine does not have, and for an NVIDIA GPU that torch cannot run on.
+    """
     kind, _, number = device.partition(":")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError("--training.device mps: PyTorch finds no Apple GPU here; expected auto or cpu")
-    if kind == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if not count:
+    if kind == "cpu":
+        return torch.device("cpu")
+    if kind == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError("--training.device mps: PyTorch finds no Apple GPU here; expected auto or cpu")
+        return torch.device("mps")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if number and int(number) >= count > 0:
+        valid = ", ".join(f"cuda:{n}" for n in range(count))
+        raise UserError(f"--training.device {device}: no such GPU; expected {valid}")
+    if number and "LOCAL_RANK" in os.environ:
+        raise UserError(
+            f"--training.device {device}: each of several processes has a GPU of its own; expected auto or cuda"
+        )
+    index = int(number or os.environ.get("LOCAL_RANK", "0"))
+    if reason := unusable_gpu(index if index < count else 0):
+        raise UserError(
+            f"--training.device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: "
+            f"{reason.rstrip('.')}; --device cpu takes the CPU"
+        )
+    if not count:
+        if kind == "cuda":
             raise UserError(f"--training.device {device}: PyTorch finds no CUDA GPU here; expected auto or cpu")
-        if number and int(number) >= count:
-            valid = ", ".join(f"cuda:{n}" for n in range(count))
-            raise UserError(f"--training.device {device}: no such GPU; expected {valid}")
-        if number and "LOCAL_RANK" in os.environ:
-            raise UserError(
-                f"--training.device {device}: each of several processes has a GPU of its own; expected auto or cuda"
-            )
-        if number:
-            torch.cuda.set_device(int(number))
-    return kind
+        return torch.device("cpu")
+    if number:
+        torch.cuda.set_device(index)
+    return torch.device("cuda", index if index < count else 0)
 
 
-def _mixed_precision(precision: str, on_cpu: bool) -> str:
-    if precision == "auto":
-        return "bf16" if not on_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
-    return {"float32": "no", "bf16": "bf16"}[precision]
+def describe_device(device: str, precision: Precision) -> str:
+    """One line about the device of a run and its precision; raises UserError as `open_accelerator` does."""
+    selected = select_device(device)
+    chosen = choose_precision(precision, selected)
+    if selected.type == "cpu":
+        return f"CPU, {torch.get_num_threads()} threads, {chosen} (training bert-base needs a GPU)"
+    if selected.type == "mps":
+        return f"Apple GPU, {chosen}"
+    major, minor = torch.cuda.get_device_capability(selected)
+    attention = "FlashAttention" if has_flash_attention(selected) and chosen != "float32" else "SDPA"
+    return (
+        f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(selected)}, compute capability {major}.{minor}, "
+        f"{chosen}, {attention}"
+    )
+
+
+def _be_deterministic() -> None:
+    """Makes torch take deterministic algorithms, on CUDA those of its attention kernels and of cuBLAS too.
+
+    An operation that has none raises RuntimeError. It holds for the rest of the process.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
+    torch.use_deterministic_algorithms(True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.losses import exact_metric, smoothi
+from rerank.models.gpu import full_float32
 from rerank.models.memory import TokenBudget
 from rerank.utils.errors import UserError
 
@@ -145,18 +146,30 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
 
 def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bool) -> Tensor:
     """Backpropagates the lists' losses at (documents,) scores, and returns loss, NDCG and smooth NDCG of each list."""
-    labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
-    grid = batch.grid(flat)
+    grid = batch.grid(flat.to(_loss_device(flat.device)))
+    leaf = grid.detach().requires_grad_()
+    labels, mask = batch.labels.to(leaf.device), batch.mask.to(leaf.device)
     try:
-        losses = objective.loss(grid, labels, mask)
+        with full_float32():
+            losses = objective.loss(leaf, labels, mask)
+            (losses.sum() * objective.weight).backward()
     except torch.OutOfMemoryError:
         raise UserError(
             f"query {batch.query_ids[0]}: out of memory in the loss of {grid.shape[0]} lists of "
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
-    (losses.sum() * objective.weight).backward()
-    scores, grades = grid.detach(), batch.grades().to(flat.device)
+    grid.backward(leaf.grad)
+    scores, grades = leaf.detach(), batch.grades().to(leaf.device)
     stats = [losses.detach(), exact_metric(scores, grades, mask)]
     if smooth:
         stats.append(1 - smoothi(scores, grades, mask))
-    return torch.stack(stats, dim=1).double().cpu()
+    return torch.stack(stats, dim=1).cpu().double()
+
+
+def _loss_device(device: torch.device) -> torch.device:
+    """Where the loss of scores on a device is computed: there, or on the CPU if float64 or determinism needs it.
+
+    Some losses sum in float64, which Apple's GPUs lack; on a CUDA GPU cumulative sums have no deterministic algorithm.
+    """
+    on_device = device.type == "cpu" or (device.type == "cuda" and not torch.are_deterministic_algorithms_enabled())
+    return device if on_device else torch.device("cpu")

@@ -16,6 +16,7 @@ from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.trec import write_run
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
+from rerank.training.scaling import loss_scale, take_step
 from rerank.training.state import TrainingFolder, check_kept, kept_files, restore_state, save_state
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
@@ -60,7 +61,7 @@ def train(
     """
     optimizer = torch.optim.Adam(task.parameter_groups(), fused=True)
     training = _Training(task, loss, settings, accelerator, optimizer)
-    history, kept = restore_state(folder, task.model, optimizer, accelerator.is_main_process)
+    history, kept = restore_state(folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler)
     _expect_same_training(history, settings.epochs, validate is not None, folder.state)
     while len(history) < settings.epochs and not _exhausted(history, settings.patience):
         record = _train_epoch(training, len(history))
@@ -74,7 +75,7 @@ def train(
             if best:
                 _save_best(task, run, folder)
                 kept = kept_files(folder)
-            save_state(folder, task.model, optimizer, kept, history)
+            save_state(folder, task.model, optimizer, kept, history, accelerator.scaler)
             _report(record, best)
         log_epoch(accelerator, record)
         accelerator.wait_for_everyone()
@@ -166,7 +167,8 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     """One pass over the lists of an epoch, counted from 0; the gradient of a step is that of its lists' mean loss.
 
     Returns the record of the epoch: its number, from 1, the means over its lists of what `accumulate_gradient` returns,
-    under `steps` the means of each step (without the loss), `seconds`, `documents`, and for text `tokens`.
+    under `steps` the means of each step (without the loss), `seconds`, `documents`, and for text `tokens`; in fp16
+    `skipped` too, the steps whose gradient overflowed.
     """
     task, accelerator, settings = training.task, training.accelerator, training.settings
     model, what = task.model, f"epoch {epoch + 1}"
@@ -177,7 +179,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     start = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
     step_sums = []
-    lists = documents = tokens = 0
+    lists = documents = tokens = skipped = 0
 
     def postfix() -> str:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=False))
@@ -185,7 +187,8 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     batches = prefetch(steps, lambda step: training.make_batch(step, epoch))
     bar = progress(batches, len(steps), what, postfix, accelerator.is_main_process)
     for number, (step, batch) in enumerate(bar, 1):
-        stats = accumulate_gradient(model, batch, training.loss, 1 / step.total, accelerator, task.memory)
+        weight = loss_scale(accelerator) / step.total
+        stats = accumulate_gradient(model, batch, training.loss, weight, accelerator, task.memory)
         _expect_finite(stats[:, 0], step, f"{what}, step {number}", accelerator)
         sums = sums + stats.sum(0)
         lists += len(stats)
@@ -193,9 +196,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         _sum_gradients(model, accelerator)
-        if settings.clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-        training.optimizer.step()
+        skipped += not take_step(model, training.optimizer, settings.clip, accelerator)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
     *step_totals, step_lists = accelerator.reduce(torch.stack(step_sums, 1).float().to(accelerator.device)).cpu()
@@ -205,6 +206,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         **dict(zip(STATS, (value / totals[-1] for value in totals[:-1]), strict=False)),
         "steps": {name: _rounded(total / step_lists) for name, total in zip(STATS[1:], step_totals, strict=False)},
         "seconds": round(time.perf_counter() - start, 2),
+        **({} if accelerator.scaler is None else {"skipped": skipped}),
         **{name: count for name, count in zip(("documents", "tokens"), counts, strict=True) if count},
     }
 

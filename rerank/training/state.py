@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (
@@ -51,12 +52,18 @@ class TrainingFolder(Protocol):
 
 
 def save_state(
-    folder: TrainingFolder, model: nn.Module, optimizer: Any, kept: Record, history: list[dict[str, Any]]
+    folder: TrainingFolder,
+    model: nn.Module,
+    optimizer: Any,
+    kept: Record,
+    history: list[dict[str, Any]],
+    scaler: Any = None,
 ) -> None:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
+    tensors |= scaler_tensors(scaler)
     with atomic_write(folder.state) as tmp:
         tmp.mkdir()
         save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, tmp / TENSORS)
@@ -67,9 +74,9 @@ def save_state(
 
 
 def restore_state(
-    folder: TrainingFolder, model: nn.Module, optimizer: torch.optim.Optimizer, writes: bool = True
+    folder: TrainingFolder, model: nn.Module, optimizer: torch.optim.Optimizer, writes: bool = True, scaler: Any = None
 ) -> tuple[list[dict[str, Any]], Record]:
-    """The epochs so far and the record of the best one's files; the model and the optimizer as they were saved.
+    """The epochs so far and the record of the best one's files; model, optimizer and scaler as they were saved.
 
     The log is written again from the epochs if `writes`. Both are empty if there is no state; the record also for a
     state of an older version. Raises UserError for a state that is damaged or of another model.
@@ -85,6 +92,7 @@ def restore_state(
         kept = json.loads((state / KEPT).read_text(encoding="utf-8")) if (state / KEPT).is_file() else {}
         kept = as_record(kept) if kept != {} else {}
         _load(tensors, model, optimizer)
+        restore_scaler(scaler, tensors)
     except (OSError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:

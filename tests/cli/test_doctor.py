@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
+from tests.support.fake_cards import insert_card
 
 
 def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
@@ -31,3 +32,21 @@ def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("missing")] == [
         "encoder"
     ]
+
+
+def test_the_doctor_says_what_torch_cannot_run_on(here, capsys, monkeypatch):
+    def device_line(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["doctor", "--config", "towns.toml", *words])
+        line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[1] == "device")
+        return ended.value.code, line
+
+    insert_card(monkeypatch, "Tesla T4", (7, 5))
+    assert device_line() == (0, "ready    device       1 × Tesla T4, compute capability 7.5, fp16, SDPA")
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
+    code, line = device_line()
+    assert code == 1
+    assert line.startswith("missing  device")
+    assert "it has compute capability 3.7, and this PyTorch" in line
+    code, line = device_line("--device", "cpu")
+    assert (code, "CPU, " in line) == (0, True)

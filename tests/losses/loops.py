@@ -226,8 +226,16 @@ def pair_mean(s: List, y, cost: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     return total(costs) / len(costs)
 
 
-def hinge(s: List, y, margin=1.0) -> Tensor:
-    return pair_mean(s, y, lambda better, worse: torch.clamp(margin - (better - worse), min=0))
+def hinge(s: List, y, margin=1.0, pairs="all") -> Tensor:
+    def cost(better: Tensor, worse: Tensor) -> Tensor:
+        return torch.clamp(margin - (better - worse), min=0)
+
+    if pairs == "all":
+        return pair_mean(s, y, cost)
+    relevant = [score for score, label in zip(s, y, strict=True) if label >= 1]
+    others = [score for score, label in zip(s, y, strict=True) if label < 1]
+    costs = [cost(better, worse) for better, worse in zip(relevant, others, strict=False)]
+    return total(costs) / len(costs) if costs else total(s) * 0
 
 
 def ranknet(s: List, y) -> Tensor:

@@ -132,7 +132,11 @@ def test_create_checks_names_types_and_values():
     for name, hyperparameters, expected in [
         ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
         ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
-        ("hinge", {"margn": 1}, "margn: hinge has no such hyperparameter; it takes margin; did you mean margin?"),
+        (
+            "hinge",
+            {"margn": 1},
+            "margn: hinge has no such hyperparameter; it takes margin, pairs; did you mean",
+        ),
         ("listnet", {"alpha": 1}, "alpha: listnet has no such hyperparameter; it takes none"),
         ("listmle", {"generator": torch.Generator()}, "generator: listmle has no such hyperparameter"),
         ("smoothi", {"alpha": "1"}, "alpha: expected float, got '1'"),

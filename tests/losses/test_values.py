@@ -30,6 +30,8 @@ CASES = [
     *[("lambda_loss", {"metric": m}) for m in METRICS],
     ("hinge", {}),
     ("hinge", {"margin": 0.3}),
+    ("hinge", {"pairs": "matched"}),
+    ("hinge", {"pairs": "matched", "margin": 0.3}),
     ("ranknet", {}),
     ("pairwise_softmax", {}),
     ("margin_mse", {}),

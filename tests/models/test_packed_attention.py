@@ -104,9 +104,11 @@ def test_a_checkpoint_knows_nothing_of_packing(tmp_path):
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["hidden_dropout_prob"] == 0.1
 
 
+@pytest.mark.parametrize("share", [1.0, packing.GPU_SHARE, 0.01])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
-def test_attention_stays_within_a_passage_and_its_window(window, causal):
+def test_attention_stays_within_a_passage_and_its_window(window, causal, share, monkeypatch):
+    monkeypatch.setattr(packing, "CPU_SHARE", share)
     lengths = [5, 4, 4, 1]
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
@@ -120,6 +122,41 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal):
             near = [j for j in seen if window is None or abs(i - j) < window]
             weights = (query[0, :, i, None] * key[0, :, near]).sum(-1).mul(0.3).softmax(-1)
             torch.testing.assert_close(out[0, i], (weights[..., None] * value[0, :, near]).sum(1))
+
+
+@pytest.mark.parametrize(("make", "kind"), [(make_encoder, "bert"), (make_encoder, "modernbert")])
+def test_buckets_of_a_gpu_give_the_same_scores_and_gradients(make, kind, tmp_path, monkeypatch):
+    model, inputs_of = opened(make, kind, tmp_path)
+    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    model.train()
+    scores, gradients = scores_and_gradients(model, inputs)
+    monkeypatch.setattr(packing, "CPU_SHARE", packing.GPU_SHARE)
+    bucketed, bucketed_gradients = scores_and_gradients(model, inputs)
+    torch.testing.assert_close(bucketed, scores, atol=1e-5, rtol=1e-4)
+    largest = max(gradient.abs().max() for gradient in gradients.values())
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(bucketed_gradients[name], gradient, atol=1e-5 * float(largest), rtol=0)
+
+
+def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
+    """The lengths are those of a step: 60 passages of 40 to 512 tokens, the longest first."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = sorted(torch.randint(40, 513, (60,), generator=generator).tolist(), reverse=True)
+    offsets = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    query, key, value = torch.randn(3, 1, 1, sum(lengths), 4, generator=generator)
+    calls = []
+    plain = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *x, **y: calls.append(x) or plain(*x, **y))
+    outs = []
+    for share, most in ((1.0, 60), (packing.GPU_SHARE, 10)):
+        monkeypatch.setattr(packing, "CPU_SHARE", share)
+        calls.clear()
+        module = SimpleNamespace(is_causal=False)
+        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets))[0])
+        assert len(calls) <= most
+    torch.testing.assert_close(*outs)
+    padded = sum(x[0].shape[0] * x[0].shape[2] for x in calls)
+    assert padded < 1.2 * sum(lengths)
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -1,12 +1,17 @@
-"""The facts of a device that a manifest records."""
+"""Which device and precision a run has, and the facts of a device that a manifest records."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rerank.cli.main import main
+from rerank.training import device
 from rerank.training.device import arithmetic
+from rerank.utils.errors import UserError
+from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 
 
@@ -31,3 +36,96 @@ def test_a_manifest_has_them(here):
     facts = json.loads((here / "runs" / "towns" / "one" / "fold1" / "manifest.json").read_text())
     assert facts["arithmetic"] == arithmetic()
     assert facts["lucene_threads"] == 2
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """What `open_accelerator` asks accelerate for, whatever the machine."""
+
+    def open_it(*arguments, **settings):
+        asked = {}
+
+        def accelerator(**given):
+            asked.update(given)
+            return SimpleNamespace(device=torch.device("cpu" if given["cpu"] else "cuda"), num_processes=1)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(device, "Accelerator", accelerator)
+            device.open_accelerator(*arguments, **settings)
+        return asked["cpu"], asked["mixed_precision"]
+
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    yield open_it
+    matmul.fp32_precision = before
+
+
+def test_a_t4_trains_in_fp16_and_an_h200_in_bf16(opened, monkeypatch):
+    insert_card(monkeypatch, "Tesla T4", (7, 5))
+    assert opened() == (False, "fp16")
+    assert opened("float32", "cuda:0") == (False, "no")
+    assert opened("auto", "cpu") == (True, "no")
+    insert_card(monkeypatch, "NVIDIA H200", (9, 0))
+    assert opened("auto", "cuda") == (False, "bf16")
+
+
+@pytest.mark.parametrize(("tf32", "precision"), [(True, "tf32"), (False, "ieee")])
+def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf32, precision, monkeypatch):
+    insert_card(monkeypatch, "NVIDIA A100", (8, 0))
+    opened("float32", "cuda", tf32=tf32)
+    assert torch.backends.cuda.matmul.fp32_precision == precision
+
+
+def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    insert_card(monkeypatch, "NVIDIA A100", (8, 0))
+    try:
+        opened("auto", "cuda")
+        assert not torch.are_deterministic_algorithms_enabled()
+        opened("auto", "cuda", deterministic=True)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_a_card_that_torch_cannot_run_on_is_an_error_and_not_a_run_on_the_cpu(opened, monkeypatch):
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
+    for name in ("auto", "cuda", "cuda:0"):
+        with pytest.raises(
+            UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: it has "
+            r"compute capability 3\.7, and .* built for sm_75.*; --device cpu takes the CPU",
+        ):  # fmt: skip
+            opened("auto", name)
+    assert opened("auto", "cpu") == (True, "no")
+
+
+def test_a_device_that_is_not_there_is_one_clear_line(opened, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert opened("auto", "auto") == (True, "no")
+    with pytest.raises(UserError, match=r"--training.device cuda: PyTorch finds no CUDA GPU here; expected auto or"):
+        opened("auto", "cuda")
+    with pytest.raises(UserError, match=r"--training.device mps: PyTorch finds no Apple GPU here"):
+        opened("auto", "mps")
+    insert_card(monkeypatch, "NVIDIA A100", (8, 0))
+    with pytest.raises(UserError, match=r"--training.device cuda:3: no such GPU; expected cuda:0"):
+        opened("auto", "cuda:3")
+
+
+def test_several_processes_have_a_card_each(opened, monkeypatch):
+    insert_card(monkeypatch, "NVIDIA A100", (8, 0))
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert opened("auto", "cuda") == (False, "bf16")
+    with pytest.raises(UserError, match=r"each of several processes has a GPU of its own"):
+        opened("auto", "cuda:0")
+
+
+def test_the_device_in_one_line(monkeypatch):
+    assert "CPU, " in device.describe_device("cpu", "auto")
+    insert_card(monkeypatch, "Tesla T4", (7, 5))
+    assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16, SDPA"
+    insert_card(monkeypatch, "NVIDIA H200", (9, 0))
+    assert device.describe_device("cuda:0", "auto") == ("1 × NVIDIA H200, compute capability 9.0, bf16, FlashAttention")

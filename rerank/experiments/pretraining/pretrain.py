@@ -57,7 +57,12 @@ def pretrain_into(config: Config, out: Path) -> Path:
     if not config.pretraining.steps:
         log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
         config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
-    accelerator = open_accelerator(config.training.precision, config.training.device)
+    accelerator = open_accelerator(
+        config.training.precision,
+        config.training.device,
+        tf32=config.training.tf32,
+        deterministic=config.training.deterministic,
+    )
     checkpoint = pretrain(config, accelerator)
     if accelerator.is_main_process:
         with atomic_write(out) as tmp:
@@ -105,7 +110,13 @@ def expect_checkpoint(checkpoint: Path) -> None:
 def _identity(config: Config, collection: Collection) -> str:
     """A hash of everything that the result depends on: documents, encoder, settings."""
     first, training, model, language = config.first_stage, config.training, config.encoder, config.collection.language
-    later = {"template": model.template, "lora_rank": model.lora_rank}  # settings that older versions lack
+    later = {  # settings that older versions lack, where they are not those of these versions
+        "template": model.template,
+        "lora_rank": model.lora_rank,
+        "head_dropout": model.head_dropout,
+        "no_tf32": not training.tf32,
+        "deterministic": training.deterministic,
+    }
     return short_hash(
         collection.fingerprint,
         *file_hashes(config.encoder.name),

@@ -1,0 +1,127 @@
+"""What the GPU of this machine can do: whether torch runs on it, in which precision, with which attention kernel."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from rerank.utils.errors import UserError
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+"""Makes the context that a forward pass runs in, such as `accelerator.autocast`."""
+
+Precision = Literal["auto", "float32", "bf16", "fp16"]
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The type of matrix products under each precision; float32 needs no autocast."""
+
+FAST_HALF = (7, 0)
+"""The compute capability from which float16 is faster than float32 (Volta)."""
+
+FLASH_ATTENTION = (8, 0)
+"""The compute capability from which torch's FlashAttention runs (Ampere)."""
+
+
+def unusable_gpu(index: int = 0) -> str:
+    """Why torch cannot run on this machine's NVIDIA GPU of that number; "" if it can, and if there is none.
+
+    A GPU that CUDA_VISIBLE_DEVICES hides is none.
+    """
+    if torch.cuda.is_available():
+        return missing_architecture(index)
+    if not _has_nvidia_gpu():
+        return ""
+    if torch.version.cuda is None:
+        return f"this PyTorch, {torch.__version__}, is built without CUDA; install a build with it (pytorch.org)"
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return " ".join(str(error).split())
+    return f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, does not find it"
+
+
+def missing_architecture(index: int) -> str:
+    """Why this build of torch has no code for the GPU of that number; "" if it has.
+
+    Code for sm_XY runs on GPUs of capability X.Y and of later minor versions; code for sm_XYa on X.Y alone; compute_XY
+    is compiled for every later GPU when it is loaded.
+    """
+    built = torch.cuda.get_arch_list()
+    if torch.version.hip or not built:
+        return ""
+    capability = torch.cuda.get_device_capability(index)
+    for name in built:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name)
+        if found is None:
+            continue
+        code = int(found[2]), int(found[3])
+        later = capability > code and (found[1] == "compute" or capability[0] == code[0])
+        if capability == code or (later and not found[4]):
+            return ""
+    return (
+        f"it has compute capability {capability[0]}.{capability[1]}, and this PyTorch, {torch.__version__}, is built "
+        f"for {', '.join(built)}; install a build for it (pytorch.org)"
+    )
+
+
+def _has_nvidia_gpu() -> bool:
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
+        return False
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        return True
+    command = shutil.which("nvidia-smi")  # without such files in WSL and on Windows
+    if command is None:
+        return False
+    try:
+        listed = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.stdout.startswith("GPU ")
+
+
+def choose_precision(precision: Precision, device: torch.device, flag: str = "--training.precision") -> str:
+    """The precision of a run on a device: float32, bf16 or fp16.
+
+    "auto" is bf16 on GPUs that have it in hardware, fp16 on those before (Volta and Turing), and otherwise float32:
+    older GPUs compute float16 slowly, and nobody has measured Apple's. Raises UserError for one that the device lacks.
+    """
+    native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "auto":
+        if device.type != "cuda":
+            return "float32"
+        return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= FAST_HALF else "float32"
+    if precision == "bf16" and not native:
+        raise UserError(
+            f"{flag} bf16: {torch.cuda.get_device_name(device)} has no bf16; expected auto, float32 or fp16"
+        )
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError(f"{flag} fp16: is for GPUs, got the CPU; expected auto, float32 or bf16")
+    return precision
+
+
+def has_flash_attention(device: torch.device) -> bool:
+    """Whether torch's FlashAttention, which takes passages of any lengths in one call, runs on this device."""
+    if device.type != "cuda":
+        return False
+    return bool(torch.version.hip) or torch.cuda.get_device_capability(device) >= FLASH_ATTENTION
+
+
+@contextlib.contextmanager
+def full_float32() -> Iterator[None]:
+    """Float32 products are computed in float32, not in TF32, whatever the run or a caller has chosen."""
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    for backend in backends:
+        backend.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision

@@ -1,0 +1,72 @@
+"""A device of which nothing is known but that it is not the CPU: its tensors have shapes and types, and no values.
+
+It is torch's `meta` device, from which a copy to the CPU gives zeros. A whole step or scoring pass runs on it, so a
+test sees which operations and types a GPU such as Apple's would be asked for.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+DEVICE = torch.device("meta")
+
+
+class BareDevice(TorchDispatchMode):
+    """Records the operations on DEVICE by name, and those that make float64 values there.
+
+    `item` is what reading a number from the device gives.
+    """
+
+    def __init__(self, item: int) -> None:
+        super().__init__()
+        self.item = item
+        self.operations: set[str] = set()
+        self.doubles: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, func.name()
+        if not any(x.device == DEVICE for x in _tensors((args, kwargs))):
+            out = func(*args, **kwargs)
+        elif name == "aten::_local_scalar_dense":
+            return self.item
+        elif name == "aten::_to_copy" and torch.device(kwargs.get("device") or DEVICE).type == "cpu":
+            return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        else:
+            out = func(*args, **kwargs)
+        if any(x.device == DEVICE for x in _tensors(out)):
+            self.operations.add(name)
+            if any(x.device == DEVICE and x.dtype == torch.float64 for x in _tensors(out)):
+                self.doubles.add(name)
+        return out
+
+
+def _tensors(tree: Any) -> Iterator[torch.Tensor]:
+    return (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
+
+
+@cache
+def kernels() -> dict[str, set[str]]:
+    """For each operation of torch, such as aten::add.Tensor, the devices and the composites that implement it."""
+    import torchgen
+
+    file = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    found: dict[str, dict[str, Any]] = {}
+    for entry in yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        found[entry["func"].partition("(")[0]] = entry
+    keys = {}
+    for name, entry in found.items():
+        delegate = found.get(entry.get("structured_delegate", ""), {})
+        named = [*entry.get("dispatch", ()), *delegate.get("dispatch", ())] or ["CompositeImplicitAutograd"]
+        keys[f"aten::{name}"] = {key.strip() for group in named for key in group.split(",")}
+    return keys
+
+
+def lacks_kernel(name: str, backend: str) -> bool:
+    """Whether torch has no implementation of an operation for a backend such as MPS."""
+    return not any(key == backend or key.startswith("Composite") for key in kernels().get(name, ()))
