@@ -143,7 +143,7 @@ def build_index(
 def _expect_documents(indexer: Any, batch: list[str]) -> None:
     """Raises UserError for the first of these documents that Lucene cannot take, each by itself."""
     for raw in batch:
-        with java_error_in_one_line(f"document {json.loads(raw)['id']}: Lucene cannot take it", but=CLOSED):
+        with java_error_in_one_line(f"document {json.loads(raw)['id'][:60]}: Lucene cannot take it", but=CLOSED):
             indexer.addRawDocument(raw)
 
 

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,18 +24,19 @@ EXIT_CODE = 2
 def options_for_shortage() -> list[str]:
     """Options of a virtual machine that ends this process, with one line, when its memory runs out.
 
-    Java calls a shell, which writes to a pipe that a thread reads. If the thread cannot run, the shell ends the
-    process. What Java itself prints of it is turned off, and no hs_err file is written.
+    Java calls a shell, which writes to a pipe that a thread reads. If the thread cannot run, so that the pipe can still
+    be written five seconds later, the shell ends the process. What Java itself prints of it is turned off; reports of
+    crashes go to the folder of temporary files.
     """
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     threading.Thread(target=_end_when_told, args=(reader,), daemon=True, name="rerank-java-memory").start()
-    tell = f"echo >&{writer}; exec >/dev/null 2>&1; sleep 5; kill -9 %p"
+    tell = f"echo >&{writer}; exec >/dev/null 2>&1; sleep 5; echo >&{writer} && kill -9 %p"
     return [
         f"-XX:OnOutOfMemoryError={tell}",
         "-XX:+UnlockDiagnosticVMOptions",
         "-XX:-DisplayVMOutput",
-        "-XX:ErrorFile=/dev/null",
+        f"-XX:ErrorFile={tempfile.gettempdir()}/rerank-java-%p.log",
     ]
 
 
@@ -56,7 +58,7 @@ def expect_start(java: Path, options: Sequence[str]) -> None:
         left = max(0, limit - _address_space()) >> 10
         command = ["/bin/sh", "-c", 'ulimit -v "$0"; exec "$@"', str(left), *command]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{java}: cannot start: {error}") from error
     if done.returncode:

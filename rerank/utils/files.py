@@ -73,16 +73,21 @@ def check_output(path: str | Path, flag: str = "--out") -> None:
         return
     if target.is_dir():
         raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
+    _expect_writable(target, f"{flag} {path}")
+
+
+def _expect_writable(target: Path, what: str) -> None:
+    """Raises UserError if nothing can be written in the folder of `target`, or where that would be made."""
     existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        raise UserError(f"{flag} {path}: cannot be written: {existing}: {error.strerror}") from error
+        raise UserError(f"{what}: cannot be written: {existing}: {error.strerror}") from error
 
 
 def check_new_folder(out: Path) -> None:
-    """Raises UserError if --out is not a new or an empty folder."""
+    """Raises UserError, before any work, if --out is not a new or an empty folder, or cannot be written."""
     try:
         target = output_target(out)
     except UserError as error:
@@ -91,6 +96,7 @@ def check_new_folder(out: Path) -> None:
         raise UserError(f"--out {out}: a folder cannot be written to standard output; expected a new folder to write")
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise UserError(f"--out {out}: already exists; expected a new folder to write")
+    _expect_writable(target, f"--out {out}")
 
 
 @contextlib.contextmanager

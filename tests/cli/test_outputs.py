@@ -111,8 +111,9 @@ def test_an_open_file_of_the_process_is_refused(here, capsys, name):
     assert Path("kept").is_file()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, name):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypatch, name):
+    monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
     out = f"towns.toml/out{SUFFIX[name]}"
     assert f"--out {out}: cannot be written: Not a directory" in failed(capsys, *COMMANDS[name], "--out", out)
     long = "x" * 300 + SUFFIX[name]

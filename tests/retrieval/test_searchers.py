@@ -100,3 +100,15 @@ def test_an_index_of_an_older_version_is_taken(here, capsys):
     assert Path("runs/towns/bm25.run").read_bytes() == expected
     assert count_documents(folder) == 90
     assert not (folder / "files.json").exists()
+
+
+def test_a_document_that_lucene_cannot_take_is_named_and_the_disk_is_not_blamed(tmp_path):
+    documents = [
+        Document("good", "", "wing"),
+        Document("long" + "x" * 40_000, "", "wing"),
+        Document("last", "", "wing"),
+    ]
+    with pytest.raises(UserError, match=r"^document longx{56}: Lucene cannot take it: .*immense term") as told:
+        build_index(documents, tmp_path / "index")
+    assert len(str(told.value)) < 400
+    assert list(tmp_path.iterdir()) == []
