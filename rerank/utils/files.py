@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
-from rerank.utils.temporary import temporary_place
+from rerank.utils.temporary import LOCK, temporary_place
 
 BLOCK = 16 * 2**20
 STANDARD_OUTPUT = Path("-")
@@ -106,7 +106,8 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
     A symbolic link stays, and its target is replaced; `-` and /dev/stdout write a file to standard output. If the block
     fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed. What a process
     that was killed left beside `target` is removed too. Raises UserError if the path cannot be written to, the disk is
-    full, a file would replace a folder, or `target` is a device, a FIFO or a socket.
+    full, a file would replace a folder, or `target` is a device, a FIFO or a socket. The umask decides who may read
+    what was written, whatever wrote it.
     """
     path, target = Path(target), output_target(target)
     if target == STANDARD_OUTPUT:
@@ -126,11 +127,22 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
         stack.enter_context(_refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
         yield place.new
+        _give_mode(place.new, stat.S_IMODE((place.new.parent / LOCK).stat().st_mode))
         if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
             if not place.new.is_dir():
                 raise UserError(f"{path}: is a folder, expected the name of a file to write; the folder is kept")
             os.replace(target, place.old)
         os.replace(place.new, target)
+
+
+def _give_mode(new: Path, mode: int) -> None:
+    """Adds the permissions of any new file to those of a file or of the files of a folder.
+
+    safetensors writes files that nobody else may read, whatever the umask says.
+    """
+    for path in [new, *new.rglob("*")]:
+        if path.is_file() and not path.is_symlink() and (now := stat.S_IMODE(path.stat().st_mode)) | mode != now:
+            path.chmod(now | mode)
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ def run_campaign(
     """Tries to break rerank for some minutes; returns the report, and whether everything held.
 
     `only` are the kinds to try. `trials` is the most of each kind; 0: no bound. `repeat` is one trial, such as
-    kills:17. The trial that is at work when the time is over is finished. Raises UserError for an unknown kind.
+    kills:17. The trial that is at work when the time is over is finished; Ctrl-C ends the campaign at once. Raises
+    UserError for an unknown kind.
     """
     kinds = _kinds(only, repeat)
     first = int(repeat.partition(":")[2]) if repeat else 0
@@ -63,6 +64,8 @@ def run_campaign(
             if time.monotonic() - spoken > SECONDS_BETWEEN_LINES:
                 spoken = time.monotonic()
                 log.info(f"{(spoken - begin) / 60:.1f} minutes: {tally.line()}")
+    except KeyboardInterrupt:
+        log.info("interrupted: the report is of the trials that have ended")
     finally:
         world.close()
         shutil.rmtree(folder)

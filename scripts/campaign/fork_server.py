@@ -183,6 +183,7 @@ def serve() -> None:
             answer = run(question["commands"])
         if answer is None:
             return
+        os.chdir("/")  # a file system may be unmounted only when no process is in it
         print(json.dumps(answer), flush=True)
 
 

@@ -84,15 +84,20 @@ class Forked:
 
     def close(self) -> None:
         """Ends the process, and the commands that it runs."""
-        self.process.terminate()
-        self.process.communicate()
+        if self.process.returncode is None:
+            self.process.terminate()
+            self.process.communicate()
 
     def _ask(self, question: dict[str, object]) -> list[dict[str, object]]:
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        try:
+            answer = self.process.stdout.readline()
+        except KeyboardInterrupt:
+            self.close()
+            raise
         if not answer:
             raise RuntimeError(f"the process that commands are forked from has ended ({self.process.wait()})")
         found: list[dict[str, object]] = json.loads(answer)
