@@ -1,10 +1,12 @@
 """Nothing is ever half there."""
 
 import errno
-import shutil
 import os
 import shutil
 import stat
+from pathlib import Path
+
+import pytest
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -72,8 +74,6 @@ def test_a_disk_that_is_full_when_a_folder_is_copied_is_one_line(tmp_path):
 
 def test_a_real_full_device(tmp_path):
     """/dev/full takes no byte: the error of the system, not one that a test raises."""
-    from pathlib import Path
-
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
 
