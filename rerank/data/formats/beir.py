@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 
 from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
@@ -195,7 +196,7 @@ class BeirFolder:
                 got = shown(record[key]) if key in record else f"none (the keys are {', '.join(keys)})"
                 raise UserError(f"{where}: expected a text under {key!r}, got {got}")
         check_id(record[self.id_key], where, f"the {self.id_key}")
-        return Document(record[self.id_key], record[self.title_key], record[self.text_key])
+        return Document(intern(record[self.id_key]), record[self.title_key], record[self.text_key])
 
 
 register(BeirFolder, fallback=True)
