@@ -11,7 +11,7 @@ from rerank.data.trec import FLOAT32_MAX
 from rerank.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.json_files import parse_json, shown
+from rerank.utils.json_files import keys_shown, parse_json, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -153,7 +153,7 @@ def _record(line: bytes) -> dict[str, Any]:
 def _one_of(record: dict[str, Any], *keys: str) -> str:
     given = [key for key in keys if key in record]
     if len(given) != 1:
-        got = " and ".join(given) or f"none (the keys are {', '.join(record)})"
+        got = " and ".join(given) or f"none (the keys are {keys_shown(record)})"
         _fail(f"one of {' and '.join(keys)}", got)
     return given[0]
 

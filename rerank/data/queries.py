@@ -11,7 +11,7 @@ from rerank.data.splits import Splits
 from rerank.data.text_lines import read_lines
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import parse_json, shown
+from rerank.utils.json_files import keys_shown, parse_json, shown
 
 if TYPE_CHECKING:
     from rerank.data.collections import Collection
@@ -80,7 +80,7 @@ def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
         key = next((key for key in keys if key in record), None)
         value = record.get(key) if key is not None else None
         if not isinstance(value, str):
-            got = f"none (the keys are {', '.join(record)})" if key is None else shown(value)
+            got = f"none (the keys are {keys_shown(record)})" if key is None else shown(value)
             raise UserError(f"{where}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
         values.append(value)
     return values[0], values[1]

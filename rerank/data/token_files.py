@@ -1,6 +1,7 @@
 """The files of tokenised documents: see `rerank.data.tokens.TokenStore`."""
 
 from pathlib import Path
+from sys import intern
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def read_token_files(
     try:
         offsets, lengths = (read_array(folder / f"{name}.npy", np.int64, 1) for name in ("offsets", "lengths"))
         doc_ids = parse_json((folder / "doc_ids.json").read_bytes(), list[str])
-        rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+        rows = {intern(doc_id): row for row, doc_id in enumerate(doc_ids)}
         tokens = np.zeros(0, np.int32)
         if with_tokens and (folder / "tokens.bin").stat().st_size:
             tokens = np.memmap(folder / "tokens.bin", dtype=np.int32, mode="r")

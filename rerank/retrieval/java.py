@@ -136,6 +136,7 @@ def _options(java: Java) -> list[str]:
     options = [
         "-Xrs",  # leaves SIGINT and SIGTERM to Python
         "-XX:MaxRAMPercentage=50",  # Lucene buffers up to 2 GB while it indexes; Java's own limit is a quarter
+        "-XX:+UseSerialGC",  # the default, G1, lets the heap grow further before it frees anything
         "-Djava.awt.headless=true",
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",

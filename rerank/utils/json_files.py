@@ -9,7 +9,7 @@ import re
 import reprlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -84,6 +84,16 @@ def shown(value: object) -> str:
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
     """
     return _SHORT.repr(value)
+
+
+def keys_shown(record: Iterable[str]) -> str:
+    """The keys of an object for a message: short, however many and however long they are.
+
+    >>> keys_shown({"_id": 1, "title": 2})
+    '_id, title'
+    """
+    text = ", ".join(record)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def check_shape(value: Any, shape: Any, place: str = "") -> None:

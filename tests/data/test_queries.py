@@ -120,3 +120,10 @@ def test_a_field_that_the_queries_of_an_id_do_not_have_names_those_that_exist(mo
     expected = r"--collection.query-field text: not a field of .*; its queries have title, description, narrative"
     with pytest.raises(UserError, match=expected):
         collection.queries  # noqa: B018
+
+
+def test_a_key_of_any_length_makes_a_short_message(tmp_path):
+    (tmp_path / "topics").write_text(json.dumps({"_id": "q1", "x" * 50_000: "drag"}))
+    with pytest.raises(UserError, match=r"got none \(the keys are _id, xxx") as caught:
+        read_queries(tmp_path / "topics")
+    assert len(str(caught.value)) < 1000

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 
 from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
@@ -16,7 +17,7 @@ from rerank.data.text_lines import lines_of
 from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
-from rerank.utils.json_files import parse_json, shown
+from rerank.utils.json_files import keys_shown, parse_json, shown
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -192,10 +193,10 @@ class BeirFolder:
             record[self.title_key] = ""  # BEIR's queries have none, nor do some of its corpora
         for key in (self.id_key, self.text_key, self.title_key):
             if not isinstance(record.get(key), str):
-                got = shown(record[key]) if key in record else f"none (the keys are {', '.join(keys)})"
+                got = shown(record[key]) if key in record else f"none (the keys are {keys_shown(keys)})"
                 raise UserError(f"{where}: expected a text under {key!r}, got {got}")
         check_id(record[self.id_key], where, f"the {self.id_key}")
-        return Document(record[self.id_key], record[self.title_key], record[self.text_key])
+        return Document(intern(record[self.id_key]), record[self.title_key], record[self.text_key])
 
 
 register(BeirFolder, fallback=True)
