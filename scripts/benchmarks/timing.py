@@ -49,6 +49,8 @@ def synchronise(device: torch.device) -> None:
     """Waits until a GPU has finished its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:

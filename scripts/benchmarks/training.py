@@ -131,8 +131,11 @@ def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
     return steps
 
 
-def cedr_steps(workload: Workload, device: torch.device) -> Steps:
-    """A function that trains the baseline on lists, 8 per step: same encoder, documents, loss and learning rates."""
+def cedr_steps(workload: Workload, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Steps:
+    """A function that trains the baseline on lists, 8 per step: same encoder, documents, loss and learning rates.
+
+    `dtype` is the type of its products on a CUDA GPU.
+    """
     from transformers import AutoModel
 
     encoder, builder = AutoModel.from_pretrained(workload.folder, dtype=torch.float32), workload.builder
@@ -146,7 +149,7 @@ def cedr_steps(workload: Workload, device: torch.device) -> Steps:
             (builder.query(c.query_id), [builder.documents[d].tolist() for d in c.doc_ids], c.labels) for c in lists
         ]
         for begin in range(0, len(tokens), LISTS_PER_STEP):
-            cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge)
+            cedr_step(model, optimizer, tokens[begin : begin + LISTS_PER_STEP], hinge, dtype)
 
     return steps
 

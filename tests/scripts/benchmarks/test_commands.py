@@ -101,7 +101,7 @@ def test_both_train_on_the_same_documents_and_change_their_weights(folder, monke
     training.our_steps(workload, Accelerator(cpu=True))(workload.candidates)
     assert not torch.equal(workload.model.head.weight, begun["head.weight"])
     seen = []
-    monkeypatch.setattr(training, "cedr_step", lambda model, optimizer, lists, loss: seen.append(lists))
+    monkeypatch.setattr(training, "cedr_step", lambda model, optimizer, lists, loss, dtype: seen.append(lists))
     training.cedr_steps(workload, torch.device("cpu"))(workload.candidates)
     assert [len(lists) for lists in seen] == [8, 1]
     documents = [document for lists in seen for _, of_list, _ in lists for document in of_list]

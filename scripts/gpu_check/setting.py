@@ -1,0 +1,166 @@
+"""What every group of checks starts from: the device in one of its precisions, an encoder, and documents for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rerank.data.tokens import make_store
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.scoring import pairs_of
+from rerank.training.device import open_accelerator
+from rerank.types import Candidates, Run
+from scripts.benchmarks.workload import Workload, make_encoder, make_workload
+from scripts.gpu_check.sizes import Sizes, shape_of
+
+FLOAT32, HALF = "float32", "bf16"
+SCORE_BOUNDS = {FLOAT32: 1e-4, "bf16": 2e-2, "fp16": 2e-2}
+"""The largest difference of a score from the CPU's in float32, over the spread of the scores (highest - lowest)."""
+
+GRADIENT_BOUNDS = {FLOAT32: 1e-4, "bf16": 1e-1, "fp16": 1e-1}
+"""The norm of the difference from the CPU's gradient in float32, over the gradient's norm.
+
+bf16 rounds each of a dozen products a layer to 1 part in 256; another dropout mask, a wrong scale or a lost passage
+changes the gradient by more than a half.
+"""
+
+SHARPNESS = 4.0
+"""The factor of the weights of queries and keys.
+
+With BERT's initial weights a token attends to all others alike, so that the vectors of all passages are almost the
+same. A trained encoder is sharper too.
+"""
+
+
+SAMPLE = 8
+"""Documents, at most, by whose vectors the linear layer is chosen."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The device by its name (cpu, cuda, cuda:1, mps), and how much is checked."""
+
+    device: str
+    sizes: Sizes
+
+    @property
+    def kind(self) -> str:
+        """The type of the device."""
+        return self.device.partition(":")[0]
+
+
+@contextmanager
+def opened(setting: Setting, precision: str = "auto") -> Iterator[Accelerator]:
+    """The device in a precision; float32 products are not rounded to TF32.
+
+    accelerate keeps the precision of the first accelerator of a process, so its state is put aside within the block.
+    """
+    states = [state._shared_state for state in (AcceleratorState, PartialState)]
+    before = [dict(state) for state in states]
+    for state in states:
+        state.clear()
+    tf32 = torch.backends.cuda.matmul.fp32_precision
+    try:
+        accelerator = open_accelerator(precision, setting.device)
+        if precision == FLOAT32:
+            torch.backends.cuda.matmul.fp32_precision = "ieee"
+        yield accelerator
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = tf32
+        for state, content in zip(states, before, strict=True):
+            state.clear()
+            state.update(content)
+
+
+def precision_of(accelerator: Accelerator) -> str:
+    """float32, bf16 or fp16."""
+    mixed = str(accelerator.mixed_precision)
+    return FLOAT32 if mixed == "no" else mixed
+
+
+def own_precision(setting: Setting) -> str:
+    """The precision that a run on the device takes."""
+    with opened(setting) as accelerator:
+        return precision_of(accelerator)
+
+
+def precisions(setting: Setting) -> list[str]:
+    """Float32, and the half precision that a run on the device takes; on a CPU, where a run takes none, bf16."""
+    half = HALF if setting.kind == "cpu" else own_precision(setting)
+    return [FLOAT32] if half == FLOAT32 else [FLOAT32, half]
+
+
+@contextmanager
+def encoder_folder(name: str, own_head: bool = False) -> Iterator[Path]:
+    """The folder of a random encoder of these sizes, whose passages have vectors that differ (see SHARPNESS)."""
+    with TemporaryDirectory() as temporary:
+        folder = make_encoder(Path(temporary), own_head, **shape_of(name))
+        file = folder / "model.safetensors"
+        weights = load_file(file)
+        for key, value in weights.items():
+            if key.endswith(("self.query.weight", "self.key.weight")):
+                weights[key] = value * SHARPNESS
+        save_file(weights, file, {"format": "pt"})
+        yield folder
+
+
+def open_documents(folder: Path, lists: int, documents: int, sizes: Sizes) -> Workload:
+    """A workload for the encoder of a folder, with documents and passages cut as `sizes` says."""
+    workload = make_workload(folder, lists, documents)
+    store = make_store(list(workload.texts), workload.texts.values(), workload.tokenizer, sizes.doc_tokens)
+    builder = replace(workload.builder, documents=store, max_length=sizes.passage_tokens)
+    workload = replace(workload, builder=builder)
+    spread_scores(workload)
+    return workload
+
+
+@torch.no_grad()
+def spread_scores(workload: Workload) -> None:
+    """Turns the linear layer to the direction in which the vectors of the passages differ most, with variance 1.
+
+    As after training, the scores then differ by far more than rounding changes them. Some of the documents give the
+    direction.
+    """
+    pairs = pairs_of(workload.candidates)
+    vectors: list[Tensor] = []
+    model = workload.model.eval()
+    hook = model.head.register_forward_pre_hook(lambda _, inputs: vectors.append(inputs[0].float()))
+    model(workload.builder(pairs[:: -(-len(pairs) // SAMPLE)]))
+    hook.remove()
+    joined = torch.cat(vectors)
+    direction = torch.linalg.svd(joined - joined.mean(dim=0), full_matrices=False)[2][0]
+    model.head.weight.copy_(direction / (joined @ direction).std())
+
+
+def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
+    """The model, moved to the device as `rerank train` and `rerank score` move it."""
+    return model.to(accelerator.device)
+
+
+@torch.inference_mode()
+def cpu_scores(workload: Workload) -> Tensor:
+    """(documents,) scores in float32, document by document, on the CPU, where the model stays."""
+    model = workload.model.to("cpu").eval()
+    scores = []
+    for candidates in workload.candidates:
+        for doc_id in candidates.doc_ids:
+            inputs = workload.builder([(candidates.query_id, doc_id)])
+            scores.append(model.pool(model(inputs), inputs.documents))
+    return torch.cat(scores)
+
+
+def flat_scores(run: Run, candidates: list[Candidates]) -> Tensor:
+    """(documents,) float32 scores of a run, in the candidates' order."""
+    return torch.tensor([run[c.query_id][doc_id] for c in candidates for doc_id in c.doc_ids])
+
+
+def of_spread(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, over the spread of the expected scores."""
+    return float((found - expected).abs().max() / (expected.max() - expected.min()))
