@@ -173,7 +173,7 @@ class Reranker:
 
 def _autocast(precision: Precision, device: torch.device) -> Autocast:
     if precision not in get_args(Precision):
-        raise ValueError(f"precision: got {precision}, expected {', '.join(get_args(Precision))}")
+        raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
     chosen = choose_precision(precision, device, "precision")
     return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
 

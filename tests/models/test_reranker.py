@@ -16,6 +16,7 @@ from rerank.models import memory
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
 from rerank.utils.errors import UserError
+from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder, make_tokenizer
@@ -141,6 +142,14 @@ def test_a_collection_without_judgments_and_with_new_queries_is_re_ranked(here):
         }
 
 
+def test_a_card_that_torch_cannot_run_on_is_an_error(folder, monkeypatch):
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
+    for device in (None, "cuda", "cuda:0"):
+        with pytest.raises(UserError, match=r'the NVIDIA GPU of this machine: it has .* 3.7.*; device="cpu" takes the'):
+            Reranker.load(folder, device=device)
+    assert Reranker.load(folder, device="cpu").device.type == "cpu"
+
+
 def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
     with pytest.raises(TypeError, match="documents: expected a sequence of texts, got one text"):
         reranker.score("fjord", "amber")
@@ -150,7 +159,7 @@ def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
         reranker.score(["fjord"], ["amber"])
     with pytest.raises(ValueError, match="top_k: got 0, expected 1 or more"):
         reranker.rank("fjord", ["amber"], top_k=0)
-    with pytest.raises(ValueError, match="precision: got half, expected auto, float32 or bf16"):
+    with pytest.raises(ValueError, match="precision: got half, expected auto, float32, bf16 or fp16"):
         Reranker.load(folder, precision="half")
     with pytest.raises(UserError, match="an encoder without a trained head: its architecture is BertModel"):
         Reranker.load(make_encoder("bert", tmp_path, WORDS))

@@ -77,7 +77,8 @@ def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf3
 
 
 def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is put back
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     insert_card(monkeypatch, "NVIDIA A100", (8, 0))
     try:
         opened("auto", "cuda")

@@ -1,0 +1,63 @@
+"""Devices, precisions and the settings of fidelity, as a user types them."""
+
+import json
+
+import pytest
+import torch
+
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from tests.support.fake_cards import insert_card
+from tests.support.small_collection import command, failed
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--device", "cpu", "--training.precision", "fp16"], "--training.precision fp16: is for GPUs, got the CPU"),
+        (["--device", "mps"], "--training.device mps: PyTorch finds no Apple GPU here; expected auto or cpu"),
+        (["--device", "cuda:1"], "--training.device cuda:1: PyTorch finds no CUDA GPU here; expected auto or cpu"),
+        (["--loss", "hinge", "--loss.pairs", "some"], "--loss hinge: pairs must be all or matched, got some"),
+        (["--encoder.head-dropout", "1"], "--encoder.head-dropout: got 1.0, expected 0 to 0.9"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_line(here, capsys, monkeypatch, words, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert expected in failed(capsys, *command(*words))
+
+
+def test_no_command_takes_the_cpu_for_a_card_that_torch_cannot_use(here, capsys, monkeypatch):
+    insert_card(monkeypatch, "Tesla K80", (3, 7))
+    score = ["score", "encoder", "runs/towns/bm25.run", "--collection", "towns", "--out", "out.run"]
+    pretrain = ["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "pretrained"]
+    distill = ["distill", "encoder", "--student", "encoder", "--collection", "towns"]
+    for words in (command("--fold", "1"), score, pretrain, distill):
+        assert "cannot run on the NVIDIA GPU of this machine: it has compute capability 3.7" in failed(capsys, *words)
+
+
+def test_matched_pairs_and_dropout_before_the_head_are_trained_with(here):
+    words = ["--fold", "1", "--loss", "hinge", "--device", "cpu"]
+    others = {"two": ["--loss.pairs", "matched"], "dropped": ["--encoder.head-dropout", "0.1"], "plain": []}
+    losses = {}
+    for name, more in others.items():
+        main(command(*words, "--name", name, *more))
+        folder = here / "runs" / "towns" / name / "fold1"
+        losses[name] = [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert len({tuple(values) for values in losses.values()}) == 3
+    config = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())["config"]
+    assert config["loss"] == {"name": "hinge", "pairs": "matched"}
+
+
+def test_a_deterministic_run_on_a_cpu_is_the_run_without(here, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    try:
+        main(command("--fold", "1", "--name", "always", "--device", "cpu"))
+        assert not torch.are_deterministic_algorithms_enabled()
+        main(command("--fold", "1", "--name", "same", "--device", "cpu", "--training.deterministic"))
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    always, deterministic = (here / "runs" / "towns" / name / "fold1" / "test.run" for name in ("always", "same"))
+    assert read_run(always) == read_run(deterministic)
