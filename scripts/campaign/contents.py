@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-MEASURED = {"seconds", "peak_memory", "manifest_hash", "files", "date"}
-"""Keys of manifests and logs that are times, memory, or hashes of files with times in them."""
+MEASURED = {"seconds", "peak_memory", "manifest_hash", "files", "commit"}
+"""Keys of manifests and logs that are times, memory, the commit of the checkout, or hashes of files with these."""
 INDEX = "index"
 """Lucene names its files anew each time."""
 

@@ -78,10 +78,16 @@ def _grid(path: Path) -> None:
 
 
 def _features(path: Path) -> None:
-    """Every fold of the folder that the file is in."""
+    """The first fold of the folder that the file is in."""
     from rerank.data.letor.layouts import open_fold
 
     open_fold(str(path.parent), "1", 3, path.parent / "cache")
+
+
+def _feature_file(path: Path) -> None:
+    from rerank.data.letor.layouts import open_all
+
+    open_all(str(path), 3, path.parent / "cache")
 
 
 def _queries(path: Path) -> None:
@@ -142,7 +148,7 @@ READERS = {
     "folds": Reader("folds.json", FOLDS, _folds),
     "settings": Reader("config.toml", TOML, _settings),
     "a grid": Reader("grid.toml", GRID, _grid, {"train.toml": TOML}),
-    "SVMlight": Reader("letor/train.txt", FEATURES, _features),
+    "SVMlight": Reader("features.txt", FEATURES, _feature_file),
     "LETOR's folds": Reader(
         "letor/Fold1/train.txt", _PARTS["letor/Fold1/train.txt"], lambda path: _features(path.parent), _PARTS
     ),
