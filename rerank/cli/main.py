@@ -93,9 +93,18 @@ def run_and_exit(call: Callable[[], object]) -> None:
             sys.exit(interrupts.exit_code)
 
 
+def _end_processes() -> None:
+    """Ends the group of the processes of a command that has ended well; one without accelerate has none."""
+    if "accelerate" in sys.modules:
+        from rerank.training.processes import end_processes
+
+        end_processes()
+
+
 def _call_and_exit(call: Callable[[], object]) -> None:
     try:
         call()
+        _end_processes()
         sys.stdout.flush()
     except (UserError, cyclopts.CycloptsError) as error:
         from rerank.cli.errors import message

@@ -1,20 +1,19 @@
 """The device and the processes of a run, and what they have used."""
 
-import contextlib
 import os
 import platform
 import re
 import resource
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
+from rerank.models.memory import prefer_expandable_segments
+from rerank.training.processes import group_settings
 from rerank.utils.errors import UserError
-from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
@@ -26,22 +25,16 @@ def open_accelerator(precision: str = "auto", device: str = "auto") -> Accelerat
 
     Raises UserError for a device that this machine does not have.
     """
+    prefer_expandable_segments()
     on_cpu = _select_device(device) == "cpu"
-    accelerator = Accelerator(cpu=on_cpu, mixed_precision=_mixed_precision(precision, on_cpu))
+    mixed_precision = _mixed_precision(precision, on_cpu)
+    accelerator = Accelerator(cpu=on_cpu, mixed_precision=mixed_precision, kwargs_handlers=[group_settings()])
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
         log.info(
             "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
-
-
-@contextlib.contextmanager
-def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
-    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
-    with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
-        accelerator.wait_for_everyone()
-        yield
 
 
 def peak_memory(device: torch.device) -> int:

@@ -1,6 +1,7 @@
 """Logging and progress: a bar with the time left on a terminal and in a notebook, else a line every ten seconds."""
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +19,11 @@ log = logging.getLogger("rerank")
 
 
 class _Terminal(logging.Handler):
-    """Writes lines to standard error, above a progress bar if one is drawn."""
+    """Writes lines to standard error, above a progress bar if one is drawn; of several processes, the main one does."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # as torchrun and accelerate number the processes of a run
+            tqdm.write(self.format(record), file=sys.stderr)
 
 
 def log_to_terminal() -> None:
