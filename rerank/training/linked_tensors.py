@@ -70,7 +70,7 @@ def _linked(folder: Path, other: Path) -> dict[tuple[Any, ...], tuple[str, str]]
 def _identity(tensor: Tensor) -> tuple[Any, ...]:
     digest = xxhash.xxh3_128()
     if tensor.numel():
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return tensor.dtype, tuple(tensor.shape), digest.digest()
 
 

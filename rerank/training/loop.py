@@ -167,6 +167,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     model.train()
     if task.memory is not None and not task.memory.tried:
         probe_memory(model, training.make_batch(steps[0], epoch), accelerator, task.memory)
+        task.memory.agree(accelerator)
     start = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
     step_sums = []
