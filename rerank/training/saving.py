@@ -49,8 +49,8 @@ class StateSaver:
     ) -> None:
         """Saves the state after an epoch; `stage_best` writes the files of the best epoch, if this is it."""
         if self._thread is None:
-            best = stage_best() if stage_best else None
-            self._save(state_tensors(model, optimizer), history, best)
+            tensors = state_tensors(model, optimizer)
+            self._save(tensors, history, stage_best() if stage_best else None)
             return
         due = stage_best is not None or time.monotonic() - self._started >= SECONDS_BETWEEN_STATES
         if not due and self._written is not None and not self._written.done():

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import socket
 import sys
 import traceback
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from accelerate.state import AcceleratorState, GradientState, PartialState
+
+SECONDS = 300
+"""After them a process is ended, as it waits for the other one in vain."""
 
 
 def in_two_processes(folder: Path, function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -29,6 +33,7 @@ def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arg
     if child:
         return child
     try:
+        signal.alarm(SECONDS)
         log = os.open(folder / f"log{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
