@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank.cli.main import main
-from rerank.training import loop as training
+from rerank.training import saving
 from rerank.utils.progress import log_to_terminal
 from tests.support.small_collection import SETTINGS, write_collection, write_encoder
 
@@ -51,14 +51,14 @@ def interrupted(monkeypatch):
     """Runs a command that is interrupted once the state of an epoch is saved, and gives its exit code."""
 
     def run(words):
-        save = training.save_state
+        save = saving.save_state
 
         def interrupt(*arguments):
             save(*arguments)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(training, "save_state", interrupt)
+            patch.setattr(saving, "save_state", interrupt)
             with pytest.raises(SystemExit) as ended:
                 main(words)
         return ended.value.code

@@ -4,6 +4,7 @@ from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import PathText
+from rerank.utils.progress import print_result
 
 
 @with_settings(
@@ -33,4 +34,4 @@ def distill(teacher: PathText, /, *, fold: str = "all", teacher_template: str = 
     check_path("teacher", teacher)
     from rerank.experiments.distill import distill
 
-    print(distill(config, teacher, fold, teacher_template).path)
+    print_result(distill(config, teacher, fold, teacher_template).path)

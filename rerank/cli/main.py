@@ -37,6 +37,14 @@ def run_and_exit(call: Callable[[], object]) -> None:
             sys.exit(interrupts.exit_code)
 
 
+def _end_processes() -> None:
+    """Ends the group of the processes of a command that has ended well; one without accelerate has none."""
+    if "accelerate" in sys.modules:
+        from rerank.training.processes import end_processes
+
+        end_processes()
+
+
 def _call_and_exit(call: Callable[[], object]) -> None:
     from cyclopts import CycloptsError
 
@@ -46,6 +54,7 @@ def _call_and_exit(call: Callable[[], object]) -> None:
     log_to_terminal()
     try:
         call()
+        _end_processes()
         sys.stdout.flush()
     except (UserError, CycloptsError) as error:
         _fail(error)

@@ -5,6 +5,7 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import OutputPath
+from rerank.utils.progress import print_result
 
 
 @with_settings(
@@ -38,4 +39,4 @@ def pretrain(*, out: OutputPath, config: Config) -> None:
     check_new_folder(out)
     from rerank.experiments.pretraining.pretrain import pretrain_into
 
-    print(pretrain_into(config, out))
+    print_result(pretrain_into(config, out))

@@ -8,6 +8,7 @@ from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import OptionalPath
+from rerank.utils.progress import print_result
 
 
 @with_settings("collection", "first_stage", "encoder", "network", "lists", "loss", "training", "pretraining", "output")
@@ -29,4 +30,4 @@ def train(
     check_inputs(config)
     from rerank.experiments.train import train_folds
 
-    print(train_folds(config, fold, epochs_from).path)
+    print_result(train_folds(config, fold, epochs_from).path)

@@ -26,7 +26,8 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.bm25 import search
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import arithmetic, device_name, exclusive, open_accelerator
+from rerank.training.device import arithmetic, device_name, open_accelerator
+from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
@@ -73,7 +74,8 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
         tf32=config.training.tf32,
         deterministic=config.training.deterministic,
     )
-    with accelerator.main_process_first():
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
     lists = teacher_lists(config, dataset, teacher, teacher_template, accelerator)
@@ -137,7 +139,7 @@ def _score_all(
         if accelerator.is_main_process:
             log.info(line)
     config = replace(config, encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens))
-    with accelerator.main_process_first():
+    with main_process_first(accelerator, "candidates and tokens of the documents"):
         found = _all_candidates(config, dataset)
         passages = replace(dataset, config=config, candidates=found).passages(tokenizer, max_length, model.template)
     lists = [candidates for candidates in found.values() if len(candidates.doc_ids) > 1]

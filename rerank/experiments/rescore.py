@@ -20,6 +20,7 @@ from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.training.device import arithmetic, device_name, open_accelerator
+from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
 from rerank.utils.progress import log
@@ -60,7 +61,8 @@ def rescore(
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
-    with accelerator.main_process_first():
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
         if collection is None:
             collection = _open_trained_on(checkpoint, saved_settings(model))
             config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))

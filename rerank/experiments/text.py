@@ -31,6 +31,7 @@ from rerank.models.scoring import Passages, score_candidates
 from rerank.retrieval.java import java_facts
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
+from rerank.training.processes import main_process_first
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.types import Candidates, Fold, Qrels, Run
@@ -142,7 +143,7 @@ class TextTask:
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
-        with accelerator.main_process_first():
+        with main_process_first(accelerator, "tokens of the documents"):
             self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))

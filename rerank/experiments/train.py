@@ -25,10 +25,11 @@ from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
-from rerank.training.device import arithmetic, device_name, exclusive, open_accelerator, peak_memory
+from rerank.training.device import arithmetic, device_name, open_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
+from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
 from rerank.types import Fold, Run
@@ -89,7 +90,8 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
         tf32=config.training.tf32,
         deterministic=config.training.deterministic,
     )
-    with accelerator.main_process_first():
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)

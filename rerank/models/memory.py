@@ -1,12 +1,15 @@
 """How many tokens fit into one forward pass; halved automatically on out-of-memory errors."""
 
 import gc
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import torch
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate import Accelerator
+from accelerate.utils.memory import clear_device_cache
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -16,12 +19,44 @@ Result = TypeVar("Result")
 FIRST_TRIAL = {"cpu": 4096, "cuda": 65536}
 """Tokens that `auto` starts with: more makes neither device faster (docs/performance.md for the CPU)."""
 
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""What torch, the CUDA runtime and its libraries say when a device has no memory left."""
+
+ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+"""The variables that torch reads the settings of its allocator from; the first is the name since torch 2.9."""
+
+
+class DoesNotFitError(RuntimeError):
+    """Memory ran out in work that needs the same memory whatever the budget is; the message is for the user."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device, or the system, has no memory left.
+
+    >>> is_out_of_memory(RuntimeError("CUDA error: out of memory; …"))
+    True
+    >>> is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    False
+    """
+    if isinstance(error, torch.OutOfMemoryError | DoesNotFitError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
+
+
+def prefer_expandable_segments() -> None:
+    """Lets torch's CUDA allocator grow its segments, unless the user has chosen its settings; before CUDA is used.
+
+    Micro-batches differ in size, and blocks of fixed segments that no later micro-batch fits into are lost to it.
+    """
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in ALLOCATOR_SETTINGS):
+        os.environ[ALLOCATOR_SETTINGS[0]] = "expandable_segments:True"
+
 
 @dataclass
 class TokenBudget:
     """At most `tokens` per forward pass. They only ever shrink; the results do not depend on them.
 
-    `tried` is True if the tokens are a setting, or if a forward pass with them has succeeded.
+    `tried` is True if the tokens are a setting, or if a forward and backward pass with them has succeeded.
     """
 
     tokens: int
@@ -35,22 +70,27 @@ class TokenBudget:
         """
         while True:
             try:
-                result = work(self.tokens)
-                self.tried = True
-                return result
-            except RuntimeError as error:
-                if not should_reduce_batch_size(error):
+                return work(self.tokens)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
                     raise
                 if self.tokens <= longest:
-                    raise UserError(
-                        f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
-                        "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
-                    ) from None
+                    raise UserError(_what_does_not_fit(error, longest)) from None
             # After the except block, so that the traceback's frames no longer hold their tensors.
             gc.collect()
             clear_device_cache()
             self.tokens = max(self.tokens // 2, min(self.tokens - 1, longest))
             log.info(f"out of memory: {self.tokens} tokens at a time from here on")
+
+    def agree(self, accelerator: Accelerator) -> None:
+        """Takes the smallest budget of all processes, so that all cut the same chunks; each of them must call it."""
+        if accelerator.num_processes == 1:
+            return
+        tokens = torch.tensor(self.tokens, device=accelerator.device)
+        torch.distributed.all_reduce(tokens, torch.distributed.ReduceOp.MIN)
+        if (smallest := int(tokens)) < self.tokens:
+            self.tokens = smallest
+            log.info(f"another process ran out of memory: {smallest} tokens at a time from here on")
 
 
 def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBudget:
@@ -58,3 +98,12 @@ def open_budget(tokens: int | Literal["auto"], device: torch.device) -> TokenBud
     if tokens != "auto":
         return TokenBudget(tokens)
     return TokenBudget(FIRST_TRIAL.get(device.type, FIRST_TRIAL["cpu"]), tried=False)
+
+
+def _what_does_not_fit(error: BaseException, longest: int) -> str:
+    if isinstance(error, DoesNotFitError):
+        return str(error)
+    return (
+        f"out of memory with one passage of {longest} tokens at a time; take a smaller encoder, fewer "
+        "--encoder.max-doc-tokens, or --training.gradient-checkpointing"
+    )

@@ -42,9 +42,11 @@ def score_candidates(
 ) -> Run:
     """Scores every candidate once, split over the processes, and returns the whole run in every process.
 
+    All processes take the smallest of their budgets, so that they cut the same chunks, of which each scores its own.
     `passages`, if given, receives the best passage of each document that has several. Raises UserError for a score
     that is not finite.
     """
+    budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
     own_chunks = chunks[accelerator.process_index :: accelerator.num_processes]
     show = accelerator.is_main_process

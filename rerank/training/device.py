@@ -1,12 +1,10 @@
 """The device and the processes of a run, and what they have used."""
 
-import contextlib
 import os
 import platform
 import re
 import resource
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ import torch
 from accelerate import Accelerator
 
 from rerank.models.gpu import Precision, choose_precision, has_flash_attention, unusable_gpu
+from rerank.models.memory import prefer_expandable_segments
+from rerank.training.processes import group_settings
 from rerank.utils.errors import UserError
-from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
@@ -43,21 +42,18 @@ def open_accelerator(
         _be_deterministic()
     if selected.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
-    accelerator = Accelerator(cpu=selected.type == "cpu", mixed_precision="no" if chosen == "float32" else chosen)
+    prefer_expandable_segments()
+    accelerator = Accelerator(
+        cpu=selected.type == "cpu",
+        mixed_precision="no" if chosen == "float32" else chosen,
+        kwargs_handlers=[group_settings()],
+    )
     if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
         log.info(
             "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
-
-
-@contextlib.contextmanager
-def exclusive(accelerator: Accelerator, folder: Path, what: str) -> Iterator[None]:
-    """The lock `what` on `folder` (see `locked`), held by all processes of this run together."""
-    with locked(folder, what) if accelerator.is_main_process else contextlib.nullcontext():
-        accelerator.wait_for_everyone()
-        yield
 
 
 def peak_memory(device: torch.device) -> int:

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.losses import exact_metric, smoothi
 from rerank.models.gpu import full_float32
-from rerank.models.memory import TokenBudget
+from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory
 from rerank.utils.errors import UserError
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -77,6 +76,7 @@ def probe_memory(model: Any, batch: Batch[Any], accelerator: Accelerator, memory
         scores.sum().backward()
 
     memory.run(forward_and_backward, lengths[longest])
+    memory.tried = True
     model.zero_grad(set_to_none=True)
 
 
@@ -136,8 +136,10 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
             flat = model(batch.inputs.to(objective.accelerator.device)).float()
         return _backward(batch, flat, objective, smooth=False)
     except RuntimeError as error:
-        if not should_reduce_batch_size(error):
+        if not is_out_of_memory(error):
             raise
+        if isinstance(error, DoesNotFitError):
+            raise UserError(str(error)) from None
         raise UserError(
             f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network "
             "together; take fewer --training.lists-per-step or a smaller --network.hidden"
@@ -153,8 +155,10 @@ def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bo
         with full_float32():
             losses = objective.loss(leaf, labels, mask)
             (losses.sum() * objective.weight).backward()
-    except torch.OutOfMemoryError:
-        raise UserError(
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise DoesNotFitError(
             f"query {batch.query_ids[0]}: out of memory in the loss of {grid.shape[0]} lists of "
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None

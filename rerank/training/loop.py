@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +15,14 @@ from torch import Tensor, nn
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
-from rerank.data.trec import write_run
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
+from rerank.training.saving import StateSaver, saves_in_background
 from rerank.training.scaling import loss_scale, take_step
-from rerank.training.state import TrainingFolder, check_kept, kept_files, restore_state, save_state
+from rerank.training.state import StagedBest, TrainingFolder, check_kept, restore_state
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
 
@@ -40,7 +40,7 @@ def train(
     After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
     run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
     Without `validate`, all `settings.epochs` are trained, the checkpoint is that of the last one, and no record has a
-    "valid". The state of every epoch is saved, and the next call with the same arguments resumes from it. Random
+    "valid". The state is saved (see `StateSaver`), and the next call with the same arguments resumes from it. Random
     numbers depend on the seed, the epoch and the list alone, so a resumed training ends with the same weights as an
     uninterrupted one.
 
@@ -63,24 +63,24 @@ def train(
     training = _Training(task, loss, settings, accelerator, optimizer)
     history, kept = restore_state(folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler)
     _expect_same_training(history, settings.epochs, validate is not None, folder.state)
-    while len(history) < settings.epochs and not _exhausted(history, settings.patience):
-        record = _train_epoch(training, len(history))
-        run = None
-        if validate is not None:
-            run = task.score("valid")
-            record["valid"] = validate(run)
-        history.append(record)
-        best = kept_epoch(history) is record
-        if accelerator.is_main_process:
-            if best:
-                _save_best(task, run, folder)
-                kept = kept_files(folder)
-            save_state(folder, task.model, optimizer, kept, history, accelerator.scaler)
-            _report(record, best)
-        log_epoch(accelerator, record)
-        accelerator.wait_for_everyone()
+    with StateSaver(folder, kept, saves_in_background(accelerator.device), accelerator.scaler) as saver:
+        while len(history) < settings.epochs and not _exhausted(history, settings.patience):
+            record = _train_epoch(training, len(history))
+            run = None
+            if validate is not None:
+                run = task.score("valid")
+                record["valid"] = validate(run)
+            history.append(record)
+            best = kept_epoch(history) is record
+            if accelerator.is_main_process:
+                stage_best = partial(StagedBest, folder, task.save, run) if best else None
+                saver.save(task.model, optimizer, history, stage_best)
+                _report(record, best)
+            log_epoch(accelerator, record)
+            accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        check_kept(folder, kept, changed_later)
+        check_kept(folder, saver.kept, changed_later)
+    accelerator.wait_for_everyone()
     return history
 
 
@@ -118,13 +118,6 @@ def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated:
         raise UserError(
             f"{state}: has {len(history)} epochs, now {epochs} are wanted; remove the folder to start again"
         )
-
-
-def _save_best(task: Task, run: Run | None, folder: TrainingFolder) -> None:
-    with atomic_write(folder.checkpoint) as tmp:
-        task.save(tmp)
-    if run is not None and folder.valid_run is not None:
-        write_run(folder.valid_run, run, folder.tag)
 
 
 def _report(record: dict[str, Any], best: bool) -> None:
@@ -176,6 +169,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     model.train()
     if task.memory is not None and not task.memory.tried:
         probe_memory(model, training.make_batch(steps[0], epoch), accelerator, task.memory)
+        task.memory.agree(accelerator)
     start = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
     step_sums = []
@@ -189,13 +183,14 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     for number, (step, batch) in enumerate(bar, 1):
         weight = loss_scale(accelerator) / step.total
         stats = accumulate_gradient(model, batch, training.loss, weight, accelerator, task.memory)
-        _expect_finite(stats[:, 0], step, f"{what}, step {number}", accelerator)
+        broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
+        if _sum_gradients(model, len(broken), accelerator):
+            raise _not_finite(broken, f"{what}, step {number}", accelerator)
         sums = sums + stats.sum(0)
         lists += len(stats)
         step_sums.append(torch.cat([stats[:, 1:].sum(0), torch.tensor([float(len(stats))])]))
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
-        _sum_gradients(model, accelerator)
         skipped += not take_step(model, training.optimizer, settings.clip, accelerator)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
@@ -221,22 +216,36 @@ def _seeds(mask: Tensor, positions: Sequence[int], epoch: int, seed: int) -> Ten
     return (list_seeds[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
 
 
-def _expect_finite(losses: Tensor, step: Step, where: str, accelerator: Accelerator) -> None:
-    """Raises UserError on every process if a loss of any process is not finite."""
-    broken = [step.lists[row] for row in (~losses.isfinite()).nonzero()[:, 0].tolist()]
-    if accelerator.reduce(torch.tensor(len(broken), device=accelerator.device)) > 0:
-        lists = gather_object(broken) if accelerator.num_processes > 1 else broken
-        raise UserError(
-            f"{where}: the loss is not finite on "
-            + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in lists)
-            + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
-            "another --name"
-        )
+def _not_finite(broken: list[Candidates], where: str, accelerator: Accelerator) -> UserError:
+    """The error of lists, of any process, whose loss is not finite; every process must ask for it."""
+    lists = gather_object(broken) if accelerator.num_processes > 1 else broken
+    return UserError(
+        f"{where}: the loss is not finite on "
+        + "; ".join(f"query {c.query_id} with documents {', '.join(c.doc_ids)}" for c in lists)
+        + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
+        "another --name"
+    )
 
 
-def _sum_gradients(model: nn.Module, accelerator: Accelerator) -> None:
-    """Sums the gradients over the processes, once per step."""
-    if accelerator.num_processes > 1:
-        with_gradient = [parameter for parameter in model.parameters() if parameter.grad is not None]
-        for parameter in with_gradient:
-            parameter.grad = accelerator.reduce(parameter.grad)
+def _sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:
+    """Sums the gradients, and the number of broken lists, over the processes; returns the latter.
+
+    Gradients of one data type become parts of one buffer, which is sent at once: a message for each parameter would
+    cost more in waiting than in bytes.
+    """
+    if accelerator.num_processes == 1:
+        return broken
+    by_type: dict[torch.dtype, list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            by_type.setdefault(parameter.grad.dtype, []).append(parameter)
+    total = 0
+    for dtype, parameters in by_type.items():
+        gradients = [parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]
+        number = torch.full((1,), broken, dtype=dtype, device=gradients[0].device)
+        buffer = torch.cat([*gradients, number])
+        torch.distributed.all_reduce(buffer)
+        for parameter, part in zip(parameters, buffer[:-1].split([len(g) for g in gradients]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        total = int(buffer[-1])
+    return total

@@ -1,16 +1,19 @@
 """The saved state of a training: weights, optimizer and epochs, with a record that tells whether they are undamaged."""
 
+import contextlib
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rerank.data.trec import write_run
+from rerank.training.linked_tensors import read_tensors, write_tensors
 from rerank.training.scaling import restore_scaler, scaler_tensors
+from rerank.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (
@@ -18,13 +21,13 @@ from rerank.utils.integrity import (
     as_record,
     changes,
     changes_since_record,
+    facts_of,
     files_below,
-    record_of,
     write_record,
 )
 from rerank.utils.progress import log
 
-TENSORS, HISTORY, KEPT = "state.safetensors", "history.json", "checkpoint.json"
+HISTORY, KEPT = "history.json", "checkpoint.json"
 
 
 class TrainingFolder(Protocol):
@@ -51,25 +54,69 @@ class TrainingFolder(Protocol):
         """One JSON record per epoch."""
 
 
-def save_state(
-    folder: TrainingFolder,
-    model: nn.Module,
-    optimizer: Any,
-    kept: Record,
-    history: list[dict[str, Any]],
-    scaler: Any = None,
-) -> None:
-    """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files."""
+class StagedBest:
+    """The checkpoint and the validation run of the best epoch, beside their places until the state is written too.
+
+    `save` writes a checkpoint into a new folder. `record` is that of the files in their places.
+    """
+
+    def __init__(self, folder: TrainingFolder, save: Callable[[Path], object], run: Run | None) -> None:
+        with contextlib.ExitStack() as stack:
+            self.checkpoint = stack.enter_context(atomic_write(folder.checkpoint))
+            save(self.checkpoint)
+            self.record = {
+                (folder.checkpoint / file.relative_to(self.checkpoint)).relative_to(folder.state.parent).as_posix():
+                facts_of(file)
+                for file in files_below(self.checkpoint)
+            }  # fmt: skip
+            if run is not None and folder.valid_run is not None:
+                staged = stack.enter_context(atomic_write(folder.valid_run))
+                write_run(staged, run, folder.tag)
+                self.record[folder.valid_run.relative_to(folder.state.parent).as_posix()] = facts_of(staged)
+            self._stack = stack.pop_all()
+
+    def put_in_place(self) -> None:
+        """Replaces the files of the best epoch before."""
+        self._stack.close()
+
+    def drop(self, error: BaseException) -> None:
+        """Removes the files, which an error has kept from their places."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+
+def state_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, scaler: Any = None) -> dict[str, Tensor]:
+    """The weights, the values of the optimizer and the scaler's, by the names that the state gives them; no copies."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    tensors |= scaler_tensors(scaler)
-    with atomic_write(folder.state) as tmp:
-        tmp.mkdir()
-        save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, tmp / TENSORS)
-        (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
-        (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
-        write_record(tmp)
+    return tensors | scaler_tensors(scaler)
+
+
+def save_state(
+    folder: TrainingFolder,
+    tensors: dict[str, Tensor],
+    kept: Record,
+    history: list[dict[str, Any]],
+    best: StagedBest | None = None,
+) -> None:
+    """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
+
+    If the epoch is the `best`, its files are put in their places just before the state is, and the state has its
+    weights by a link to those of the checkpoint.
+    """
+    try:
+        with atomic_write(folder.state) as tmp:
+            tmp.mkdir()
+            write_tensors(tensors, tmp, best.checkpoint if best else None)
+            (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
+            (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
+            write_record(tmp)
+            if best:
+                best.put_in_place()
+    except BaseException as error:
+        if best:
+            best.drop(error)
+        raise
     _write_log(folder, history)
 
 
@@ -87,7 +134,7 @@ def restore_state(
     try:
         if changed := changes_since_record(state):
             raise ValueError("; ".join(changed))
-        tensors = load_file(state / TENSORS)
+        tensors = read_tensors(state)
         history = _expect_epochs(json.loads((state / HISTORY).read_text(encoding="utf-8")))
         kept = json.loads((state / KEPT).read_text(encoding="utf-8")) if (state / KEPT).is_file() else {}
         kept = as_record(kept) if kept != {} else {}
@@ -123,12 +170,6 @@ def _expect_epochs(history: Any) -> list[dict[str, Any]]:
     if len({"valid" in record for record in history}) > 1:
         raise ValueError(f"{HISTORY}: expected a validation in every epoch, or in none")
     return history
-
-
-def kept_files(folder: TrainingFolder) -> Record:
-    """The record of what is kept of the best epoch: the checkpoint's files and the validation run."""
-    runs = [folder.valid_run] if folder.valid_run is not None and folder.valid_run.is_file() else []
-    return record_of(folder.state.parent, [*files_below(folder.checkpoint), *runs])
 
 
 def check_kept(folder: TrainingFolder, kept: Record, changed_later: Collection[str] = ()) -> None:

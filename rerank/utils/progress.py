@@ -1,6 +1,7 @@
 """Logging and progress: a bar with the time left on a terminal and in a notebook, else a line every ten seconds."""
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +19,11 @@ log = logging.getLogger("rerank")
 
 
 class _Terminal(logging.Handler):
-    """Writes lines to standard error, above a progress bar if one is drawn."""
+    """Writes lines to standard error, above a progress bar if one is drawn; of several processes, the main one does."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stderr)
+        if _is_main_process():
+            tqdm.write(self.format(record), file=sys.stderr)
 
 
 def log_to_terminal() -> None:
@@ -30,6 +32,17 @@ def log_to_terminal() -> None:
         log.addHandler(_Terminal())
         log.setLevel(logging.INFO)
         log.propagate = False
+
+
+def print_result(result: object) -> None:
+    """Prints what a command has made on standard output; of several processes, the main one does."""
+    if _is_main_process():
+        print(result)
+
+
+def _is_main_process() -> bool:
+    """Whether this is the first process of a run, or the only one; torchrun and accelerate number them."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def progress(

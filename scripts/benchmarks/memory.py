@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
+from rerank.models.memory import is_out_of_memory
 from rerank.utils.errors import UserError
 
 Result = TypeVar("Result")
@@ -57,10 +58,10 @@ def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Res
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(_run_as_first_to_kill, function, torch.get_num_threads(), *arguments).result()
-        except (MemoryError, torch.OutOfMemoryError, BrokenProcessPool):
+        except BrokenProcessPool:
             return None
-        except RuntimeError as error:
-            if "allocate memory" in str(error):  # what torch raises on a CPU
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
                 return None
             raise
 

@@ -14,7 +14,7 @@ from rerank.experiments import train as experiment
 from rerank.experiments.features import FeatureDataset
 from rerank.losses import LOSSES, smoothi
 from rerank.runs.layout import ExperimentFolder
-from rerank.training import gradients
+from rerank.training import gradients, saving
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT, SHARED_DATA
@@ -98,18 +98,18 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     main(command("--fold", "1"))
     main(command("--fold", "1", "--name", "again"))
     main(command("--fold", "1", "--name", "other", "--seed", "1"))
-    save = training.save_state
+    save = saving.save_state
 
     def interrupt(*arguments):
         save(*arguments)
-        if len(arguments[-1]) == 2:
+        if len(arguments[3]) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "save_state", interrupt)
+    monkeypatch.setattr(saving, "save_state", interrupt)
     with pytest.raises(SystemExit) as ended:
         main(command("--fold", "1", "--name", "resumed"))
     assert ended.value.code == 130
-    monkeypatch.setattr(training, "save_state", save)
+    monkeypatch.setattr(saving, "save_state", save)
     main(command("--fold", "1", "--name", "resumed"))
     assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)

@@ -1,9 +1,22 @@
 """One number sets the memory, and it halves where memory runs out."""
 
+import os
+import sys
+import weakref
+
 import pytest
 import torch
 
-from rerank.models.memory import FIRST_TRIAL, TokenBudget, open_budget
+from rerank.models import memory
+from rerank.models.memory import (
+    ALLOCATOR_SETTINGS,
+    FIRST_TRIAL,
+    DoesNotFitError,
+    TokenBudget,
+    is_out_of_memory,
+    open_budget,
+    prefer_expandable_segments,
+)
 from rerank.utils.errors import UserError
 
 
@@ -22,7 +35,7 @@ def test_the_budget_halves_until_the_work_fits(capsys):
     assert budget.run(fits(1000, tried), longest=100) == 512
     assert tried == [4096, 2048, 1024, 512]
     assert budget.tokens == 512
-    assert budget.tried
+    assert not budget.tried  # that takes a backward pass too
     assert "out of memory: 512 tokens at a time from here on" in capsys.readouterr().err
     assert budget.run(fits(1000, tried), longest=100) == 512
 
@@ -53,3 +66,76 @@ def test_other_errors_are_not_memory():
 def test_auto_starts_with_the_device_s_number_and_a_given_one_is_taken():
     assert open_budget("auto", torch.device("cpu")) == TokenBudget(FIRST_TRIAL["cpu"], tried=False)
     assert open_budget(100, torch.device("cpu")) == TokenBudget(100, tried=True)
+
+
+SAID = {
+    "CUDA out of memory. Tried to allocate 2.00 GiB": True,
+    "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call": True,
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": True,
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED": True,
+    "MPS backend out of memory (MPS allocated: 9.05 GB)": True,
+    "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: you tried": True,
+    "CUDA error: an illegal memory access was encountered": False,
+    "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`": False,
+    "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.": False,
+}
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_whatever_part_of_cuda_has_no_memory_the_budget_halves(message):
+    """torch.AcceleratorError, which CUDA's own errors are, is a RuntimeError."""
+
+    def work(tokens):
+        if tokens > 64:
+            raise RuntimeError(message)
+        return tokens
+
+    assert is_out_of_memory(RuntimeError(message)) == SAID[message]
+    assert not is_out_of_memory(ValueError(message))
+    if SAID[message]:
+        assert TokenBudget(128).run(work, longest=10) == 64
+    else:
+        with pytest.raises(RuntimeError):
+            TokenBudget(128).run(work, longest=10)
+
+
+def test_what_does_not_shrink_is_tried_with_all_budgets_and_then_says_so():
+    tried = []
+
+    def work(tokens):
+        tried.append(tokens)
+        raise DoesNotFitError("the loss is too large")
+
+    with pytest.raises(UserError, match=r"^the loss is too large$"):
+        TokenBudget(100).run(work, longest=30)
+    assert tried == [100, 50, 30]
+
+
+def test_memory_is_given_back_before_the_work_is_tried_again(monkeypatch):
+    order, kept = [], []
+
+    def work(tokens):
+        order.append(tokens)
+        assert not any(tensor() is not None for tensor in kept)
+        if tokens > 64:
+            activations = torch.ones(tokens)
+            cycle = [activations]
+            cycle.append(cycle)
+            kept.append(weakref.ref(activations))
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(memory, "clear_device_cache", lambda: order.append("given back"))
+    TokenBudget(256).run(work, longest=10)
+    assert order == [256, "given back", 128, "given back", 64]
+
+
+@pytest.mark.parametrize("chosen", [None, *ALLOCATOR_SETTINGS])
+def test_segments_are_expandable_unless_the_user_has_chosen(monkeypatch, chosen):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ALLOCATOR_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    if chosen:
+        monkeypatch.setenv(chosen, "max_split_size_mb:512")
+    prefer_expandable_segments()
+    expected = {chosen: "max_split_size_mb:512"} if chosen else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert {name: os.environ[name] for name in ALLOCATOR_SETTINGS if name in os.environ} == expected

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
@@ -10,6 +10,7 @@ from rerank.models.scoring import chunk_by_length, score_candidates
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import make_encoder
+from tests.support.two_processes import in_two_processes
 
 QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=9, longest=150)
 
@@ -52,3 +53,33 @@ def test_a_score_that_is_not_finite_is_an_error(opened):
     torch.nn.init.constant_(model.head.bias, float("nan"))
     with pytest.raises(UserError, match=r"query q0, document d0-0: the model's score is nan"):
         score_candidates(model, inputs_of, LISTS, Accelerator(cpu=True), TokenBudget(1000))
+
+
+def score_twice_with_little_memory_in_one_process(model, inputs_of):
+    """The runs and the budgets of this process; the other one runs out of memory with more than 300 tokens."""
+    forward = model.forward
+
+    def limited(inputs):
+        if PartialState().process_index == 1 and len(inputs.input_ids) > 300:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+        return forward(inputs)
+
+    model.forward = limited
+    accelerator, budget = Accelerator(cpu=True), TokenBudget(1000)
+    runs = [score_candidates(model, inputs_of, LISTS, accelerator, budget) for _ in range(2)]
+    return runs, budget.tokens
+
+
+def test_no_document_is_lost_when_one_process_runs_out_of_memory(opened, tmp_path):
+    model, inputs_of = opened
+    alone = score_candidates(model, inputs_of, LISTS, Accelerator(cpu=True), TokenBudget(1000))
+    results = in_two_processes(tmp_path, score_twice_with_little_memory_in_one_process, model, inputs_of)
+    for runs, tokens in results:
+        assert tokens == 250
+        for run in runs:
+            assert {query_id: list(found) for query_id, found in run.items()} == {
+                query_id: list(found) for query_id, found in alone.items()
+            }
+            for query_id, found in run.items():
+                assert found == pytest.approx(alone[query_id], abs=1e-5)
+    assert "another process ran out of memory: 250 tokens" in (tmp_path / "log0").read_text()

@@ -166,5 +166,19 @@ def test_a_list_whose_loss_does_not_fit_is_one_clear_line(tmp_path):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     model, batch = opened(tmp_path)
-    with pytest.raises(UserError, match=r"query q\d: out of memory in the loss of 3 lists of 12 documents"):
+    with pytest.raises(UserError, match=r"query q\d: out of memory in the loss of 1 lists of 12 documents"):
         gradient(model, batch, EVERYTHING, greedy)
+
+
+def test_a_loss_that_fits_beside_fewer_passages_halves_the_budget(tmp_path):
+    def large(scores, labels, mask):
+        if len(scores) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return smoothi(scores, labels, mask)
+
+    model, batch = opened(tmp_path)
+    expected = gradient(model, batch, EVERYTHING)[1]
+    budget = TokenBudget(4000)
+    accumulate_gradient(model, batch, large, 1 / len(LISTS), PLAIN, budget)
+    assert budget.tokens < 4000
+    assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)

@@ -1,6 +1,7 @@
 """The training loop: exact accumulation, repeatability, resumption, early stopping, broken losses."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -10,11 +11,14 @@ from rerank.config import TrainingSettings
 from rerank.losses import hinge, smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
+from rerank.training import loop
+from rerank.training.device import open_accelerator
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
+from tests.support.two_processes import in_two_processes
 
 QUERIES, TEXTS, LISTS = make_lists(queries=8, documents=4)
 
@@ -170,3 +174,64 @@ def test_a_damaged_state_is_one_clear_line(folder, tmp_path):
     (tmp_path / "run" / "state" / "state.safetensors").write_bytes(b"?")
     with pytest.raises(UserError, match=r"cannot resume training .*; remove the folder to start again"):
         trained(folder, tmp_path, "run", epochs=2)
+
+
+def gradients_and_messages(folder, tmp_path, broken=False):
+    """Of each step, this process's own gradient, the gradient that the optimizer gets, and the messages sent for it."""
+    steps, messages = [], []
+    accumulate, send, step = loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step
+
+    def own(model, *arguments):
+        stats = accumulate(model, *arguments)
+        steps.append([[p.grad.clone() for p in model.parameters() if p.grad is not None]])
+        messages.clear()
+        return stats
+
+    def sent(tensor, *arguments, **named):
+        messages.append(tensor.numel())
+        return send(tensor, *arguments, **named)
+
+    def received(self, closure=None):
+        every = [p.grad.clone() for group in self.param_groups for p in group["params"] if p.grad is not None]
+        steps[-1] += [every, len(messages)]
+        return step(self, closure)
+
+    def sometimes_nan(scores, labels, mask):
+        if torch.distributed.get_rank() == 1:
+            return scores.sum(1) * torch.nan
+        return smoothi(scores, labels, mask)
+
+    loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step = own, sent, received
+    task = opened(folder, tmp_path / f"of{os.environ['RANK']}")
+    accelerator = open_accelerator(device="cpu")
+    settings = TrainingSettings(epochs=1, lists_per_step=4, seed=7, clip=0)
+    target = PretrainingFolder(tmp_path / "run")
+    train(task, sometimes_nan if broken else smoothi, target, settings, accelerator, lambda run: 0.0)
+    return steps
+
+
+def test_the_gradients_of_two_processes_are_summed_in_one_message_per_step(folder, tmp_path):
+    for number in (0, 1):
+        (tmp_path / f"of{number}").mkdir()
+    one, two = in_two_processes(tmp_path, gradients_and_messages, folder, tmp_path)
+    assert len(one) == len(two) == 2
+    for (own, received, messages), (other, same, _) in zip(one, two, strict=True):
+        assert messages == 1
+        expected = sorted((a + b for a, b in zip(own, other, strict=True)), key=summary)
+        for found in (received, same):
+            assert all(torch.equal(a, b) for a, b in zip(sorted(found, key=summary), expected, strict=True))
+
+
+def summary(gradient):
+    """A key that puts gradients in the same order, whatever the order of the parameters."""
+    return gradient.shape, gradient.flatten().tolist()
+
+
+def test_a_loss_that_is_not_finite_in_one_process_stops_both(folder, tmp_path):
+    for number in (0, 1):
+        (tmp_path / f"of{number}").mkdir()
+    for error in in_two_processes(tmp_path, gradients_and_messages, folder, tmp_path, True):
+        assert isinstance(error, UserError)
+        assert str(error).startswith("epoch 1, step 1: the loss is not finite on query q1 with documents d1-0, d1-1")
+        assert "query q3" in str(error)
+        assert "query q0" not in str(error)

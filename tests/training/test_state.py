@@ -85,7 +85,7 @@ def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tm
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("rerank.training.loop.save_state", killed)
+        patch.setattr("rerank.training.saving.save_state", killed)
         with pytest.raises(KeyboardInterrupt):
             trained(encoder, tmp_path, epochs=1)
     (tmp_path / "run" / "log.jsonl").unlink(missing_ok=True)

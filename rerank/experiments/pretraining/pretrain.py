@@ -29,9 +29,10 @@ from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.runs.pretraining_checks import expect_undamaged
-from rerank.training.device import exclusive, open_accelerator
+from rerank.training.device import open_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
+from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
@@ -80,7 +81,8 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     loss = pretraining_loss(config)
     check_tracker(config.training.track)
     check_encoder(config)
-    with accelerator.main_process_first():
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection and index"):
         collection, index = documents_and_index(config)
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
@@ -90,7 +92,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
                 expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
         else:
-            with accelerator.main_process_first():
+            with main_process_first(accelerator, "lists of pseudo-queries"):
                 if not folder.lists.is_file():
                     write_lists(folder.lists, make_pseudo_lists(config, collection, index))
             task = PretrainingTask(config, collection, folder, accelerator)
@@ -139,7 +141,7 @@ class PretrainingTask:
         self.lists: PseudoLists = read_lists(folder.lists)
         self.model, self.tokenizer, max_length = open_model(config, config.encoder.name, accelerator)
         template = open_template(self.tokenizer, self.model.template)
-        with accelerator.main_process_first():
+        with main_process_first(accelerator, "tokens of the documents"):
             documents = open_store(
                 folder.tokens,
                 self.lists.variants(),

@@ -11,6 +11,7 @@ from rerank.cli.main import main
 from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
 from rerank.experiments import train
+from rerank.training import loop
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.support.small_documents import NAMES, write_documents
 from tests.support.small_world import WORDS
@@ -251,3 +252,17 @@ def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
     ]
     assert json.loads(Path("german/config.json").read_text())["rerank"]["language"] == "de"
     assert "language" not in json.loads(Path("warm/config.json").read_text())["rerank"]
+
+
+def test_the_budget_is_tried_there_and_back(here, monkeypatch):
+    """Validation before the first epoch takes forward passes alone, which need less memory."""
+    tried, probe = [], loop.probe_memory
+
+    def spy(model, batch, accelerator, memory):
+        probe(model, batch, accelerator, memory)
+        tried.append(memory.tokens)
+
+    monkeypatch.setattr(loop, "probe_memory", spy)
+    main(pretraining("documents", "--out", "again", "--output.folder", "other"))
+    assert tried == [4096]
+    assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()

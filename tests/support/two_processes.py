@@ -1,0 +1,60 @@
+"""Two processes of one run on this machine, joined by gloo, as torchrun starts them but forked from the test."""
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accelerate.state import AcceleratorState, GradientState, PartialState
+
+SECONDS = 300
+"""After them a process is ended, as it waits for the other one in vain."""
+
+
+def in_two_processes(folder: Path, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The results of `function(*arguments)` in each of two processes; `folder` gets what they print, in log0 and log1.
+
+    A process that raises gives the exception.
+    """
+    port = _free_port()
+    children = [_start(folder, rank, port, function, arguments) for rank in range(2)]
+    for child in children:
+        os.waitpid(child, 0)
+    return [pickle.loads((folder / f"result{rank}").read_bytes()) for rank in range(2)]
+
+
+def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        signal.alarm(SECONDS)
+        log = os.open(folder / f"log{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
+        os.environ |= {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        }  # fmt: skip
+        for state in (AcceleratorState, PartialState, GradientState):  # the test's own process has one of one process
+            state._reset_state()
+        try:
+            result = function(*arguments)
+        except BaseException as error:
+            traceback.print_exc()
+            result = error
+        (folder / f"result{rank}").write_bytes(pickle.dumps(result))
+    finally:
+        os._exit(0)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
