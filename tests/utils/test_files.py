@@ -1,9 +1,7 @@
 """Nothing is ever half there."""
 
 import errno
-import os
 import shutil
-import stat
 from pathlib import Path
 
 import pytest
@@ -91,19 +89,3 @@ def test_hashes_tell_parts_apart():
     assert short_hash("ab", "c") != short_hash("a", "bc")
     assert short_hash("a", 1) == short_hash("a", "1")
     assert len(short_hash("a")) == 16
-
-
-@pytest.mark.parametrize("folder", [False, True])
-def test_the_umask_decides_who_may_read_what_another_library_wrote_for_its_user_alone(tmp_path, folder):
-    before = os.umask(0o027)
-    try:
-        with atomic_write(tmp_path / "target") as tmp:
-            if folder:
-                tmp.mkdir()
-            file = tmp / "model.safetensors" if folder else tmp
-            file.touch()
-            file.chmod(0o600)
-    finally:
-        os.umask(before)
-    written = tmp_path / "target" / "model.safetensors" if folder else tmp_path / "target"
-    assert stat.S_IMODE(written.stat().st_mode) == 0o640
