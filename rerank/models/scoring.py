@@ -13,7 +13,7 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.prefetch import prefetch
-from rerank.models.half_weights import scoring_precision
+from rerank.models.cast_weights import cast_weights
 from rerank.models.memory import TokenBudget
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -76,7 +76,7 @@ def score_chunks(
     """The scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
     model.eval()
     scored = []
-    with scoring_precision(model, device, autocast) as autocast, torch.inference_mode():
+    with cast_weights(model, device, autocast), torch.inference_mode():
         for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
             scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
             scores = model.pool(scores_of_passages, inputs.documents).tolist()

@@ -14,7 +14,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.transfer import to_device
-from rerank.losses import exact_metric, smoothi
+from rerank.losses import LOSSES, exact_metric, smoothi
 from rerank.models.memory import TokenBudget
 from rerank.utils.errors import UserError
 
@@ -184,5 +184,7 @@ def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor, loss: Loss, smo
 def _is_default_smoothi(loss: Loss) -> bool:
     """Whether a loss is SmoothI with the hyperparameters of the smooth NDCG that is logged."""
     function, given = (loss.func, loss.keywords) if isinstance(loss, partial) and not loss.args else (loss, {})
-    defaults = signature(smoothi).parameters
-    return function is smoothi and all(defaults[name].default == value for name, value in given.items())
+    return function is LOSSES["smoothi"] and all(_SMOOTHI[name].default == value for name, value in given.items())
+
+
+_SMOOTHI = signature(smoothi).parameters

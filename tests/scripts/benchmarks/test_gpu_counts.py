@@ -14,6 +14,18 @@ def counts():
     return count(["step", "score"], "bert-base", 2, "bf16")
 
 
+@pytest.mark.parametrize(
+    ("what", "launches", "gigabytes", "up", "waits"), [("step", 360, 15.6, 1, 2), ("score", 76, 12.2, 0, 1)]
+)
+def test_nothing_is_done_more_often_than_it_was(counts, what, launches, gigabytes, up, waits):
+    """Of a step, one copy to the device and one wait are those of the check that the loss is finite."""
+    found = counts[what]
+    assert sum(found["launches"].values()) <= launches
+    assert sum(found["bytes"].values()) <= gigabytes * 1e9
+    assert sum(found["blocking_copies"].values()) <= up
+    assert sum(found["synchronisations"].values()) <= waits
+
+
 def test_the_products_are_those_of_the_layers_and_the_head(counts):
     forward = 2 * (4 + 2) + 1
     assert counts["score"]["launches"]["matrix products"] == forward
