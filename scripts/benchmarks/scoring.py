@@ -18,7 +18,7 @@ from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_e
 from scripts.benchmarks.flops import forward_flops
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import Workload, encoder, make_workload
+from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
 
 DEFAULT_BATCH = 32
 BATCHES = (1, 2, 4, 8, 16, DEFAULT_BATCH)
@@ -66,7 +66,7 @@ def _measured(
     short: Workload, long: Workload, accelerator: Accelerator, rounds: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
     device, dtype = accelerator.device, product_type(accelerator)
-    model = short.model.to(device)  # the long workload has the same model
+    model = on_device(short.model, accelerator)  # the long workload has the same model
     products = [square_product(device, dtype), layer_products(model.encoder, device, dtype)]
     works: dict[str, Work] = {product: work for product, work, _ in products}
     works |= {

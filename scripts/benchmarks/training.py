@@ -11,7 +11,6 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.prefetch import prefetch
 from rerank.losses import hinge, smoothi
-from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator
 from rerank.training.gradients import accumulate_gradient, probe_memory
@@ -25,7 +24,7 @@ from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.scoring import COLUMNS as RATES
 from scripts.benchmarks.scoring import OURS_FASTER, our_scores, product_rows, product_type, rate_row
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import Workload, encoder, make_workload
+from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
 
 LIST = 4
 LISTS_PER_STEP = 8
@@ -116,7 +115,7 @@ def seeded_batch(workload: Workload, lists: Sequence[Candidates]) -> Batch[Any]:
 
 def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
     """A function that trains the workload's model on lists, 8 per step, as `rerank.training.loop` does."""
-    model: CrossEncoder = workload.model.to(accelerator.device)
+    model = on_device(workload.model, accelerator)
     optimizer = torch.optim.Adam(model.parameter_groups(2e-5, 1e-3), fused=True)
 
     budget = open_budget("auto", accelerator.device)
@@ -163,7 +162,7 @@ def gradient_memory(documents: int, folder: Path) -> Peak:
     accelerator = open_accelerator()
     workload = make_workload(folder, 1, documents or LIST)
     batch = seeded_batch(workload, workload.candidates)
-    model, budget = workload.model.to(accelerator.device).train(), open_budget("auto", accelerator.device)
+    model, budget = on_device(workload.model, accelerator).train(), open_budget("auto", accelerator.device)
     if documents:
         return peak_memory(
             lambda: accumulate_gradient(model, batch, smoothi, 1.0, accelerator, budget), accelerator.device

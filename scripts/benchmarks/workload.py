@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from accelerate import Accelerator
 
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
@@ -20,6 +21,7 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
 from rerank.types import Candidates
+from rerank.utils.progress import log
 from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 
 SHAPES = {
@@ -124,3 +126,10 @@ def fill_workload(
     return Workload(
         folder, model, tokenizer, PassageBuilder(tokens, store, template, max_length), queries, texts, candidates
     )
+
+
+def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
+    """The model, moved to the device as `rerank train` and `rerank score` move it."""
+    for line in model.place(accelerator.device, accelerator.autocast):
+        log.info(line)
+    return model

@@ -10,13 +10,12 @@ from rerank.losses import smoothi
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.training.gradients import accumulate_gradient
 from scripts.benchmarks.training import seeded_batch
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     GRADIENT_BOUNDS,
     Setting,
     encoder_folder,
-    on_device,
     open_documents,
     opened,
     own_precision,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from scripts.benchmarks.training import seeded_batch
+from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.gradients import device_gradient, of_norm
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
@@ -19,7 +20,6 @@ from scripts.gpu_check.setting import (
     encoder_folder,
     flat_scores,
     of_spread,
-    on_device,
     open_documents,
     opened,
     precision_of,

@@ -9,13 +9,13 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import open_budget
 from rerank.models.padding import pad
 from rerank.models.scoring import pairs_of, passage_scores
+from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     SCORE_BOUNDS,
     Setting,
     encoder_folder,
     of_spread,
-    on_device,
     open_documents,
     opened,
     precisions,

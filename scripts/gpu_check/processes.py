@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.lists_training import (
     TRAINED_BOUNDS,
     of_change,
@@ -20,7 +21,7 @@ from scripts.gpu_check.lists_training import (
 )
 from scripts.gpu_check.rank import EPOCHS, RESULT
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import Setting, cpu_scores, on_device, opened
+from scripts.gpu_check.setting import Setting, cpu_scores, opened
 
 PROCESSES = 2
 ROOT = Path(__file__).parents[2]

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from torch import Tensor
 
 from rerank.losses import smoothi
+from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.lists_training import (
     TRAINED_BOUNDS,
     of_change,
@@ -14,7 +15,7 @@ from scripts.gpu_check.lists_training import (
     train_lists,
 )
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import Setting, cpu_scores, on_device, opened
+from scripts.gpu_check.setting import Setting, cpu_scores, opened
 
 EPOCHS, KEPT = 4, 2
 """The epochs of the training, and those whose state is complete before it is interrupted."""

@@ -2,7 +2,7 @@
 
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     SCORE_BOUNDS,
@@ -11,7 +11,6 @@ from scripts.gpu_check.setting import (
     encoder_folder,
     flat_scores,
     of_spread,
-    on_device,
     open_documents,
     opened,
     precisions,

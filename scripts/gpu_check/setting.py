@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rerank.data.tokens import make_store
-from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.scoring import pairs_of
 from rerank.training.device import open_accelerator
 from rerank.types import Candidates, Run
@@ -137,11 +136,6 @@ def spread_scores(workload: Workload) -> None:
     joined = torch.cat(vectors)
     direction = torch.linalg.svd(joined - joined.mean(dim=0), full_matrices=False)[2][0]
     model.head.weight.copy_(direction / (joined @ direction).std())
-
-
-def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
-    """The model, moved to the device as `rerank train` and `rerank score` move it."""
-    return model.to(accelerator.device)
 
 
 @torch.inference_mode()

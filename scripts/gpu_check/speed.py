@@ -10,10 +10,10 @@ from scripts.benchmarks.baselines import open_sentence_cross_encoder
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP, forward_flops
 from scripts.benchmarks.scoring import our_scores, predictions, text_pairs
 from scripts.benchmarks.training import LIST, LISTS_PER_STEP, PAPER, cedr_steps, our_steps, paper_hours
-from scripts.benchmarks.workload import Workload, make_workload
+from scripts.benchmarks.workload import Workload, make_workload, on_device
 from scripts.gpu_check.peaks import peak_of
 from scripts.gpu_check.rows import Row, at_least, at_most
-from scripts.gpu_check.setting import Setting, encoder_folder, on_device, opened, precision_of
+from scripts.gpu_check.setting import Setting, encoder_folder, opened, precision_of
 from scripts.gpu_check.timings import Rate, Work, timed
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
