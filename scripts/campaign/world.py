@@ -1,6 +1,7 @@
 """The tiny world of the campaign: a collection, feature vectors, an encoder, states of runs/, and reference results."""
 
 import json
+import operator
 import random
 import shutil
 import tempfile
@@ -235,7 +236,8 @@ def _keep_some(source: Path, target: Path) -> list[str]:
     for line in (source / "qrels/test.tsv").read_text().splitlines()[1:]:
         judged.setdefault(line.split("\t")[0], []).append(line)
     chosen = list(judged)[:QUERIES]
-    kept = {query_id: sorted(judged[query_id], key=_grade, reverse=True)[::3][:DOCUMENTS] for query_id in chosen}
+    grade = operator.itemgetter(-1)  # one digit at the end of the line
+    kept = {query_id: sorted(judged[query_id], key=grade, reverse=True)[::3][:DOCUMENTS] for query_id in chosen}
     ids = {line.split("\t")[1] for lines in kept.values() for line in lines} | set(kept)
     (target / "qrels").mkdir(parents=True)
     rows = ["query-id\tcorpus-id\tscore", *(line for lines in kept.values() for line in lines)]
@@ -246,7 +248,3 @@ def _keep_some(source: Path, target: Path) -> list[str]:
         (target / name).write_text("\n".join(lines) + "\n")
         texts += [f"{row.get('title', '')} {row['text']}" for row in map(json.loads, lines)]
     return texts
-
-
-def _grade(line: str) -> int:
-    return int(line.split("\t")[2])
