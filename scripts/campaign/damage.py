@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from scripts.campaign.contents import INDEX, contents, differences
+from scripts.campaign.contents import contents, differences
 from scripts.campaign.forked import Command
 from scripts.campaign.mutations import damaged
 from scripts.campaign.trials import Trial, kind
@@ -64,9 +64,9 @@ def damage(trial: Trial) -> None:
 
 
 def _files(place: Path) -> list[Path]:
-    """The files of the folder of runs, relative to `place`; locks and Lucene's own files are left out."""
+    """The files of the folder of runs, relative to `place`; locks are left out."""
     files = [path.relative_to(place) for path in (place / "runs").rglob("*") if path.is_file()]
-    return sorted(path for path in files if path.suffix != ".lock" and INDEX not in path.parts)
+    return sorted(path for path in files if path.suffix != ".lock")
 
 
 def _damage(trial: Trial, place: Path, file: Path) -> None:
