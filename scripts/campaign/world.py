@@ -212,15 +212,15 @@ def write_features(folder: Path, rng: random.Random, queries: int = 15) -> None:
 def train_one_epoch(words: list[str]) -> None:
     """The command line, interrupted once the state of an epoch is saved."""
     from rerank.cli.main import main
-    from rerank.training import loop
+    from rerank.training import saving
 
-    save = loop.save_state
+    save = saving.save_state
 
     def save_and_stop(*arguments: object) -> None:
         save(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    loop.save_state = save_and_stop  # type: ignore[assignment]
+    saving.save_state = save_and_stop  # type: ignore[assignment]
     main(words)
 
 
