@@ -43,8 +43,9 @@ LOSS = ("losses/", "training/gradients.py", "batches/", "models/pooling.py")
 class Counts:
     """`launches` and `bytes` by kind of kernel, and by source line; the others by source line.
 
-    A copy from the host blocks it unless it is asked for with non_blocking from pinned memory; synchronisations wait for the device's queue: values that come back, and shapes that depend on
-    values. Bytes are those of the tensors that each kernel reads and writes, as if none stayed in a cache.
+    A copy from the host blocks it unless it is made with non_blocking from pinned memory. Synchronisations wait for
+    the device's queue: values that come back, and shapes that depend on values. Bytes are those of the tensors that
+    each kernel reads and writes, as if none stayed in a cache.
     """
 
     launches: Counter[str] = field(default_factory=Counter)
