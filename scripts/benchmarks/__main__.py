@@ -1,4 +1,4 @@
-"""`python -m scripts.benchmarks training|scoring|losses|letor|heads`, from a checkout; `--help` lists their flags."""
+"""`python -m scripts.benchmarks COMMAND`, from a checkout; `--help` lists the commands and their flags."""
 
 from scripts.benchmarks.commands import main
 

@@ -28,7 +28,7 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.heads import Float32Linear
 from rerank.models.memory import FIRST_TRIAL, TokenBudget
-from rerank.models.scoring import score_candidates
+from rerank.models.scoring import pairs_of, score_chunks
 from rerank.models.tiny_bert import MAX_LENGTH, random_bert
 from rerank.training.loop import train
 from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
@@ -89,13 +89,17 @@ def count_training(workload: Workload, precision: str, loss: str = "smoothi") ->
 
 
 def count_scoring(workload: Workload, precision: str) -> Counts:
-    """The counts of scoring all candidates once, in as few chunks as their tokens allow."""
-    accelerator, budget = FakeAccelerator(precision), TokenBudget(FIRST_TRIAL["cuda"])
+    """The counts of a chunk of all candidates: those of scoring two such chunks without those of one."""
+    model, accelerator, budget = workload.model, FakeAccelerator(precision), TokenBudget(FIRST_TRIAL["cuda"])
+    chunk = pairs_of(workload.candidates)
 
-    def score(counts: Counts) -> None:
-        score_candidates(workload.model, workload.builder, workload.candidates, accelerator, budget)
+    def score(chunks: int) -> Counts:
+        def work(counts: Counts) -> None:
+            score_chunks(model, workload.builder, [chunk] * chunks, accelerator.device, accelerator.autocast, budget)
 
-    return _counted(workload.model, score)
+        return _counted(model, work)
+
+    return score(2).minus(score(1))
 
 
 def _train(workload: Workload, steps: int, precision: str, loss: str) -> None:

@@ -28,7 +28,12 @@ SYNCHRONISING = {
 LOOKUPS = {"embedding", "gather", "index", "index_select"}
 """Operations that read of their first tensor as much as they return."""
 
-NO_LAUNCH = {"_reshape_alias", "_unsafe_view", "detach", "lift_fresh", "new_empty", "new_empty_strided", "set_"}
+NO_LAUNCH = {
+    "_reshape_alias", "_unsafe_view", "detach", "lift_fresh", "new_empty", "new_empty_strided", "set_", "squeeze_",
+    "t_", "transpose_", "unsqueeze_",
+}  # fmt: skip
+"""Operations beside those that torch calls views that give a tensor another shape, or memory that nothing writes."""
+
 PRODUCTS = {"addmm", "baddbmm", "bmm", "mm"}
 FILLS = {"fill_", "full", "full_like", "new_zeros", "ones", "ones_like", "zero_", "zeros", "zeros_like"}
 LOSS = ("losses/", "training/gradients.py", "batches/", "models/pooling.py")
@@ -38,9 +43,9 @@ LOSS = ("losses/", "training/gradients.py", "batches/", "models/pooling.py")
 class Counts:
     """`launches` and `bytes` by kind of kernel, and by source line; the others by source line.
 
-    copies_up are those from the host that block it, which every copy does unless it is asked for with non_blocking from
-    pinned memory; synchronisations wait for the device's queue: values that come back, and shapes that depend on
-    values. Bytes are those of the tensors that each kernel reads and writes, as if none stayed in a cache.
+    A copy from the host blocks it unless it is made with non_blocking from pinned memory. Synchronisations wait for
+    the device's queue: values that come back, and shapes that depend on values. Bytes are those of the tensors that
+    each kernel reads and writes, as if none stayed in a cache.
     """
 
     launches: Counter[str] = field(default_factory=Counter)
