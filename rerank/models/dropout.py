@@ -31,13 +31,14 @@ class SeededDropout(nn.Module):
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:
         super().__init__()
         self.p = p
-        self.number = number
         self.keys = keys
+        # A tensor and not an int, so that layers that differ in it alone share a compiled graph.
+        self.register_buffer("layer_key", torch.tensor(number * ODD[1] % 2**31, dtype=torch.int32), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        dropped: Tensor = _ApplyMask.apply(x, _keep(self._rows(x), self.number, x.shape[-1], self.p), self.p)
+        dropped: Tensor = _ApplyMask.apply(x, _keep(self._rows(x), self.layer_key, x.shape[-1], self.p), self.p)
         return dropped
 
     def _rows(self, x: Tensor) -> Tensor:
@@ -72,9 +73,9 @@ def token_keys(seeds: Tensor, positions: Tensor) -> Tensor:
     return _hash((seeds ^ high * ODD[1]).to(torch.int32) * ODD[2] + positions.to(torch.int32) * ODD[0])
 
 
-def _keep(rows: Tensor, number: int, columns: int, p: float) -> Tensor:
-    """Mask of the values to keep, each with probability 1 - p: (…, columns) for keys (…)."""
-    rows = _hash(rows + number * ODD[1] % 2**31)
+def _keep(rows: Tensor, layer_key: Tensor, columns: int, p: float) -> Tensor:
+    """Mask of the values to keep, each with probability 1 - p: (…, columns) for keys (…); `layer_key` is a scalar."""
+    rows = _hash(rows + layer_key)
     column = torch.arange(columns, dtype=torch.int32, device=rows.device) * ODD[2]
     hashed = torch.add(rows[..., None], _hash(column))
     return _hash(hashed) >= int(p * 2**31)

@@ -31,11 +31,13 @@ class UnsupportedAttentionError(NotImplementedError):
 class Passages(NamedTuple):
     """The boundaries of the passages of a forward pass.
 
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]].
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; longest:
+    no passage has more tokens.
     """
 
     lengths: list[int]
     offsets: Tensor
+    longest: int
 
 
 def attend(
@@ -122,7 +124,7 @@ def _attend_any_lengths(
 ) -> Tensor:
     from torch.nn.attention import varlen
 
-    longest = max(passages.lengths)
+    longest = passages.longest
     # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
     out = varlen.varlen_attn(
         queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,
