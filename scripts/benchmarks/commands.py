@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -100,6 +100,33 @@ def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
     from scripts.benchmarks.heads import bench_heads
 
     print(bench_heads(largest_score, out))
+
+
+@benchmarks.command
+def gpu_counts(
+    *workloads: Literal["step", "list150", "score"],
+    encoder: Literal["bert-base", "minilm"] = "bert-base",
+    layers: int = 12,
+    precision: Literal["bf16", "fp16", "no"] = "bf16",
+    lines: int = 0,
+    out: Out = None,
+) -> None:
+    """Kernel launches, bytes, copies and synchronisations of a GPU, counted without one (Linux, a C++ compiler).
+
+    Parameters
+    ----------
+    workloads
+        step (8 lists of 4 documents), list150 (a list of 150) and score (a chunk of 65,536 tokens); by default all.
+    layers
+        Layers of the encoder.
+    precision
+        The type of matrix products.
+    lines
+        Also the source lines that move the most bytes, so many.
+    """
+    from scripts.benchmarks.gpu_counts import WORKLOADS, bench_gpu_counts
+
+    print(bench_gpu_counts(workloads or WORKLOADS, encoder, layers, precision, lines, out))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

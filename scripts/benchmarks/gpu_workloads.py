@@ -1,0 +1,134 @@
+"""What a GPU would do for a training step and for scoring, counted on the fake device of tests.support.fake_cuda.
+
+    LD_PRELOAD=… python -m scripts.benchmarks.gpu_workloads bert-base 12 bf16 step list150 score
+
+prints the counts as JSON; `python -m scripts.benchmarks gpu-counts` compiles what is preloaded, and prints tables.
+"""
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from transformers import BertModel, BertTokenizer
+
+import rerank
+from rerank.batches.batch import make_batch
+from rerank.config import TrainingSettings
+from rerank.losses import create
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.encoder import LoadedEncoder
+from rerank.models.heads import Float32Linear
+from rerank.models.memory import FIRST_TRIAL, TokenBudget
+from rerank.models.scoring import score_candidates
+from rerank.models.tiny_bert import MAX_LENGTH, random_bert
+from rerank.training.loop import train
+from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
+from tests.support.fake_cuda.counter import CountingMode, Counts
+from tests.support.fake_cuda.fake_device import FakeAccelerator, move_to_fake_device
+
+LISTS = {"step": (8, 4), "list150": (1, 150)}
+"""Lists of a step and their documents."""
+
+SCORED = 119
+"""Documents that are scored: about the budget of 65,536 tokens, in one chunk."""
+
+
+class Task:
+    """Trains on the same lists in every step (see `rerank.training.task.Task`); nothing is validated or saved."""
+
+    def __init__(self, workload: Workload, steps: int) -> None:
+        self.model, self.workload, self.steps = workload.model, workload, steps
+        self.memory = TokenBudget(FIRST_TRIAL["cuda"])
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """As TextTask."""
+        return self.model.parameter_groups(2e-5, 1e-3)
+
+    def training_lists(self, epoch: int) -> list[Any]:
+        """The workload's lists, once for each step."""
+        return self.workload.candidates * self.steps
+
+    def batch(self, lists: Any) -> Any:
+        """As TextTask."""
+        return make_batch(lists, self.workload.builder)
+
+
+def random_workload(shape: dict[str, int], lists: int, documents: int) -> Workload:
+    """A workload with a BERT of this shape and with random weights, which is never written to a disk."""
+    pieces = letter_pieces()
+    tokenizer = BertTokenizer(vocab=pieces, model_max_length=MAX_LENGTH)
+    body = random_bert(lambda config: BertModel(config, add_pooling_layer=False), pieces, 0, **shape)
+    loaded = LoadedEncoder(tokenizer, body, False, MAX_LENGTH, 0, body.config.hidden_size)
+    model = CrossEncoder(loaded, Float32Linear(loaded.hidden_size, 1), "mean")
+    return fill_workload(Path(), model, tokenizer, MAX_LENGTH, lists, documents)
+
+
+def count_training(workload: Workload, precision: str, loss: str = "smoothi") -> Counts:
+    """The counts of a training step: of what happens between two calls of the optimizer, which the second one ends."""
+    seen: list[Counts] = []
+
+    def work(counts: Counts) -> None:
+        hook = register_optimizer_step_post_hook(lambda *_: seen.append(copy.deepcopy(counts)))
+        try:
+            _train(workload, 2, precision, loss)
+        finally:
+            hook.remove()
+
+    _counted(workload.model, work)
+    first, second = seen
+    return second.minus(first)
+
+
+def count_scoring(workload: Workload, precision: str) -> Counts:
+    """The counts of scoring all candidates once, in as few chunks as their tokens allow."""
+    accelerator, budget = FakeAccelerator(precision), TokenBudget(FIRST_TRIAL["cuda"])
+
+    def score(counts: Counts) -> None:
+        score_candidates(workload.model, workload.builder, workload.candidates, accelerator, budget)
+
+    return _counted(workload.model, score)
+
+
+def _train(workload: Workload, steps: int, precision: str, loss: str) -> None:
+    settings = TrainingSettings(epochs=1, lists_per_step=len(workload.candidates))
+    with TemporaryDirectory() as temporary:
+        folder = SimpleNamespace(state=Path(temporary, "state"))
+        train(Task(workload, steps), create(loss), folder, settings, FakeAccelerator(precision), None)
+
+
+def _counted(model: nn.Module, work: Callable[[Counts], object]) -> Counts:
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    move_to_fake_device(model, fake)
+    with fake, CountingMode(fake, str(Path(rerank.__file__).parent)) as counting:
+        work(counting.counts)
+    return counting.counts
+
+
+def main(name: str, layers: str, precision: str, *workloads: str) -> None:
+    """Prints the counts of these workloads as JSON: {workload: {facts of the batch, the fields of Counts}}."""
+    torch.set_num_threads(1)
+    counted = {}
+    for what in workloads:
+        workload = random_workload(SHAPES[name] | {"num_hidden_layers": int(layers)}, *LISTS.get(what, (1, SCORED)))
+        lengths = workload.passage_lengths()
+        facts = {
+            "documents": sum(len(c.doc_ids) for c in workload.candidates),
+            "passages": len(lengths),
+            "tokens": int(lengths.sum()),
+        }
+        counts = count_training(workload, precision) if what in LISTS else count_scoring(workload, precision)
+        counted[what] = {**facts, **vars(counts)}
+    print(json.dumps(counted))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,25 @@
+"""What a GPU would do, counted on a fake device: launches, bytes, copies and synchronisations."""
+
+import pytest
+
+from scripts.benchmarks.gpu_counts import count
+from tests.support.fake_cuda import library
+
+pytestmark = pytest.mark.skipif(bool(library.why_not()), reason=library.why_not() or "a fake device")
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Of two of bert-base's layers in bf16."""
+    return count(["step", "score"], "bert-base", 2, "bf16")
+
+
+def test_the_products_are_those_of_the_layers_and_the_head(counts):
+    forward = 2 * (4 + 2) + 1
+    assert counts["score"]["launches"]["matrix products"] == forward
+    assert counts["step"]["launches"]["matrix products"] == 3 * forward
+
+
+def test_a_step_reads_and_writes_adams_state_once(counts):
+    parameters = 2 * (12 * 768**2 + 13 * 768) + (30_522 + 512 + 2 + 2) * 768 + 769
+    assert counts["step"]["bytes"]["optimizer"] == pytest.approx(7 * 4 * parameters, rel=1e-4)
