@@ -53,14 +53,9 @@ def compile_layers(
     model: CrossEncoder, token_types: bool, device: torch.device, autocast: Autocast, backend: Any = "inductor"
 ) -> str:
     """Compiles the layers and the embeddings of a model; returns "", or the reason why they are left as they were."""
-    # Without it, the last layer would run the graph of the others: it differs from them in a hook alone.
-    torch._dynamo.config.skip_nnmodule_hook_guards = False
-    torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
     inputs = _probe(model, token_types).to(device)
     expected = _gradient(model, inputs, autocast)
-    parts = _parts(model)
-    for part in parts:
-        part.forward = torch.compile(part.forward, dynamic=True, fullgraph=True, backend=backend)
+    parts = compile_parts(model, backend)
     try:
         error = float((_gradient(model, inputs, autocast) - expected).norm() / expected.norm())
         reason = "" if error <= TOLERANCE else f"its gradients differ, by {error:.1g}"
@@ -81,10 +76,16 @@ def _probe(model: CrossEncoder, token_types: bool) -> Packed:
     return Packed(ids, types, passages.offsets.long(), torch.zeros_like(numbers), numbers + 2**33)
 
 
-def _parts(model: CrossEncoder) -> list[Any]:
-    """The modules to compile: each layer, and the embeddings with their norm and dropout."""
+def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
+    """Compiles each layer, and the embeddings with their norm and dropout, when they are first called; returns them."""
+    # Without it, the last layer would run the graph of the others: it differs from them in a hook alone.
+    torch._dynamo.config.skip_nnmodule_hook_guards = False
+    torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
     embeddings = getattr(model.encoder.base_model, "embeddings", None)
-    return [*(layers_of(model.encoder) or ()), *([embeddings] if isinstance(embeddings, nn.Module) else ())]
+    parts = [*layers_of(model.encoder), *([embeddings] if isinstance(embeddings, nn.Module) else ())]
+    for part in parts:
+        part.forward = torch.compile(part.forward, dynamic=True, fullgraph=True, backend=backend)
+    return parts
 
 
 def _gradient(model: CrossEncoder, inputs: Packed, autocast: Autocast) -> Tensor:
