@@ -22,6 +22,9 @@ from rerank.utils.progress import log
 GRAPHS = 64
 """The most graphs of one layer's code: two kinds of layer, with and without gradients or dropout, several encoders."""
 
+OPTIONS = {"triton.mix_order_reduction_non_strict_mode": True}
+"""Of Inductor: sums over tokens and over columns share a kernel whatever the number of tokens, which is then no guard."""
+
 PROBE_LENGTHS = (160, 7, 33)
 """Tokens of the passages that a compiled encoder is tested with."""
 
@@ -60,7 +63,7 @@ def compile_layers(
         error = float((_gradient(model, inputs, autocast) - expected).norm() / expected.norm())
         reason = "" if error <= TOLERANCE else f"its gradients differ, by {error:.1g}"
     except Exception as failure:  # torch, triton and the C compiler that triton needs raise different types
-        reason = _first_line(failure)
+        reason = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
     if reason:
         for part in parts:
             del part.forward
@@ -80,11 +83,15 @@ def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
     """Compiles each layer, and the embeddings with their norm and dropout, when they are first called; returns them."""
     # Without it, the last layer would run the graph of the others: it differs from them in a hook alone.
     torch._dynamo.config.skip_nnmodule_hook_guards = False
+    # Without it, a dropout rate is an input of the graph, and its scale a kernel of its own.
+    torch._dynamo.config.specialize_float = True
     torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
+    known = torch._inductor.list_options()
+    options = {name: value for name, value in OPTIONS.items() if name in known} if backend == "inductor" else None
     embeddings = getattr(model.encoder.base_model, "embeddings", None)
     parts = [*layers_of(model.encoder), *([embeddings] if isinstance(embeddings, nn.Module) else ())]
     for part in parts:
-        part.forward = torch.compile(part.forward, dynamic=True, fullgraph=True, backend=backend)
+        part.forward = torch.compile(part.forward, dynamic=True, fullgraph=True, backend=backend, options=options)
     return parts
 
 
@@ -108,9 +115,3 @@ def _training(model: CrossEncoder) -> Iterator[None]:
         yield
     finally:
         model.train(before)
-
-
-def _first_line(failure: BaseException) -> str:
-    """The first line of the failure that caused this one."""
-    lines = str(failure).strip().splitlines()
-    return f"{type(failure).__name__}: {lines[0][:200]}" if lines else type(failure).__name__

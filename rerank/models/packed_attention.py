@@ -77,15 +77,23 @@ def attend(
         else:
             attended = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scaling)
         return attended.transpose(1, 2).contiguous(), None
-    queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
-    if value.is_cuda and value.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] == value.shape[-1] <= 256:
+    queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
+    if _has_one_kernel(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
+    if torch.compiler.is_compiling():
+        raise UnsupportedAttentionError("its attention takes one call for each length")
     runs = [(length, len(list(run))) for length, run in groupby(passages.lengths)]
     sizes = [length * count for length, count in runs]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
     parts = zip(queries.split(sizes), keys.split(sizes), values.split(sizes), strict=True)
     out = [_attend_equal_lengths(*part, *run, scaling, window) for part, run in zip(parts, runs, strict=True)]
     return torch.cat(out)[None], None
+
+
+def _has_one_kernel(query: Tensor, value: Tensor) -> bool:
+    """Whether one kernel takes passages of any lengths."""
+    half = value.dtype in (torch.float16, torch.bfloat16)
+    return value.is_cuda and half and query.shape[-1] == value.shape[-1] <= 256
 
 
 Window = tuple[int, int]
