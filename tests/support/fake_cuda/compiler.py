@@ -82,7 +82,7 @@ def _planned(graph: GraphLowering, counting: CountingMode) -> Any:
     graph._update_scheduler()
     nodes = [node for node in graph.scheduler.nodes if _is_written(node)]
 
-    import os, sys
+    import os, sys  # DEBUG
     if "FUSE_DEBUG" in os.environ:
         print("GRAPH", len(nodes), file=sys.stderr)
         for n in graph.scheduler.nodes:
