@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from rerank.batches.transfer import to_device_together
 from rerank.types import Candidates
 
 Inputs = TypeVar("Inputs")
@@ -18,7 +19,8 @@ class Packed(NamedTuple):
     input_ids: (tokens,) int64; token_types: (tokens,) int64, or None for encoders without them;
     offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
     documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
-    seeds: (passages,) int64, for deterministic dropout; None in evaluation.
+    seeds: (passages,) int64, for deterministic dropout; None in evaluation;
+    device_offsets: the offsets as int32 beside the ids, once they were moved to a GPU.
     """
 
     input_ids: Tensor
@@ -26,6 +28,7 @@ class Packed(NamedTuple):
     offsets: Tensor
     documents: Tensor
     seeds: Tensor | None = None
+    device_offsets: Tensor | None = None
 
     def lengths(self) -> list[int]:
         """The number of tokens of each passage."""
@@ -35,12 +38,16 @@ class Packed(NamedTuple):
     def take(self, passages: Sequence[int]) -> "Packed":
         """These passages, in this order; their documents keep their numbers."""
         chosen = torch.tensor(passages)
-        ends = self.offsets[1:][chosen].tolist()
-        slices = [slice(begin, end) for begin, end in zip(self.offsets[chosen].tolist(), ends, strict=True)]
+        lengths = self.lengths()
+
+        def taken(tokens: Tensor) -> Tensor:
+            parts = tokens.split(lengths)
+            return torch.cat([parts[passage] for passage in passages])
+
         return Packed(
-            torch.cat([self.input_ids[s] for s in slices]),
-            None if self.token_types is None else torch.cat([self.token_types[s] for s in slices]),
-            torch.tensor([0, *accumulate(s.stop - s.start for s in slices)]),
+            taken(self.input_ids),
+            None if self.token_types is None else taken(self.token_types),
+            torch.tensor([0, *accumulate(lengths[passage] for passage in passages)]),
             self.documents[chosen],
             None if self.seeds is None else self.seeds[chosen],
         )
@@ -52,9 +59,13 @@ class Packed(NamedTuple):
         return self._replace(seeds=document_seeds[self.documents] * 1_000_003 + number)
 
     def to(self, device: torch.device) -> "Packed":
-        """The same on another device."""
-        types, seeds = (None if x is None else x.to(device) for x in (self.token_types, self.seeds))
-        return Packed(self.input_ids.to(device), types, self.offsets, self.documents.to(device), seeds)
+        """The same on another device; from the CPU in one copy, which a CUDA GPU makes while the host goes on."""
+        moved = {name: getattr(self, name) for name in ("input_ids", "token_types", "documents", "seeds")}
+        named = {name: values for name, values in moved.items() if values is not None}
+        if device.type == "cpu" or self.input_ids.device.type != "cpu":
+            return self._replace(**{name: values.to(device) for name, values in named.items()}, device_offsets=None)
+        *values, offsets = to_device_together([*named.values(), self.offsets.to(torch.int32)], device)
+        return self._replace(**dict(zip(named, values, strict=True)), device_offsets=offsets)
 
 
 class Batch(NamedTuple, Generic[Inputs]):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,15 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.pair_template import PairTemplate
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError
+
+
+class _Plan(NamedTuple):
+    """Of each pair the document's row, the tokens of query and document, and the passages: (pairs,) int64 each."""
+
+    rows: np.ndarray
+    queries: np.ndarray
+    lengths: np.ndarray
+    passages: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,55 @@ class PassageBuilder:
         """The number of tokens of each passage, query and special tokens included: (passages,)."""
         return np.diff(self.split(query_id, doc_id)) + self.max_length - self.max_tokens + len(self.query(query_id))
 
+    def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
+        plan = self._plan(pairs)
+        around = self.max_length - self.max_tokens + plan.queries
+        return -(-plan.lengths // plan.passages) + around, plan.lengths + plan.passages * around
+
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
+        if self.template.after_query is not None or self.template.after_passage is not None:
+            return self._merged(pairs)
+        plan, template = self._plan(pairs), self.template
+        documents = np.repeat(np.arange(len(pairs)), plan.passages)
+        number = np.arange(len(documents)) - (plan.passages.cumsum() - plan.passages)[documents]
+        length, passages = plan.lengths[documents], plan.passages[documents]
+        begins, ends = number * length // passages, (number + 1) * length // passages
+        starts = {
+            query_id: np.array([*template.prefix, *self.query(query_id), *template.middle])
+            for query_id in dict.fromkeys(query_id for query_id, _ in pairs)
+        }
+        start_lengths = len(template.prefix) + plan.queries[documents] + len(template.middle)
+        offsets = np.concatenate([[0], (start_lengths + ends - begins + len(template.suffix)).cumsum()])
+        if (offsets[1:] == offsets[:-1]).any():
+            raise _empty(*pairs[documents[(offsets[1:] == offsets[:-1]).argmax()]])
+        ids = np.empty(offsets[-1], dtype=np.int64)
+        for place, token in enumerate(template.suffix, -len(template.suffix)):
+            ids[offsets[1:] + place] = token
+        tokens, shift = np.asarray(self.documents.tokens), self.documents.offsets[plan.rows][documents]
+        into = offsets[:-1] + start_lengths
+        slices = (offsets[:-1], into, into + ends - begins, shift + begins, shift + ends)
+        for document, at, text, end, first, last in zip(documents.tolist(), *(x.tolist() for x in slices), strict=True):
+            ids[at:text] = starts[pairs[document][0]]
+            ids[text:end] = tokens[first:last]
+        types = None
+        if template.token_types is not None:
+            parts = np.empty((len(documents), 5), dtype=np.int64)
+            parts[:, 0], parts[:, 2], parts[:, 4] = len(template.prefix), len(template.middle), len(template.suffix)
+            parts[:, 1], parts[:, 3] = plan.queries[documents], ends - begins
+            types = torch.from_numpy(np.repeat(np.tile(template.token_types, len(documents)), parts.ravel()))
+        return Packed(torch.from_numpy(ids), types, torch.from_numpy(offsets), torch.from_numpy(documents))
+
+    def _plan(self, pairs: Pairs) -> _Plan:
+        half, count = self.max_tokens // 2, len(pairs)
+        rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
+        queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
+        lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
+        return _Plan(rows, queries, lengths, np.maximum(1, -(-lengths // (self.max_tokens - queries))))
+
+    def _merged(self, pairs: Pairs) -> Packed:
+        """The passages for a template whose text may merge with the end of a query or passage: part by part."""
         ids: list[np.ndarray] = []
         types: list[np.ndarray] = []
         offsets, documents = [0], []
@@ -81,10 +137,7 @@ class PassageBuilder:
             for begin, end in pairwise(self.split(query_id, doc_id).tolist()):
                 parts = self.template.parts(query, tokens[begin:end])
                 if not any(map(len, parts)):
-                    raise UserError(
-                        f"query {query_id}, document {doc_id}: both are empty, and the encoder's tokenizer adds no "
-                        "token; leave one of them out, or give a template with --encoder.template"
-                    )
+                    raise _empty(query_id, doc_id)
                 ids += [np.asarray(part, dtype=np.int64) for part in parts]
                 if self.template.token_types is not None:
                     types.append(np.repeat(self.template.token_types, [len(part) for part in parts]))
@@ -96,3 +149,10 @@ class PassageBuilder:
             torch.tensor(offsets),
             torch.tensor(documents),
         )
+
+
+def _empty(query_id: str, doc_id: str) -> UserError:
+    return UserError(
+        f"query {query_id}, document {doc_id}: both are empty, and the encoder's tokenizer adds no "
+        "token; leave one of them out, or give a template with --encoder.template"
+    )

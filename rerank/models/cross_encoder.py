@@ -57,7 +57,9 @@ class CrossEncoder(nn.Module):
     def _packed_scores(self, inputs: Packed) -> Tensor:
         ids = inputs.input_ids[None]
         lengths = inputs.lengths()
-        offsets = inputs.offsets.to(ids.device, torch.int32)
+        offsets = inputs.device_offsets
+        if offsets is None:
+            offsets = inputs.offsets.to(ids.device, torch.int32)
         starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(inputs.input_ids))
         positions = (torch.arange(len(starts), device=ids.device) - starts)[None]
         arguments = {"input_ids": ids, "position_ids": positions + self.first_position}

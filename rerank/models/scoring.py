@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
@@ -12,6 +13,7 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.prefetch import prefetch
+from rerank.models.half_weights import scoring_precision
 from rerank.models.memory import TokenBudget
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -74,7 +76,7 @@ def score_chunks(
     """The scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
     model.eval()
     scored = []
-    with torch.inference_mode():
+    with scoring_precision(model, device, autocast) as autocast, torch.inference_mode():
         for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
             scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
             scores = model.pool(scores_of_passages, inputs.documents).tolist()
@@ -94,9 +96,9 @@ def passage_scores(
         groups = make_microbatches(lengths, tokens, model.is_padded)
         with autocast():
             scores = [model(inputs.take(group).to(device)) for group in groups]
-        return restore_order(torch.cat(scores), groups)
+        return restore_order(torch.cat(scores).float().cpu(), groups)
 
-    return budget.run(score_within, max(lengths)).float().cpu()
+    return budget.run(score_within, max(lengths))
 
 
 def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore]) -> Run:
@@ -130,16 +132,14 @@ def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[
 
     Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
     """
-    sizes = {}
-    for pair in pairs:
-        lengths = builder.lengths(*pair)
-        sizes[pair] = int(lengths.max()), int(lengths.sum())
+    longest, totals = builder.sizes(pairs)
+    sizes = totals.tolist()
     chunks: list[list[tuple[str, str]]] = []
     filled = 0
-    for pair in sorted(pairs, key=lambda pair: sizes[pair], reverse=True):
-        filled += sizes[pair][1]
+    for place in np.lexsort((-totals, -longest)).tolist():
+        filled += sizes[place]
         if not chunks or filled > tokens:
             chunks.append([])
-            filled = sizes[pair][1]
-        chunks[-1].append(pair)
+            filled = sizes[place]
+        chunks[-1].append(pairs[place])
     return list(chunks)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
+from rerank.batches.transfer import to_device
 from rerank.losses import exact_metric, smoothi
 from rerank.models.memory import TokenBudget
 from rerank.utils.errors import UserError
@@ -21,7 +24,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class _Objective:
-    """What is minimised: `weight` times the sum of the lists' losses, computed on the accelerator's device."""
+    """What is minimised: `weight` times the sum of the lists' losses."""
 
     loss: Loss
     weight: float
@@ -38,6 +41,10 @@ def accumulate_gradient(
     many at a time as fit. Dropout depends on `batch.inputs.seeds` alone, so both ways give the same gradient. On
     out-of-memory errors the budget is halved and the step is repeated. Without a budget all documents go through in one
     forward pass, for models whose scores depend on the other documents of the step (batch norm).
+
+    A GPU is waited for once: the scores of the lists that are taken together come to the CPU, where pooling, loss and
+    metrics are cheaper than the launches of their kernels, and one gradient goes back. The metrics are computed while
+    the GPU works on the backward pass.
 
     Returns:
         (lists, 3) on the CPU: the loss of each list, and of its grades the NDCG and the smooth NDCG (SmoothI's); see
@@ -97,6 +104,8 @@ def _group_lists(lengths: list[int], rows: list[int], tokens: int, is_padded: bo
 
 def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batch[Packed]:
     """The batch of these lists, in ascending order; `rows` are the lists of the passages."""
+    if len(lists) == len(batch.query_ids):
+        return batch
     chosen = set(lists)
     inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in chosen])
     documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
@@ -107,25 +116,27 @@ def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batc
 def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _Objective) -> Tensor:
     inputs, accelerator = batch.inputs, objective.accelerator
     groups = make_microbatches(inputs.lengths(), tokens, model.is_padded)
+    parts = [inputs.take(group).to(accelerator.device) for group in groups]
 
-    def score(group: list[int]) -> Tensor:
+    def score(part: Packed) -> Tensor:
         with (
             accelerator.autocast()
         ):  # one for each pass: autocast keeps casts of weights that were made without a graph
-            scores: Tensor = model(inputs.take(group).to(accelerator.device))
+            scores: Tensor = model(part)
         return scores.float()
 
     with torch.no_grad():
-        cached = [score(group) for group in groups[:-1]]
-    last = score(groups[-1])  # keeps its graph, so that it is not computed twice
-    leaves = [scores.requires_grad_() for scores in [*cached, last.detach()]] if cached else [last]
-    flat = model.pool(restore_order(torch.cat(leaves), groups), inputs.documents.to(last.device))
-    stats = _backward(batch, flat, objective, smooth=True)
-    if cached:
-        last.backward(leaves[-1].grad)
-        for group, leaf in zip(groups[:-1], leaves[:-1], strict=True):
-            score(group).backward(leaf.grad)
-    return stats
+        cached = [score(part) for part in parts[:-1]]
+    last = score(parts[-1])  # keeps its graph, so that it is not computed twice
+    scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
+    grid, losses = _backward(batch, model.pool(scores, inputs.documents), objective)
+    assert scores.grad is not None  # the backward pass has set it
+    order = torch.tensor([passage for group in groups for passage in group])
+    *gradients, last_gradient = to_device(scores.grad[order], last.device).split([len(group) for group in groups])
+    last.backward(last_gradient)
+    for part, gradient in zip(parts[:-1], gradients, strict=True):
+        score(part).backward(gradient)
+    return _measured(batch, grid, losses, objective.loss, smooth=True)
 
 
 def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) -> Tensor:
@@ -133,7 +144,8 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
     try:
         with objective.accelerator.autocast():
             flat = model(batch.inputs.to(objective.accelerator.device)).float()
-        return _backward(batch, flat, objective, smooth=False)
+        grid, losses = _backward(batch, flat, objective)
+        return _measured(batch, grid, losses, objective.loss, smooth=False)
     except RuntimeError as error:
         if not should_reduce_batch_size(error):
             raise
@@ -143,8 +155,8 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
         ) from None
 
 
-def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bool) -> Tensor:
-    """Backpropagates the lists' losses at (documents,) scores, and returns loss, NDCG and smooth NDCG of each list."""
+def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective) -> tuple[Tensor, Tensor]:
+    """Backpropagates the lists' losses at (documents,) scores; returns the grid of scores and the losses, (lists,)."""
     labels, mask = batch.labels.to(flat.device), batch.mask.to(flat.device)
     grid = batch.grid(flat)
     try:
@@ -155,8 +167,22 @@ def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective, smooth: bo
             f"{grid.shape[1]} documents; take another loss or fewer documents with --lists.non-relevant"
         ) from None
     (losses.sum() * objective.weight).backward()
-    scores, grades = grid.detach(), batch.grades().to(flat.device)
-    stats = [losses.detach(), exact_metric(scores, grades, mask)]
-    if smooth:
+    return grid.detach(), losses.detach()
+
+
+def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor, loss: Loss, smooth: bool) -> Tensor:
+    """Loss, NDCG and smooth NDCG of each list, (lists, 3) on the CPU, from the grid of scores; 2 without `smooth`."""
+    mask, grades = batch.mask.to(scores.device), batch.grades().to(scores.device)
+    stats = [losses, exact_metric(scores, grades, mask)]
+    if smooth and _is_default_smoothi(loss) and not batch.scored:
+        stats.append(1 - losses)
+    elif smooth:
         stats.append(1 - smoothi(scores, grades, mask))
     return torch.stack(stats, dim=1).double().cpu()
+
+
+def _is_default_smoothi(loss: Loss) -> bool:
+    """Whether a loss is SmoothI with the hyperparameters of the smooth NDCG that is logged."""
+    function, given = (loss.func, loss.keywords) if isinstance(loss, partial) and not loss.args else (loss, {})
+    defaults = signature(smoothi).parameters
+    return function is smoothi and all(defaults[name].default == value for name, value in given.items())

@@ -103,6 +103,20 @@ def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
 
 
 @benchmarks.command
+def passages(*, rounds: Rounds = 25, documents: int = 150, out: Out = None) -> None:
+    """Milliseconds of the host's work for scoring on a GPU: chunks are cut, and their passages are built.
+
+    Parameters
+    ----------
+    documents
+        Documents of each of 50 queries.
+    """
+    from scripts.benchmarks.passages import bench_passages
+
+    print(bench_passages(rounds, documents, out))
+
+
+@benchmarks.command
 def gpu_counts(
     *workloads: Literal["step", "list150", "score"],
     encoder: Literal["bert-base", "minilm"] = "bert-base",
