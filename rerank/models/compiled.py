@@ -1,14 +1,13 @@
 """Compiles the layers of a packed encoder, so that a GPU moves fewer bytes in fewer kernels.
 
-torch.compile fuses the hash of dropout, residual sums, layer norms, activations and casts; matrix products and attention
-stay the kernels that they are. Layers are compiled in groups: all groups but the last share one graph, in which numbers
-of tokens and passages are symbols. On a CPU nothing is compiled.
+torch.compile fuses the hash of dropout, residual sums, layer norms, activations and casts; matrix products and
+attention stay the kernels that they are. Each layer is compiled by itself: all but the last share one graph, in which
+numbers of tokens and passages are symbols. On a CPU nothing is compiled.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,20 +15,19 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.packing import has_bert_layout, layers_of, probe
+from rerank.models.packing import layers_of, probe
 from rerank.models.scoring import Autocast
 
 GRAPHS = 64
 """The most graphs of one layer's code: two kinds of layer, with and without gradients or dropout, several encoders."""
 
-GROUP = 3
-"""Layers of a graph, where all take the same arguments: between graphs, hidden vectors are read and written again."""
-
-OPTIONS = {"triton.mix_order_reduction_non_strict_mode": True, "triton.mix_order_reduction_max_reads": 16}
-"""Of Inductor: the sums of a layer norm's gradient, over tokens and over columns, share a kernel with the dropout before.
-
-The number of tokens decides otherwise, and is then a guard. Half of the inputs are one value for a token or a column.
-"""
+OPTIONS = {
+    # Both sums of a layer norm's gradient, over columns and over tokens, share a kernel: whatever the number of tokens,
+    # which is then no guard, and with the dropout before, whose inputs are small.
+    "triton.mix_order_reduction_non_strict_mode": True,
+    "triton.mix_order_reduction_max_reads": 16,
+}
+"""Of Inductor, as far as the installed version has them."""
 
 PROBE_LENGTHS = (160, 7, 33)
 """Tokens of the passages that a compiled encoder is tested with."""
@@ -86,8 +84,8 @@ def _probe(model: CrossEncoder, token_types: bool) -> Packed:
 
 
 def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
-    """Compiles layers and embeddings, with their norm and dropout, when they are first called; returns them."""
-    # Without it, the last layers would run the graph of the others: they differ from them in a hook alone.
+    """Compiles each layer, and the embeddings with their norm and dropout, when first called; returns them."""
+    # Without it, the last layer would run the graph of the others: it differs from them in a hook alone.
     torch._dynamo.config.skip_nnmodule_hook_guards = False
     # Without it, a dropout rate is an input of the graph, and its scale a kernel of its own.
     torch._dynamo.config.specialize_float = True
@@ -95,31 +93,11 @@ def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
     known = torch._inductor.list_options()
     options = {name: value for name, value in OPTIONS.items() if name in known} if backend == "inductor" else None
     settings: dict[str, Any] = {"dynamic": True, "fullgraph": True, "backend": backend, "options": options}
-    layers = layers_of(model.encoder)
-    size = GROUP if all(map(has_bert_layout, layers)) else 1
-    run = torch.compile(_run, **settings)
-    for first in range(0, len(layers), size):
-        group = layers[first : first + size]
-        group[0].forward = partial(run, group)
-        for layer in group[1:]:
-            layer.forward = _unchanged
     embeddings = getattr(model.encoder.base_model, "embeddings", None)
-    if not isinstance(embeddings, nn.Module):
-        return layers
-    embeddings.forward = torch.compile(embeddings.forward, **settings)
-    return [*layers, embeddings]
-
-
-def _run(layers: list[Any], hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """The layers one after the other, which take the same arguments."""
-    for layer in layers:
-        hidden = type(layer).forward(layer, hidden, *args, **kwargs)
-    return hidden
-
-
-def _unchanged(hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Instead of a layer that the first one of its group runs."""
-    return hidden
+    parts = [*layers_of(model.encoder), *([embeddings] if isinstance(embeddings, nn.Module) else ())]
+    for part in parts:
+        part.forward = torch.compile(part.forward, **settings)
+    return parts
 
 
 def _gradient(model: CrossEncoder, inputs: Packed, autocast: Autocast) -> Tensor:

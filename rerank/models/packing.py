@@ -44,7 +44,7 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
         layers = layers_of(model)
         if not layers:
             return f"{type(model).__name__} has no list of its layers"
-        part = layers[-1].attention if has_bert_layout(layers[-1]) else layers[-1]
+        part = layers[-1].attention if _has_bert_layout(layers[-1]) else layers[-1]
         hook = part.register_forward_hook(_first_tokens, with_kwargs=True)
     try:
         if last_token is None:
@@ -70,7 +70,7 @@ def layers_of(model: Any) -> list[Any]:
     return list(next(stacks, ()))
 
 
-def has_bert_layout(layer: Any) -> bool:
+def _has_bert_layout(layer: Any) -> bool:
     """Whether a layer is attention, then a feed-forward part that treats each token by itself.
 
     In the last layer that part then needs the first tokens only.
@@ -81,7 +81,7 @@ def has_bert_layout(layer: Any) -> bool:
 def weights_of_first_tokens(model: Any) -> list[Tensor]:
     """The weights of the linear layers that process only the first token of each packed passage."""
     last = layers_of(model)[-1]
-    if not has_bert_layout(last):
+    if not _has_bert_layout(last):
         return []
     return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
 

@@ -5,7 +5,7 @@ Inductor fuses the operations of a graph into kernels, and knows what each reads
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -52,14 +52,14 @@ def counted_compiler(counting: CountingMode) -> Iterator[None]:
     patches = [
         mock.patch.object(torch, "compile", compile_outside_modes),
         mock.patch.object(GraphLowering, "compile_to_module", lambda graph: _planned(graph, counting)),
-        mock.patch.object(scheduler, "has_triton", lambda: True),
-        mock.patch.object(torch.cuda, "_lazy_init", lambda: None),
-        mock.patch.object(torch.cuda, "_get_device_properties", lambda device: H200, create=True),
-        mock.patch.object(torch.cuda, "get_device_capability", lambda device=None: (H200.major, H200.minor)),
-        mock.patch.object(torch.cuda, "device_count", lambda: 1),
-        mock.patch.object(torch.cuda, "current_device", lambda: 0),
-        mock.patch.object(CudaInterface, "current_device", lambda: 0),
-        mock.patch.object(CudaInterface, "is_bf16_supported", lambda including_emulation=True: True),
+        mock.patch.object(scheduler, "has_triton", return_value=True),
+        mock.patch.object(torch.cuda, "_lazy_init", return_value=None),
+        mock.patch.object(torch.cuda, "_get_device_properties", return_value=H200, create=True),
+        mock.patch.object(torch.cuda, "get_device_capability", return_value=(H200.major, H200.minor)),
+        mock.patch.object(torch.cuda, "device_count", return_value=1),
+        mock.patch.object(torch.cuda, "current_device", return_value=0),
+        mock.patch.object(CudaInterface, "current_device", return_value=0),
+        mock.patch.object(CudaInterface, "is_bf16_supported", return_value=True),
         mock.patch.object(torch.cuda, "_DeviceGuard", _NoGuard),
         # Folding constants would compute on the device.
         torch._inductor.config.patch(fx_graph_cache=False, joint_graph_constant_folding=False),
@@ -81,13 +81,6 @@ def _planned(graph: GraphLowering, counting: CountingMode) -> Any:
     graph.init_wrapper_code(False)
     graph._update_scheduler()
     nodes = [node for node in graph.scheduler.nodes if _is_written(node)]
-
-    import os, sys  # DEBUG
-    if "FUSE_DEBUG" in os.environ:
-        print("GRAPH", len(nodes), file=sys.stderr)
-        for n in graph.scheduler.nodes:
-            label = str(getattr(n.node,"op_overload",None) or getattr(n.node,"python_kernel_name",None)) if "Extern" in type(n).__name__ else ",".join(sorted({str(o.target).replace("aten.","").replace("prims.","").replace(".default","") for m in n.get_nodes() for o in (m.node.origins if m.node is not None else ())}))[:150]
-            print("GNODE", n in nodes, round(n.get_read_write_buffers_sizes()/1e6,1), label, file=sys.stderr)
 
     def call(args: list[Any]) -> Any:
         tensors = [x for x in args if isinstance(x, FakeTensor)]
@@ -112,7 +105,9 @@ def _is_written(node: Any) -> bool:
 
 def _bytes(node: Any, graph: GraphLowering, args: list[Any]) -> int:
     """What a kernel reads and writes where the graph's inputs are these: a symbol has the size that its input has."""
-    values = {symbol: value for symbol, value in zip(graph.graph_inputs.values(), args, strict=True) if isinstance(value, int)}
+    values = {
+        symbol: value for symbol, value in zip(graph.graph_inputs.values(), args, strict=True) if isinstance(value, int)
+    }
 
     def size(expression: Any, fallback: int | None = None) -> int:
         return int(expression.subs(values)) if hasattr(expression, "subs") else int(expression)
