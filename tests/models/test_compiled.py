@@ -111,8 +111,7 @@ def test_inductors_kernels_give_the_same_gradient(tmp_path):
     model, batch = opened("bert", tmp_path)
     expected = gradient(model, batch)
     compiled(model, batch, "inductor")
-    for tokens in (EVERYTHING, 100):
-        assert_same(gradient(model, batch, tokens), expected)
+    assert_same(gradient(model, batch), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -186,7 +185,8 @@ def test_kernels_that_compute_something_else_are_refused(tmp_path):
 def test_attention_that_takes_a_call_for_each_length_is_refused(tmp_path, monkeypatch):
     model, _ = opened("bert", tmp_path)
     monkeypatch.setattr(packed_attention, "_has_one_kernel", lambda query, value: False)
-    assert "one call for each length" in compile_layers(model, True, CPU, autocast, "eager")
+    assert "Unsupported" in compile_layers(model, True, CPU, autocast, "eager")
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 def test_nothing_is_compiled_on_a_cpu(tmp_path):
