@@ -7,6 +7,7 @@ from accelerate import Accelerator
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
 from rerank.models.checkpoints import open_cross_encoder
+from rerank.models.compiled import compile_if_useful
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.utils.progress import log
 
@@ -21,8 +22,10 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     lines = model.place(accelerator.device, accelerator.autocast)
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
+    token_types = "token_type_ids" in tokenizer.model_input_names
+    compilation = compile_if_useful(model, token_types, accelerator.device, accelerator.autocast)
     if accelerator.is_main_process:
-        for line in lines:
+        for line in [*lines, *([compilation] if compilation else [])]:
             log.info(line)
         if model.is_padded:
             log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")

@@ -105,12 +105,11 @@ class CrossEncoder(nn.Module):
             seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=len(starts))
             self.dropout_keys.tokens = token_keys(seeds[None], positions)
             self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
+        passages = Passages(lengths, offsets, max(lengths), self.flash)
         if self.last_token is None:
-            return self._scores(**arguments, passages=Passages(lengths, offsets, flash=self.flash))
+            return self._scores(**arguments, passages=passages)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
-        return self.last_token.scores_of_packed(
-            scored, **arguments, passages=Passages(lengths, offsets, flash=self.flash)
-        )
+        return self.last_token.scores_of_packed(scored, **arguments, passages=passages)
 
     def _padded_scores(self, inputs: Packed) -> Tensor:
         arguments, positions = pad(inputs, self.pad_id)

@@ -50,14 +50,24 @@ class SeededDropout(nn.Module):
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:
         super().__init__()
         self.p = p
-        self.number = number
         self.keys = keys
+        # Tensors and not numbers, so that layers that differ in the key alone share a compiled graph, and because
+        # Inductor would multiply a column's number in 64 bits, which overflows: undefined in C++.
+        self.register_buffer("layer_key", torch.tensor(number * ODD[1] % 2**31, dtype=torch.int32), persistent=False)
+        self.register_buffer("column_factor", torch.tensor(ODD[2], dtype=torch.int32), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        dropped: Tensor = _ApplyMask.apply(x, _keep(self._rows(x), self.number, x.shape[-1], self.p), self.p)
+        dropped: Tensor = _ApplyMask.apply(x, self._keep(x), self.p)
         return dropped
+
+    def _keep(self, x: Tensor) -> Tensor:
+        """Mask of the values to keep, each with probability 1 - p, in the shape of x or one that spreads to it."""
+        rows = _hash(self._rows(x) + self.layer_key)
+        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * self.column_factor
+        hashed = torch.add(rows[..., None], _hash(column))
+        return _hash(hashed) >= int(self.p * 2**31)
 
     def _rows(self, x: Tensor) -> Tensor:
         tokens, firsts = self.keys.tokens, self.keys.firsts
@@ -89,14 +99,6 @@ def token_keys(seeds: Tensor, positions: Tensor) -> Tensor:
     """int32 keys of tokens, from their passage's seed (int64) and their position in it, all of one shape."""
     high = seeds >> 32
     return _hash((seeds ^ high * ODD[1]).to(torch.int32) * ODD[2] + positions.to(torch.int32) * ODD[0])
-
-
-def _keep(rows: Tensor, number: int, columns: int, p: float) -> Tensor:
-    """Mask of the values to keep, each with probability 1 - p: (…, columns) for keys (…)."""
-    rows = _hash(rows + number * ODD[1] % 2**31)
-    column = torch.arange(columns, dtype=torch.int32, device=rows.device) * ODD[2]
-    hashed = torch.add(rows[..., None], _hash(column))
-    return _hash(hashed) >= int(p * 2**31)
 
 
 def _hash(bits: Tensor) -> Tensor:

@@ -58,12 +58,14 @@ class Bucket(NamedTuple):
 class Passages:
     """The boundaries of the passages of a forward pass.
 
-    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; flash:
-    whether FlashAttention may be called, if there is a GPU and the precision is right (see `CrossEncoder.place`).
+    lengths: tokens of each; offsets: (passages + 1,) int32, passage p is tokens[offsets[p]:offsets[p + 1]]; longest:
+    no passage has more tokens; flash: whether FlashAttention may be called, if there is a GPU and the precision is
+    right (see `CrossEncoder.place`).
     """
 
     lengths: list[int]
     offsets: Tensor
+    longest: int
     flash: bool = True
 
     @cached_property
@@ -140,9 +142,11 @@ def attend(
         else:
             attended = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scaling)
         return attended.transpose(1, 2).contiguous(), None
-    queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
+    queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
     if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
+    if torch.compiler.is_compiling():
+        raise UnsupportedAttentionError("its attention takes several calls")
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.
@@ -209,7 +213,7 @@ def _attend_any_lengths(
 ) -> Tensor:
     from torch.nn.attention import varlen
 
-    longest = max(passages.lengths)
+    longest = passages.longest
     # Rotary positions make queries and keys float32, and autocast does not apply to the kernel.
     out = varlen.varlen_attn(
         queries.to(values.dtype), keys.to(values.dtype), values, passages.offsets, passages.offsets, longest, longest,

@@ -48,10 +48,10 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
     lengths = [min(max_length, PROBE_LENGTH), 7]
     hook = None
     if last_token is None:
-        last = _last_layer(model)
-        if last is None:
+        layers = layers_of(model)
+        if not layers:
             return f"{type(model).__name__} has no list of its layers"
-        part = last.attention if _has_bert_layout(last) else last
+        part = layers[-1].attention if _has_bert_layout(layers[-1]) else layers[-1]
         hook = part.register_forward_hook(_first_tokens, with_kwargs=True)
     try:
         if last_token is None:
@@ -71,14 +71,10 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
 
 
 def layers_of(model: Any) -> list[Any]:
-    """The layers of a Hugging Face model; [] if it has no list of them."""
-    count = model.config.num_hidden_layers
+    """The layers of a Hugging Face model, first to last; none if it has no list of them."""
+    count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
-    return list(next(stacks, []))
-
-
-def _last_layer(model: Any) -> Any:
-    return next(reversed(layers_of(model)), None)
+    return list(next(stacks, ()))
 
 
 def _has_bert_layout(layer: Any) -> bool:
@@ -91,7 +87,7 @@ def _has_bert_layout(layer: Any) -> bool:
 
 def weights_of_first_tokens(model: Any) -> list[Tensor]:
     """The weights of the linear layers that process only the first token of each packed passage."""
-    last = _last_layer(model)
+    last = layers_of(model)[-1]
     if not _has_bert_layout(last):
         return []
     return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
@@ -141,7 +137,7 @@ def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
 def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) -> tuple[Tensor, Tensor]:
     """Float32 vectors (passages, hidden) and gradients (tokens, embedding); padded passages if `flash` is None."""
     model, device = probe.model, next(probe.model.parameters()).device
-    ids, positions, passages = _probe(lengths, probe.pad_id, model.config.get_text_config().vocab_size)
+    ids, positions, passages = probe_tokens(lengths, probe.pad_id, model.config.get_text_config().vocab_size)
     padded_ids, mask = _padded(ids, lengths, probe.pad_id)
     embedded: list[Tensor] = []
 
@@ -155,7 +151,7 @@ def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) 
     else:
         first = 0 if probe.last_token else probe.first_position
         arguments = {"input_ids": ids[None].to(device), "position_ids": (positions[None] + first).to(device)}
-        arguments["passages"] = Passages(passages.lengths, passages.offsets.to(device), flash=flash)
+        arguments["passages"] = Passages(passages.lengths, passages.offsets.to(device), passages.longest, flash)
     handle = model.get_input_embeddings().register_forward_hook(keep)
     try:
         if probe.last_token is None:
@@ -178,7 +174,7 @@ def _difference(model: Any, first_position: int, pad_id: int, lengths: list[int]
     """The largest difference between the vectors of packed and of padded passages, relative to the largest value."""
     training = model.training
     model.eval()
-    ids, positions, passages = _probe(lengths, pad_id, model.config.vocab_size)
+    ids, positions, passages = probe_tokens(lengths, pad_id, model.config.vocab_size)
     padded_ids, mask = _padded(ids, lengths, pad_id)
     outputs = [
         model(input_ids=padded_ids, attention_mask=mask.long()),
@@ -195,7 +191,7 @@ def _difference_of_last_tokens(model: Any, last_token: LastTokenHead, pad_id: in
     body = last_token.body
     training = model.training
     model.eval()
-    ids, positions, passages = _probe(lengths, pad_id, model.config.get_text_config().vocab_size)
+    ids, positions, passages = probe_tokens(lengths, pad_id, model.config.get_text_config().vocab_size)
     padded_ids, mask = _padded(ids, lengths, pad_id)
     with _short_windows(model):
         padded = body(input_ids=padded_ids, attention_mask=mask.long(), use_cache=False).last_hidden_state
@@ -206,11 +202,11 @@ def _difference_of_last_tokens(model: Any, last_token: LastTokenHead, pad_id: in
     return _relative(padded[torch.arange(len(lengths)), ends[0]], packed.last_hidden_state[0, ends[1]])
 
 
-def _probe(lengths: list[int], pad_id: int, vocab_size: int) -> tuple[Tensor, Tensor, Passages]:
+def probe_tokens(lengths: list[int], pad_id: int, vocab_size: int) -> tuple[Tensor, Tensor, Passages]:
     """Token ids and positions, (tokens,) each, of packed passages of these lengths; no token is padding."""
     positions = torch.cat([torch.arange(length) for length in lengths])
     ids = (positions % min(50, vocab_size - 1) + pad_id + 1) % vocab_size
-    return ids, positions, Passages(lengths, torch.tensor([0, *accumulate(lengths)], dtype=torch.int32))
+    return ids, positions, Passages(lengths, torch.tensor([0, *accumulate(lengths)], dtype=torch.int32), max(lengths))
 
 
 def _padded(ids: Tensor, lengths: list[int], pad_id: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@
 prints the counts as JSON; `python -m scripts.benchmarks gpu-counts` compiles what is preloaded, and prints tables.
 """
 
+import contextlib
 import copy
 import json
 import sys
@@ -15,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import BertModel, BertTokenizer
 
@@ -24,6 +25,7 @@ import rerank
 from rerank.batches.batch import make_batch
 from rerank.config import TrainingSettings
 from rerank.losses import create
+from rerank.models.compiled import compile_parts
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.heads import Float32Linear
@@ -32,6 +34,7 @@ from rerank.models.scoring import pairs_of, score_chunks
 from rerank.models.tiny_bert import MAX_LENGTH, random_bert
 from rerank.training.loop import train
 from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
+from tests.support.fake_cuda.compiler import counted_compiler
 from tests.support.fake_cuda.counter import CountingMode, Counts
 from tests.support.fake_cuda.fake_device import FakeAccelerator, move_to_fake_device
 
@@ -83,7 +86,7 @@ def count_training(workload: Workload, precision: str, loss: str = "smoothi") ->
         finally:
             hook.remove()
 
-    _counted(workload.model, work)
+    _counted(workload.model, work, compiled=True)
     first, second = seen
     return second.minus(first)
 
@@ -109,10 +112,13 @@ def _train(workload: Workload, steps: int, precision: str, loss: str) -> None:
         train(Task(workload, steps), create(loss), folder, settings, FakeAccelerator(precision), None)
 
 
-def _counted(model: nn.Module, work: Callable[[Counts], object]) -> Counts:
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
+def _counted(model: CrossEncoder, work: Callable[[Counts], object], compiled: bool = False) -> Counts:
+    fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     move_to_fake_device(model, fake)
-    with fake, CountingMode(fake, str(Path(rerank.__file__).parent)) as counting:
+    counting = CountingMode(fake, str(Path(rerank.__file__).parent))
+    with counted_compiler(counting) if compiled else contextlib.nullcontext(), fake, counting:
+        if compiled:
+            compile_parts(model)
         work(counting.counts)
     return counting.counts
 

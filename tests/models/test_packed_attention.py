@@ -114,7 +114,14 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal, share, 
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
     module = SimpleNamespace(is_causal=causal)
     out, _ = attend(
-        module, query, key, value, None, passages=Passages(lengths, offsets), scaling=0.3, sliding_window=window
+        module,
+        query,
+        key,
+        value,
+        None,
+        passages=Passages(lengths, offsets, max(lengths)),
+        scaling=0.3,
+        sliding_window=window,
     )
     for begin, end in pairwise(offsets.tolist()):
         for i in range(begin, end):
@@ -152,7 +159,7 @@ def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
         monkeypatch.setattr(packing, "CPU_SHARE", share)
         calls.clear()
         module = SimpleNamespace(is_causal=False)
-        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets))[0])
+        outs.append(attend(module, query, key, value, None, passages=Passages(lengths, offsets, max(lengths)))[0])
         assert len(calls) <= most
     torch.testing.assert_close(*outs)
     padded = sum(x[0].shape[0] * x[0].shape[2] for x in calls)
@@ -163,7 +170,7 @@ def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
 def test_fewer_heads_of_keys_serve_successive_heads_of_queries(packed):
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, heads, 9, 8, generator=generator) for heads in (4, 2, 2))
-    passages = Passages([5, 4], torch.tensor([0, 5, 9], dtype=torch.int32)) if packed else None
+    passages = Passages([5, 4], torch.tensor([0, 5, 9], dtype=torch.int32), 5) if packed else None
     module = SimpleNamespace(is_causal=True)
     out, _ = attend(module, query, key, value, None, passages=passages)
     for head in range(4):
@@ -202,7 +209,7 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
     lengths = [5, 4, 4, 1]
     grids = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
-    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32))
+    passages = Passages(lengths, torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32), 5)
     for window, causal in product((None, 3), (False, True)):
         module = SimpleNamespace(is_causal=causal)
         expected, _ = attend(module, *grids, None, passages=passages, scaling=0.3, sliding_window=window)

@@ -84,6 +84,7 @@ class CountingMode(TorchDispatchMode):
         self.fake = fake
         self.package = package.rstrip("/") + "/"
         self.counts = Counts()
+        self.kinds: set[str] | None = None  # the only kinds to count; None: all
         self._values = WeakTensorKeyDictionary()
         self._files: dict[Any, str] = {}
 
@@ -107,7 +108,7 @@ class CountingMode(TorchDispatchMode):
         if name == "_to_copy" and on_device and target is not None and torch.device(target).type == "cpu":
             return self._copy_down(func, args, kwargs)
         if name == "_local_scalar_dense":
-            self.counts.synchronisations[self._line()] += 1
+            self.counts.synchronisations[self.line()] += 1
             value = self._known(args[0])
             with unset_fake_temporarily():
                 return torch.zeros((), dtype=args[0].dtype).item() if value is None else value.item()
@@ -117,9 +118,9 @@ class CountingMode(TorchDispatchMode):
         waits = _waits(name, args, kwargs)
         known = self._evaluate(func, waits, inputs, args, kwargs)
         if waits:
-            self.counts.synchronisations[self._line()] += 1
+            self.counts.synchronisations[self.line()] += 1
             if known is None:
-                raise NotImplementedError(f"{self._line()}: the result of {func} depends on values that are not known")
+                raise NotImplementedError(f"{self.line()}: the result of {func} depends on values that are not known")
             out = pytree.tree_map_only(torch.Tensor, self._fake_like, known)
         else:
             if not all(isinstance(x, FakeTensor) for x in inputs):
@@ -137,20 +138,22 @@ class CountingMode(TorchDispatchMode):
         if source is not None and not _on_device(source):
             with unset_fake_temporarily():
                 waits = not (_non_blocking(name, args, kwargs) and source.is_pinned())
-            (self.counts.blocking_copies if waits else self.counts.other_copies)[self._line()] += 1
+            (self.counts.blocking_copies if waits else self.counts.other_copies)[self.line()] += 1
             return
         read = list(filter(_on_device, inputs))
         size = sum(map(_size, read)) + sum(map(_size, outputs))
         if name in LOOKUPS:
             size -= _size(read[0]) - sum(map(_size, outputs))
-        line = self._line()
-        self.counts.add(kind_of(name, line), line, size)
+        line = self.line()
+        kind = kind_of(name, line)
+        if self.kinds is None or kind in self.kinds:
+            self.counts.add(kind, line, size)
 
     def _copy_down(self, func: Any, args: Any, kwargs: Any) -> Tensor:
         """The copy of a device's tensor on the host: its values if they are known, or zeros."""
         source = args[0]
         waits = not kwargs.get("non_blocking", False)
-        (self.counts.synchronisations if waits else self.counts.other_copies)[self._line()] += 1
+        (self.counts.synchronisations if waits else self.counts.other_copies)[self.line()] += 1
         value = self._known(source)
         with unset_fake_temporarily():
             if value is None:
@@ -197,7 +200,7 @@ class CountingMode(TorchDispatchMode):
     def _fake_like(self, x: Tensor) -> Tensor:
         return torch.empty(x.shape, dtype=x.dtype, device="cuda")
 
-    def _line(self) -> str:
+    def line(self) -> str:
         """The innermost source line of the package, relative to its folder; BACKWARD if there is none."""
         frame = sys._getframe(1)
         while frame is not None:

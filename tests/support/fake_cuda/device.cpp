@@ -54,7 +54,7 @@ struct FakeGuard final : public impl::DeviceGuardImplInterface {
   Stream getStream(Device) const noexcept override { return stream(); }
   Stream getNewStream(Device, int) const override { return stream(); }
   Stream exchangeStream(Stream) const noexcept override { return stream(); }
-  DeviceIndex deviceCount() const noexcept override { return 0; }  // the autograd engine then starts no threads for it
+  DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const Stream&, const DeviceIndex, const EventFlag) const override {}
   void block(void*, const Stream&) const override {}
   bool queryEvent(void*) const override { return true; }

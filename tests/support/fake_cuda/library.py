@@ -47,4 +47,5 @@ def library() -> Path:
 
 def environment() -> dict[str, str]:
     """The environment of a process with the fake device."""
-    return {**os.environ, "LD_PRELOAD": str(library()), "OMP_NUM_THREADS": "1"}
+    one_thread = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return {**os.environ, "LD_PRELOAD": str(library()), **one_thread}

@@ -1,0 +1,195 @@
+"""Compiled layers give the gradients of the layers as they are, with one graph for any number of tokens.
+
+On a CPU the attention of any lengths is a stand-in, because the kernel needs a GPU.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from rerank.batches.batch import make_batch
+from rerank.losses import smoothi
+from rerank.models import packed_attention
+from rerank.models.checkpoints import open_cross_encoder
+from rerank.models.compiled import compile_if_useful, compile_layers, compile_parts
+from rerank.models.dropout import seed_dropout, token_keys
+from rerank.models.memory import TokenBudget
+from rerank.training.gradients import accumulate_gradient
+from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
+from tests.support.tiny_decoders import make_decoder
+from tests.support.tiny_encoders import make_encoder
+
+CPU = torch.device("cpu")
+QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=4, longest=40)
+KINDS = dict.fromkeys(("bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"), make_encoder)
+KINDS["qwen3"] = make_decoder
+EVERYTHING = 10**6
+
+
+@pytest.fixture(autouse=True)
+def one_kernel(monkeypatch):
+    """Attention within passages of any lengths, by their offsets alone."""
+
+    def attend_any_lengths(queries, keys, values, passages, scaling, window):
+        places = torch.arange(len(queries), dtype=torch.int32)
+        owners = torch.bucketize(places, passages.offsets[1:], right=True)
+        seen = owners[:, None] == owners
+        apart = places[:, None] - places
+        for side, distance in zip(window, (apart, -apart), strict=True):
+            seen = seen if side < 0 else seen & (distance <= side)
+        grids = (x.to(values.dtype).transpose(0, 1)[None] for x in (queries, keys, values))
+        return F.scaled_dot_product_attention(*grids, attn_mask=seen, scale=scaling)[0].transpose(0, 1)
+
+    monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: True)
+    monkeypatch.setattr(packed_attention, "_attend_any_lengths", attend_any_lengths)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def autocast(dtype=None):
+    return torch.autocast("cpu", dtype, enabled=dtype is not None)
+
+
+def opened(kind, tmp_path, rank=0):
+    if not (tmp_path / kind).exists():
+        KINDS[kind](kind, tmp_path / kind, WORDS, max_positions=48)
+    model, tokenizer, max_length = open_cross_encoder(str(tmp_path / kind), "mean", 0, lora_rank=rank)
+    with torch.no_grad():  # fresh weights are so small that the scores hardly differ
+        for parameter in model.parameters():
+            parameter.mul_(5 if parameter.dim() > 1 else 1)
+    batch = make_batch(LISTS, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS))
+    seeds = torch.arange(int(batch.mask.sum())) + 2**33
+    return model.train(), batch._replace(inputs=batch.inputs.seeded(seeds))
+
+
+def gradient(model, batch, tokens=EVERYTHING, dtype=None):
+    accelerator = SimpleNamespace(device=CPU, autocast=lambda: autocast(dtype))
+    accumulate_gradient(model, batch, smoothi, 0.5, accelerator, TokenBudget(tokens))
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def compiled(model, batch, backend="eager", dtype=None):
+    """Compiles the model, which has to work, and returns the counter of graphs."""
+    counter = CompileCounterWithBackend(backend)
+    types = batch.inputs.token_types is not None
+    assert compile_layers(model, types, CPU, lambda: autocast(dtype), counter) == ""
+    return counter
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    assert expected.norm() > 1e-3
+    assert (found - expected).norm() < tolerance * expected.norm()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_share_a_graph_for_any_number_of_tokens_and_for_every_model(kind, tmp_path):
+    model, batch = opened(kind, tmp_path)
+    expected = gradient(model, batch)
+    counter = compiled(model, batch)
+    for tokens in (EVERYTHING, 100):  # the second scores passages without a graph, too
+        assert_same(gradient(model, batch, tokens), expected)
+    model.eval()
+    with torch.inference_mode():
+        scores = scores_of(model, batch.inputs)
+    graphs = counter.frame_count
+    assert graphs <= 9  # layers, the last one, the embeddings: with gradients, without, in evaluation
+    for tokens in (150, 200, EVERYTHING):
+        assert_same(gradient(model.train(), batch, tokens), expected)
+    with torch.inference_mode():
+        assert len(scores_of(model.eval(), batch.inputs)) == len(scores)
+    another, _ = opened(kind, tmp_path)
+    compile_parts(another, counter)
+    assert_same(gradient(another.train(), batch), expected)
+    assert counter.frame_count == graphs
+
+
+def test_inductors_kernels_give_the_same_gradient(tmp_path):
+    model, batch = opened("bert", tmp_path)
+    expected = gradient(model, batch)
+    compiled(model, batch, "inductor")
+    assert_same(gradient(model, batch), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_rounded_alike(dtype, tmp_path):
+    model, batch = opened("bert", tmp_path)
+    expected = gradient(model, batch, dtype=dtype)
+    compiled(model, batch, "aot_eager", dtype)
+    assert_same(gradient(model, batch, dtype=dtype), expected, 0.01)
+
+
+def test_activations_may_be_checkpointed(tmp_path):
+    model, batch = opened("bert", tmp_path)
+    expected = gradient(model, batch)
+    model.checkpoint_activations()
+    compiled(model, batch, "aot_eager")
+    for tokens in (EVERYTHING, 100):
+        assert_same(gradient(model, batch, tokens), expected)
+
+
+def test_low_rank_matrices_are_trained(tmp_path):
+    model, batch = opened("bert", tmp_path, rank=2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(0.01)
+    expected = gradient(model, batch)
+    compiled(model, batch, "aot_eager")
+    assert_same(gradient(model, batch, 100), expected)
+
+
+def test_masks_of_dropout_are_the_same_bits_from_one_graph():
+    layers = torch.nn.ModuleList([torch.nn.Dropout(0.3) for _ in range(3)])
+    keys = seed_dropout(layers)
+    counter = CompileCounterWithBackend("inductor")
+    together = torch.compile(lambda layer, x: layer(x), dynamic=True, fullgraph=True, backend=counter)
+    for tokens in (5, 37, 64):
+        positions = torch.arange(tokens)[None]
+        keys.tokens = token_keys(torch.full_like(positions, 2**40 + tokens), positions)
+        keys.firsts = keys.tokens[0, :1]
+        x = torch.randn(1, tokens, 48, generator=torch.Generator().manual_seed(tokens))
+        for layer in layers:
+            assert torch.equal(together(layer, x), layer(x))
+    assert counter.frame_count == 1
+
+
+def test_a_compiler_that_fails_is_named_and_the_layers_stay_as_they_were(tmp_path):
+    model, batch = opened("bert", tmp_path)
+    expected = gradient(model, batch)
+
+    def no_compiler(graph, inputs):
+        raise RuntimeError("Failed to find C compiler\nPlease set CC")
+
+    reason = compile_layers(model, True, CPU, autocast, no_compiler)
+    assert "Failed to find C compiler" in reason
+    assert "\n" not in reason
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert torch.equal(gradient(model, batch), expected)
+
+
+def test_kernels_that_compute_something_else_are_refused(tmp_path):
+    model, batch = opened("bert", tmp_path)
+    expected = gradient(model, batch)
+
+    def halves(graph, inputs):
+        return lambda *args: tuple(x / 2 for x in graph(*args))
+
+    assert "differ" in compile_layers(model, True, CPU, autocast, halves)
+    assert torch.equal(gradient(model, batch), expected)
+
+
+def test_attention_that_takes_a_call_for_each_length_is_refused(tmp_path, monkeypatch):
+    model, _ = opened("bert", tmp_path)
+    monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: False)
+    assert "Unsupported" in compile_layers(model, True, CPU, autocast, "eager")
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_nothing_is_compiled_on_a_cpu(tmp_path):
+    model, _ = opened("bert", tmp_path)
+    assert compile_if_useful(model, True, CPU, lambda: autocast(torch.bfloat16)) == ""
+    assert not any("forward" in vars(module) for module in model.modules())
