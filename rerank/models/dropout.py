@@ -47,6 +47,9 @@ class SeededDropout(nn.Module):
     Face attention may read `p`, as it does for nn.Dropout.
     """
 
+    layer_key: Tensor
+    column_factor: Tensor
+
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:
         super().__init__()
         self.p = p
