@@ -151,7 +151,9 @@ class CrossEncoder(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations instead of keeping them."""
-        settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
+        settings: dict[str, Any] = {"use_reentrant": False}
+        if self.is_padded:  # a packed forward pass is one group of passages; torch.compile knows no `context_fn`
+            settings["context_fn"] = self.dropout_keys.checkpoint_contexts
         if self.encoder.supports_gradient_checkpointing:
             self.encoder.activation_checkpointing_enable(settings)
             return

@@ -24,7 +24,7 @@ from tests.support.tiny_encoders import make_encoder
 
 CPU = torch.device("cpu")
 QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=4, longest=40)
-KINDS = dict.fromkeys(("bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"), make_encoder)
+KINDS = dict.fromkeys(("bert", "distilbert", "modernbert"), make_encoder)
 KINDS["qwen3"] = make_decoder
 EVERYTHING = 10**6
 
@@ -114,8 +114,8 @@ def test_inductors_kernels_give_the_same_gradient(tmp_path):
     assert_same(gradient(model, batch), expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_rounded_alike(dtype, tmp_path):
+def test_half_precision_is_rounded_alike(tmp_path):
+    dtype = torch.bfloat16
     model, batch = opened("bert", tmp_path)
     expected = gradient(model, batch, dtype=dtype)
     compiled(model, batch, "aot_eager", dtype)
