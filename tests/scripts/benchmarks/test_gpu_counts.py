@@ -15,10 +15,10 @@ def counts():
 
 
 @pytest.mark.parametrize(
-    ("what", "launches", "gigabytes", "up", "waits"), [("step", 360, 15.6, 1, 2), ("score", 50, 12.0, 0, 1)]
+    ("what", "launches", "gigabytes", "up", "waits"), [("step", 172, 7.4, 0, 1), ("score", 50, 12.0, 0, 1)]
 )
 def test_nothing_is_done_more_often_than_it_was(counts, what, launches, gigabytes, up, waits):
-    """Of a step, one copy to the device and one wait are those of the check that the loss is finite."""
+    """Each further layer adds 63 launches and 3.86 GB to a step: 798 and 45.9 GB with bert-base's twelve."""
     found = counts[what]
     assert sum(found["launches"].values()) <= launches
     assert sum(found["bytes"].values()) <= gigabytes * 1e9
@@ -35,9 +35,3 @@ def test_the_products_are_those_of_the_layers_and_the_head(counts):
 def test_a_step_reads_and_writes_adams_state_once(counts):
     parameters = 2 * (12 * 768**2 + 13 * 768) + (30_522 + 512 + 2 + 2) * 768 + 769
     assert counts["step"]["bytes"]["optimizer"] == pytest.approx(7 * 4 * parameters, rel=1e-4)
-
-
-def test_a_step_stays_within_its_launches_and_bytes(counts):
-    """Each further layer adds 63 launches and 3.86 GB: 799 and 45.9 GB with bert-base's twelve."""
-    assert sum(counts["step"]["launches"].values()) <= 172
-    assert sum(counts["step"]["bytes"].values()) <= 7.4e9

@@ -105,9 +105,12 @@ def _is_written(node: Any) -> bool:
 
 def _bytes(node: Any, graph: GraphLowering, args: list[Any]) -> int:
     """What a kernel reads and writes where the graph's inputs are these: a symbol has the size that its input has."""
-    values = {
-        symbol: value for symbol, value in zip(graph.graph_inputs.values(), args, strict=True) if isinstance(value, int)
-    }
+    values: dict[Any, int] = {}
+    for given, value in zip(graph.graph_inputs.values(), args, strict=True):
+        if isinstance(value, int):
+            values[given] = value
+        elif isinstance(value, torch.Tensor):  # a symbol may be the size of a tensor alone
+            values |= dict(zip(given.get_size(), value.shape, strict=True))
 
     def size(expression: Any, fallback: int | None = None) -> int:
         return int(expression.subs(values)) if hasattr(expression, "subs") else int(expression)

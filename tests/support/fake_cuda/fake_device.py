@@ -21,6 +21,7 @@ class FakeAccelerator:
     num_processes = 1
     process_index = 0
     is_main_process = False
+    scaler = None
 
     def __init__(self, mixed_precision: str = "bf16") -> None:
         self.mixed_precision = mixed_precision
