@@ -22,6 +22,10 @@ WORDS = 5_000
 WORDS_OF_A_DOCUMENT = 100
 QUERIES = 10
 DEPTH = 100
+JUDGED = 20 * QUERIES
+"""Documents that have the words of a query, half of them relevant to it."""
+STEPS = {"retrieve": ("retrieve", "a"), "train": ("train", "a"), "train, first stage included": ("train", "b")}
+"""What is measured: a command and its folder of results."""
 COLUMNS = {"what": "", "documents": ",", "seconds": ",.1f", "peak MB": ",.0f", "above the floor, MB": ",.0f"}
 NOTES = (
     "peak MB: the most resident memory of the process, in which Java runs too (Linux). The floor is the peak of the "
@@ -58,7 +62,11 @@ def bench_documents(documents: int, checkout: Path | None = None, out: Path | No
             log.info(f"writing {count:,} documents")
             write_collection(Path(name) / str(count), count)
         _write_encoder(Path(name) / "encoder")
-        for what, output, command in (("retrieve", "a", "retrieve"), ("train", "a", "train"), ("train alone", "b", "train")):
+        for what, output, command in (
+            ("retrieve", "a", "retrieve"),
+            ("train", "a", "train"),
+            ("train alone", "b", "train"),
+        ):
             floor = None
             for count in counts:
                 log.info(f"{what}, {count:,} documents")
@@ -67,7 +75,11 @@ def bench_documents(documents: int, checkout: Path | None = None, out: Path | No
                 rows.append({**row, "above the floor, MB": row["peak MB"] - floor})
     import torch
 
-    settings = {"documents": documents, "words of a document": WORDS_OF_A_DOCUMENT, "checkout": checkout and str(checkout)}
+    settings = {
+        "documents": documents,
+        "words of a document": WORDS_OF_A_DOCUMENT,
+        "checkout": checkout and str(checkout),
+    }
     title = f"{documents:,} documents of {WORDS_OF_A_DOCUMENT} words, {os.cpu_count()} processors"
     return publish(title, rows, COLUMNS, settings, torch.device("cpu"), NOTES, out)
 
@@ -76,29 +88,31 @@ def write_collection(folder: Path, documents: int) -> None:
     """Writes a collection in BEIR's layout: random words with frequencies as in Zipf's law, and some judgments."""
     rng = np.random.default_rng(0)
     words = np.array(_words())
-    chances = 1 / np.arange(1, WORDS + 1)
-    chances /= chances.sum()
+    shares = (1 / np.arange(1, WORDS + 1)).cumsum()
+    shares /= shares[-1]
+    asked = [" ".join(words[20 + 3 * number : 23 + 3 * number]) for number in range(QUERIES)]
     (folder / "qrels").mkdir(parents=True)
     with (folder / "corpus.jsonl").open("w", encoding="utf-8") as out:
         for number in range(documents):
-            text = " ".join(rng.choice(words, WORDS_OF_A_DOCUMENT, p=chances))
+            judged = " ".join([asked[number % QUERIES]] * 5) if number < JUDGED else ""
+            drawn = words[shares.searchsorted(rng.random(WORDS_OF_A_DOCUMENT), side="right")]
+            text = " ".join([*drawn, judged])
             out.write(json.dumps({"_id": f"document-{number:07}", "title": "", "text": text}) + "\n")
     with (folder / "queries.jsonl").open("w", encoding="utf-8") as out:
-        for number in range(QUERIES):
-            text = " ".join(words[20 + 3 * number : 23 + 3 * number])
+        for number, text in enumerate(asked):
             out.write(json.dumps({"_id": f"q{number}", "text": text}) + "\n")
     with (folder / "qrels" / "test.tsv").open("w", encoding="utf-8") as out:
         out.write("query-id\tcorpus-id\tscore\n")
-        for number in range(QUERIES):
-            for judged in range(FEW):
-                out.write(f"q{number}\tdocument-{judged:07}\t{int(judged % 2 == 0)}\n")
+        for number in range(JUDGED):
+            out.write(f"q{number % QUERIES}\tdocument-{number:07}\t{number // QUERIES % 2}\n")
 
 
 def _words() -> list[str]:
     """Distinct words that the stemmer does not join."""
     consonants, vowels = "bcdfgklmnprt", "aiou"
     syllables = [first + vowel for first in consonants for vowel in vowels]
-    return [a + b + c + "k" for a in syllables for b in syllables for c in syllables][:: len(syllables) ** 3 // WORDS][:WORDS]
+    words = [f"{a}{b}{c}k" for a in syllables for b in syllables for c in syllables]
+    return words[:: len(words) // WORDS][:WORDS]
 
 
 def _write_encoder(folder: Path) -> None:
