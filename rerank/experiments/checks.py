@@ -1,13 +1,12 @@
 """What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
 from rerank.config import Config, LossSettings, validate
-from rerank.data.folds import FINAL
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
+from rerank.experiments.source_checks import check_first_stage
 from rerank.losses import LABELS
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
@@ -80,25 +79,3 @@ def pretraining_loss(config: Config) -> Loss:
             "expected another loss, such as softmax"
         )
     return loss
-
-
-def check_first_stage(config: Config) -> None:
-    """Raises UserError if the settings name a run to re-rank that does not exist."""
-    run = config.first_stage.run
-    if run and not Path(run).is_file():
-        raise UserError(f"--first-stage.run {run}: no such file; expected a TREC run, or nothing for BM25")
-
-
-def check_fold(name: str, names: Sequence[str]) -> None:
-    """Raises UserError if `name` is none of the names of the folds, and neither "all" nor "final"."""
-    if name not in (*names, "all", FINAL):
-        raise UserError(f"fold {name}: no such fold; expected {', '.join(names)}, all or {FINAL}")
-
-
-def expect_text(source: str) -> None:
-    """Raises UserError for feature vectors, which can be neither searched nor read."""
-    if is_feature_source(source):
-        raise UserError(
-            f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
-            "again; `rerank train` trains on them and writes the runs"
-        )

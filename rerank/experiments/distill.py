@@ -12,9 +12,10 @@ from rerank.batches.text_template import check_text_template
 from rerank.config import Config, sections
 from rerank.data.candidates import select_candidates
 from rerank.data.trec import read_run
-from rerank.experiments.checks import check_settings, expect_text
+from rerank.experiments.checks import check_settings
 from rerank.experiments.dataset import open_dataset
 from rerank.experiments.first_stage import find_index
+from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
 from rerank.experiments.text_model import truncation_summary
 from rerank.experiments.train import train_folds

@@ -21,7 +21,7 @@ from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_all, open_fold
 from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
-from rerank.experiments.checks import check_fold
+from rerank.experiments.source_checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
 from rerank.models.scoring import Passages

@@ -8,7 +8,7 @@ from typing import Any
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.trec import write_run
-from rerank.experiments.checks import expect_text
+from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index, search
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.retrieval.languages import ENGLISH, check_language

@@ -2,11 +2,13 @@
 
 from rerank.config import CollectionSettings, Config
 from rerank.data.collections import Collection
-from rerank.data.folds import make_folds, official_folds, read_folds
+from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.splits import SPLIT, describe_split, split_fold
+from rerank.data.trec import write_qrels
 from rerank.runs.layout import CollectionFolder
 from rerank.types import Fold
 from rerank.utils.errors import UserError
+from rerank.utils.progress import log
 
 
 def folds_of(collection: Collection, count: int) -> list[Fold]:
@@ -63,3 +65,16 @@ def expect_same_folds(folder: CollectionFolder, collection: Collection, count: i
             "keep --collection.folds, or take another --output.folder",
         )
     raise UserError(f"{folder.folds}: the experiments in this folder have other folds ({differ}); {advice}")
+
+
+def write_references(folder: CollectionFolder, collection: Collection, count: int) -> None:
+    """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
+
+    Raises UserError if experiments with other folds are in the same folder.
+    """
+    if not collection.qrels:
+        log.info(f"{collection.source}: has no judgments, so neither {folder.qrels.name} nor folds are made")
+        return
+    expect_same_folds(folder, collection, count)
+    write_qrels(folder.qrels, collection.qrels)
+    write_folds(folder.folds, folds_of(collection, count))

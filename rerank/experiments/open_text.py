@@ -1,20 +1,12 @@
 """Opens a collection of text as a data set: folds are checked and the first stage is retrieved."""
 
 from dataclasses import replace
-from pathlib import Path
 
-from rerank.config import Config, validate
-from rerank.data.candidates import select_candidates
-from rerank.data.collections import Collection, queries_to_train
-from rerank.data.trec import read_run
-from rerank.experiments.checks import check_first_stage, check_fold, expect_text
-from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
-from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of
+from rerank.config import Config
+from rerank.data.collections import Collection
+from rerank.experiments.ranked_collection import open_checked, rank_collection
 from rerank.experiments.text import TextDataset
 from rerank.experiments.training_lists import open_lists
-from rerank.retrieval.languages import check_language
-from rerank.runs.layout import CollectionFolder
-from rerank.utils.progress import log
 
 
 def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> TextDataset:
@@ -23,29 +15,12 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
     `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
     that does not exist, and files that are missing or malformed.
     """
-    validate(config)
-    expect_text(config.collection.source)
-    check_first_stage(config)
-    check_language(config.collection.language)
-    collection = open_settings(config.collection)
-    if judged:
-        collection.expect_judgments()
-        queries_to_train(collection)  # before its folds: a file of queries may lack some
-    check_fold(fold_name, fold_names_of(collection, config.collection.folds))
-    for line in describe_folds(config, collection):
-        log.info(line)
-    if collection.qrels:  # before the first stage is retrieved, which would be for other queries
-        folder = CollectionFolder(Path(config.output.folder) / collection.name)
-        expect_same_folds(folder, collection, config.collection.folds)
+    collection = open_checked(config, fold_name, judged)
     lists = open_lists(config, collection)
     return replace(text_dataset(config, collection), lists=lists)
 
 
 def text_dataset(config: Config, collection: Collection) -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    queries = queries_to_train(collection)
-    run = first_stage_run(config, collection, folder)
-    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
-    collection = with_texts(config, collection, folder)
-    return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
+    found = rank_collection(config, collection)
+    return TextDataset(config, found.folder, found.collection, found.first_stage, found.candidates, config.encoder.name)

@@ -9,8 +9,9 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run, write_run
-from rerank.experiments.checks import check_encoder, expect_text
+from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
 from rerank.experiments.text_model import truncation_summary
 from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from rerank.config import Config, validate
-from rerank.experiments.checks import check_first_stage, expect_text
 from rerank.experiments.first_stage import first_stage_run, open_settings
-from rerank.experiments.open_text import open_text
+from rerank.experiments.folds import write_references
+from rerank.experiments.ranked_collection import open_checked, rank_collection
+from rerank.experiments.source_checks import check_first_stage, expect_text
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 
@@ -18,9 +19,14 @@ def retrieve(config: Config) -> Path:
     malformed.
     """
     if not config.collection.queries:
-        dataset = open_text(config)
-        dataset.write_references()
-        return dataset.first_stage
+        collection = open_checked(config)
+        if config.training.lists:  # from a file of settings: refused now, not when it trains
+            from rerank.experiments.training_lists import open_lists  # loads torch
+
+            open_lists(config, collection)
+        found = rank_collection(config, collection)
+        write_references(found.folder, found.collection, config.collection.folds)
+        return found.first_stage
     validate(config)
     expect_text(config.collection.source)
     check_first_stage(config)

@@ -15,13 +15,12 @@ from rerank.batches.text_template import open_template
 from rerank.config import Config
 from rerank.data.candidates import queries_without_relevant
 from rerank.data.collections import Collection
-from rerank.data.folds import FINAL, write_folds
+from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
 from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
-from rerank.data.trec import write_qrels
 from rerank.experiments.first_stage import recorded
-from rerank.experiments.folds import expect_same_folds, fold_names_of, folds_of
+from rerank.experiments.folds import fold_names_of, folds_of, write_references
 from rerank.experiments.text_model import open_model, truncation_summary
 from rerank.experiments.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.losses import LABELS
@@ -92,14 +91,7 @@ class TextDataset:
 
         Raises UserError if experiments with other folds are in the same folder.
         """
-        if not self.qrels:
-            log.info(
-                f"{self.collection.source}: has no judgments, so neither {self.folder.qrels.name} nor folds are made"
-            )
-            return
-        expect_same_folds(self.folder, self.collection, self.config.collection.folds)
-        write_qrels(self.folder.qrels, self.qrels)
-        write_folds(self.folder.folds, self.folds)
+        write_references(self.folder, self.collection, self.config.collection.folds)
 
     def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
         """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.

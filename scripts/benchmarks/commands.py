@@ -89,6 +89,22 @@ def letor(*, rows: int = 200_000, out: Out = None) -> None:
 
 
 @benchmarks.command
+def memory(*, documents: int = 200_000, checkout: Path | None = None, out: Out = None) -> None:
+    """Peak memory of `rerank retrieve` and `rerank train` on many documents, and the floor: that on few (Linux).
+
+    Parameters
+    ----------
+    documents
+        Documents of 100 words, which are written to the folder for temporary files.
+    checkout
+        A checkout of another version of rerank, to measure in the place of this one.
+    """
+    from scripts.benchmarks.documents import bench_documents
+
+    print(bench_documents(documents, checkout, out))
+
+
+@benchmarks.command
 def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
     """Rounding errors of the classification heads of checkpoints, in three types.
 
