@@ -169,8 +169,8 @@ def _between_merges(model: dict[str, Any], added: list[dict[str, Any]], only_bef
         for place in range(max(begin, 1), len(text)):
             if only_before_spaces and text[place] != " ":
                 continue
-            left, right = text[place - 1 : place + 1].replace(" ", BLANK)
-            if left in vocabulary and right in vocabulary and left + right not in joined:
+            pair = text[place - 1 : place + 1].replace(" ", BLANK)
+            if pair[0] in vocabulary and pair[1] in vocabulary and pair not in joined:
                 return place
         return None
 

@@ -136,7 +136,7 @@ def _options(java: Java) -> list[str]:
     options = [
         "-Xrs",  # leaves SIGINT and SIGTERM to Python
         "-XX:MaxRAMPercentage=50",  # Lucene buffers up to 2 GB while it indexes; Java's own limit is a quarter
-        # The default, G1, takes 70 MB more to index 200,000 documents, in the same time, and more with more cores.
+        # The default, G1, takes 70 MB more to index 200,000 documents, in the same time on two cores.
         "-XX:+UseSerialGC",
         "-Xms32m",  # Java's own start is 1/64 of the machine's memory, which it fills before it frees anything
         "-XX:MinHeapFreeRatio=10",  # then the heap grows in steps of 10 to 20 %, instead of 40 to 70 %
