@@ -163,12 +163,10 @@ READERS = {
 
 def read_damaged(words: list[str]) -> None:
     """Reads damaged files for a reader, a seed and a number of files, and prints what is wrong as a JSON list."""
-    import logging
     import shutil
 
     name, seed, count = words
     reader, rng, found = READERS[name], random.Random(int(seed)), []
-    logging.getLogger("rerank").setLevel(logging.CRITICAL)
     for number in range(int(count)):
         folder = Path(f"files{number}")
         path = folder / reader.file

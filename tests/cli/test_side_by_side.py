@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked_commands import Forked
+from scripts.campaign.forked import Command, Forked
 from tests.support.small_collection import command
 
 BESIDE = int(os.environ.get("RERANK_BESIDE", "1"))
@@ -45,34 +45,40 @@ KINDS = ("retrieve", "train", "pretrain", "score")
 
 
 @pytest.fixture(scope="module")
-def forked(home, tmp_path_factory):
+def folder(home, tmp_path_factory):
     folder = tmp_path_factory.mktemp("beside") / "home"
     shutil.copytree(home, folder)
     (folder / "runs").rename(folder / "reference")
-    commands = Forked(folder)
-    commands.timed(*words_of("train", 0, "reference"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Runs commands at the same time; the checkpoint and the results of each command alone are made first."""
+    commands = Forked()
+
+    def run(*words: list[str]) -> list[str]:
+        """The messages of the commands, all of which end well."""
+        ended = commands.run(folder, *(Command(tuple(each)) for each in words))
+        failed = [(each, one.code, one.err[-500:]) for each, one in zip(words, ended, strict=True)]
+        assert not [one for one in failed if one[1] or "Traceback" in one[2]]
+        return [one.err for one in ended]
+
+    run(words_of("train", 0, "reference"))
     shutil.copytree(folder / "reference/towns/smoothi/fold1/checkpoint", folder / "checkpoint")
     for kind in ("pretrain", "score"):
-        commands.timed(*words_of(kind, 0, "reference"))
-    yield commands
+        run(words_of(kind, 0, "reference"))
+    yield run
     commands.close()
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_commands_of_four_kinds_end_well_and_as_if_alone(forked, number):
-    folder = f"round{number}"
-    started = [(kind, place) for place in range(BESIDE) for kind in KINDS]
-    ended = forked.run(*({"words": words_of(kind, place, folder)} for kind, place in started))
-    failed = [
-        (kind, place, code, log[-500:])
-        for (kind, place), (code, log) in zip(started, ended, strict=True)
-        if code or "Traceback" in log
-    ]
-    assert not failed
-    expected = results(forked.folder / "reference", 0)
+def test_commands_of_four_kinds_end_well_and_as_if_alone(folder, run, number):
+    name = f"round{number}"
+    logs = run(*(words_of(kind, place, name) for place in range(BESIDE) for kind in KINDS))
+    expected = results(folder / "reference", 0)
     for place in range(BESIDE):
-        assert results(forked.folder / folder, place) == expected
-    logs = [log for _, log in ended]
+        assert results(folder / name, place) == expected
     assert sum("BM25 of 15 queries" in log for log in logs) == 1
-    assert not list((forked.folder / folder).rglob(".*.part"))
-    shutil.rmtree(forked.folder / folder)
+    assert not list((folder / name).rglob(".*.part"))
+    shutil.rmtree(folder / name)

@@ -99,11 +99,11 @@ def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, i
 
 
 def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid, inline, capsys, monkeypatch):
-    def refuse(losses, *rest):
+    def refuse(*arguments):
         raise UserError("the loss is not finite on query q1")
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "_expect_finite", refuse)
+        patch.setattr(training, "accumulate_gradient", refuse)
         assert sweep("--fold", "1", "--epochs", "1", "--loss.margin=1") == 2  # a flag that no SmoothI takes
         assert f"cell {CELLS[1]}: --loss.margin: smoothi has no such" in capsys.readouterr().err
         assert sweep("--fold", "1", "--epochs", "1") == 1
