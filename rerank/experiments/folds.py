@@ -8,6 +8,7 @@ from rerank.data.trec import write_qrels
 from rerank.runs.layout import CollectionFolder
 from rerank.types import Fold
 from rerank.utils.errors import UserError
+from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 
@@ -67,14 +68,23 @@ def expect_same_folds(folder: CollectionFolder, collection: Collection, count: i
     raise UserError(f"{folder.folds}: the experiments in this folder have other folds ({differ}); {advice}")
 
 
-def write_references(folder: CollectionFolder, collection: Collection, count: int) -> None:
+def write_references(
+    folder: CollectionFolder, collection: Collection, count: int, *, keeps_folds: bool = False
+) -> None:
     """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
 
-    Raises UserError if experiments with other folds are in the same folder.
+    With `keeps_folds`, folds that are there stay, since a training may be at work with them. Raises UserError without
+    it, if experiments with other folds are in the same folder.
     """
     if not collection.qrels:
         log.info(f"{collection.source}: has no judgments, so neither {folder.qrels.name} nor folds are made")
         return
-    expect_same_folds(folder, collection, count)
-    write_qrels(folder.qrels, collection.qrels)
-    write_folds(folder.folds, folds_of(collection, count))
+    with locked(folder.path, "folds"):
+        folds = folds_of(collection, count)
+        if not keeps_folds:
+            expect_same_folds(folder, collection, count)
+        write_qrels(folder.qrels, collection.qrels)
+        if not (keeps_folds and folder.folds.exists()):
+            write_folds(folder.folds, folds)
+        elif read_folds(folder.folds) != folds:
+            log.info(f"{folder.folds}: has other folds than --collection.folds {count} would give; they are kept")

@@ -25,7 +25,7 @@ def retrieve(config: Config) -> Path:
 
             open_lists(config, collection)
         found = rank_collection(config, collection)
-        write_references(found.folder, found.collection, config.collection.folds)
+        write_references(found.folder, found.collection, config.collection.folds, keeps_folds=True)
         return found.first_stage
     validate(config)
     expect_text(config.collection.source)

@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, TypeVar
 
@@ -61,6 +61,7 @@ def _start(function: Callable[[Job], None]) -> Worker:
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
     process = context.Process(target=_serve, args=(worker_end, function), daemon=True)
+    resource_tracker.ensure_running()  # the first worker would start it, which unblocks the signal
     # The worker inherits the blocked signal and unblocks it when it is ready: Ctrl-C prints no trace of its imports.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
