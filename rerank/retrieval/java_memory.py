@@ -52,7 +52,7 @@ def expect_start(java: Path, options: Sequence[str]) -> None:
 
     In this process Java would end it without a word. A limit of the address space (`ulimit -v`) is what it leaves.
     """
-    command = [str(java), *options, "-version"]
+    command = [str(java), *options, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DisplayVMOutput", "-version"]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         left = max(0, limit - _address_space()) >> 10

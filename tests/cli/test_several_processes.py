@@ -58,8 +58,8 @@ def test_a_command_sets_up_the_allocator_before_the_device(here, monkeypatch):
     chosen = []
     open_accelerator = train.open_accelerator
 
-    def opened(*arguments):
-        accelerator = open_accelerator(*arguments)
+    def opened(*arguments, **settings):
+        accelerator = open_accelerator(*arguments, **settings)
         chosen.append(os.environ["PYTORCH_ALLOC_CONF"])
         return accelerator
 

@@ -35,7 +35,7 @@ def index(folder: Path, options: str = "", limit: int = 0) -> subprocess.Complet
 
 def test_a_full_heap_is_one_line(tmp_path):
     """Some threads of Lucene end, and the others would wait for them forever."""
-    done = index(tmp_path, "-Xmx7m")
+    done = index(tmp_path, "-Xmx5m")
     lines = [line for line in done.stderr.splitlines() if not line.startswith("Picked up")]
     remedy = "set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
     assert (done.returncode, done.stdout, lines) == (2, "", [f"rerank: Java ran out of memory; {remedy}"])
