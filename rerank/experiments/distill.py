@@ -27,7 +27,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.bm25 import search
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import arithmetic, device_name, open_accelerator
+from rerank.training.device import arithmetic, device_name, open_training_accelerator
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -69,12 +69,7 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
     if given:
         raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
-    accelerator = open_accelerator(
-        config.training.precision,
-        config.training.device,
-        tf32=config.training.tf32,
-        deterministic=config.training.deterministic,
-    )
+    accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold)

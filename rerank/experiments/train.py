@@ -25,7 +25,7 @@ from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
-from rerank.training.device import arithmetic, device_name, open_accelerator, peak_memory
+from rerank.training.device import arithmetic, device_name, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
@@ -84,12 +84,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
     if folds_folder is not None and fold_name != FINAL:
         raise UserError(f"{FLAG} {folds_folder}: acts on --fold {FINAL} alone, got --fold {fold_name}")
     epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
-    accelerator = open_accelerator(
-        config.training.precision,
-        config.training.device,
-        tf32=config.training.tf32,
-        deterministic=config.training.deterministic,
-    )
+    accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold_name)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from rerank.config import TrainingSettings
 from rerank.models.gpu import Precision, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import prefer_expandable_segments
 from rerank.training.processes import group_settings
@@ -54,6 +55,13 @@ def open_accelerator(
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
+
+
+def open_training_accelerator(settings: TrainingSettings) -> Accelerator:
+    """The processes and the device of a training, as its settings choose them (see `open_accelerator`)."""
+    return open_accelerator(
+        settings.precision, settings.device, tf32=settings.tf32, deterministic=settings.deterministic
+    )
 
 
 def peak_memory(device: torch.device) -> int:

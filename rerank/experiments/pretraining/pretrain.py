@@ -29,7 +29,7 @@ from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.runs.pretraining_checks import expect_undamaged
-from rerank.training.device import open_accelerator
+from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
@@ -58,12 +58,7 @@ def pretrain_into(config: Config, out: Path) -> Path:
     if not config.pretraining.steps:
         log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
         config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
-    accelerator = open_accelerator(
-        config.training.precision,
-        config.training.device,
-        tf32=config.training.tf32,
-        deterministic=config.training.deterministic,
-    )
+    accelerator = open_training_accelerator(config.training)
     checkpoint = pretrain(config, accelerator)
     if accelerator.is_main_process:
         with atomic_write(out) as tmp:
