@@ -18,7 +18,7 @@ REFUSED = (
     errno.EMFILE,
     errno.ENFILE,
 )
-"""The system has refused a file: whoever opened it, its name and the reason say all."""
+"""The system refuses a file. The name and the reason explain it, also if another package opened the file."""
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
 """A file is not what it was expected to be; in another package this may be anything, such as a program it starts."""
 

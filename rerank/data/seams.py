@@ -178,5 +178,5 @@ def _between_merges(model: dict[str, Any], added: list[dict[str, Any]], only_bef
 
 
 def _looks_around(token: dict[str, Any]) -> bool:
-    """Whether a token that was added to the vocabulary takes in or looks at what stands beside it."""
+    """Whether an added token also matches, or depends on, the characters next to it."""
     return bool(token.get("single_word") or token.get("lstrip") or token.get("rstrip"))
