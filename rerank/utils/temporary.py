@@ -79,7 +79,8 @@ def remove(path: Path) -> None:
 def _claim(folder: Path) -> int:
     """Makes the folder and locks the file in it, which it returns, open."""
     while True:
-        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # unlike mkdir(exist_ok=True) if another process removes it now
+            folder.mkdir()
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:  # another process has taken the empty folder for a leftover

@@ -8,10 +8,13 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 PAUSE = 0.005
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -82,6 +85,8 @@ def start(command: dict[str, Any]) -> Running | None:
             os.close(writing)
             os.set_blocking(reading, False)
         return Running(process, (ends[0][0], ends[1][0]), command, _resident())
+    # The lock of progress bars is shared with forked processes: a command that is killed could hold it forever.
+    tqdm.set_lock(threading.RLock())
     os.setpgid(0, 0)  # Ctrl-C in the campaign's terminal is not for the command
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)

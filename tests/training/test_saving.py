@@ -23,6 +23,7 @@ from rerank.utils.errors import UserError
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
+from tests.support.two_processes import own_progress_lock
 
 QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=3)
 
@@ -213,6 +214,7 @@ def test_kills_at_any_time_change_nothing(encoder, tmp_path, background, monkeyp
         child = os.fork()
         if not child:
             try:
+                own_progress_lock()
                 trained(encoder, tmp_path / "run", MIXED)
             finally:
                 os._exit(0)

@@ -133,14 +133,31 @@ def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
 
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(remove) for _ in range(2)]
-        for number in range(200):
-            with atomic_write(tmp_path / "target") as tmp:
-                tmp.write_text(str(number))
-            assert (tmp_path / "target").read_text() == str(number)
-        ended.set()
+        try:
+            for number in range(200):
+                with atomic_write(tmp_path / "target") as tmp:
+                    tmp.write_text(str(number))
+                assert (tmp_path / "target").read_text() == str(number)
+        finally:
+            ended.set()
         for other in others:
             other.result()
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
+    mkdir = os.mkdir
+
+    def exists_no_more(path, *arguments):
+        if not str(path).endswith(".part"):
+            return mkdir(path, *arguments)
+        monkeypatch.setattr(os, "mkdir", mkdir)
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(os, "mkdir", exists_no_more)
+    with atomic_write(tmp_path / "target") as tmp:
+        tmp.write_text("new")
+    assert (tmp_path / "target").read_text() == "new"
 
 
 def test_files_of_others_are_no_leftovers(tmp_path):
