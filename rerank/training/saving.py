@@ -27,7 +27,7 @@ class StateSaver:
     CPU's memory, always the same; a thread writes the copy if the epoch is the best, so that the checkpoint of the best
     epoch and the state change together, or if SECONDS_BETWEEN_STATES have passed. What is not written when the training
     ends, by itself, by an error or by an interrupt, is written then. An epoch that ends while the one before it is
-    being written is not copied, unless it must be written.
+    being written waits for it.
 
     `kept` is the record of the best epoch's files; `scaler` is that of gradients in float16, if there is one.
     """
@@ -53,8 +53,6 @@ class StateSaver:
             self._save(tensors, history, stage_best() if stage_best else None)
             return
         due = stage_best is not None or time.monotonic() - self._started >= SECONDS_BETWEEN_STATES
-        if not due and self._written is not None and not self._written.done():
-            return
         self._wait()
         best = stage_best() if stage_best else None
         try:
