@@ -206,7 +206,7 @@ def test_a_fact_of_another_kind_fails_without_a_traceback(here, capsys):
     assert verified(capsys)[0] == 0
     for fact in facts_of(FOLD):
         before = (FOLD / "manifest.json").read_text()
-        for value in (3.5, "x", ["x"], {"x": {"x": "x"}}):
+        for value in (-3.5, "x", ["x"], {"x": {"x": "x"}}):
             (FOLD / "manifest.json").write_text(json.dumps({**facts_of(FOLD), fact: value}))
             assert verified(capsys, FOLD)[0] == 1
         (FOLD / "manifest.json").write_text(before)
