@@ -10,7 +10,7 @@ from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.hit_lines import print_hits
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.experiments.source_checks import check_query
+from rerank.data.queries import check_query
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import log
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rerank.config import Config, FirstStageSettings
 from rerank.data.collections import Collection
+from rerank.data.queries import check_query
 from rerank.experiments.first_stage import documents_and_index
-from rerank.experiments.source_checks import check_query
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import saved_settings
 from rerank.models.reranker import BestPassage, Reranker
@@ -53,6 +53,7 @@ def open_searched(config: Config) -> SearchedCollection:
     Raises UserError for invalid settings, and if the documents or the index cannot be had.
     """
     collection, index = documents_and_index(config)
+    list(collection.get([]))  # finds where the documents are, before the first query waits for it
     return SearchedCollection(collection, index, config.first_stage, config.collection.language)
 
 

@@ -1,4 +1,4 @@
-"""What can be refused from the source, the first stage, the fold and a query alone, without torch."""
+"""What can be refused from the source, the first stage and the fold alone, without torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,13 +29,3 @@ def expect_text(source: str) -> None:
             f"{source}: holds feature vectors, no text: there is nothing to retrieve, to pre-train on or to score "
             "again; `rerank train` trains on them and writes the runs"
         )
-
-
-def check_query(query: str) -> None:
-    """Raises UserError for a query without text, and for one that is not Unicode."""
-    if not query.strip():
-        raise UserError("query: is empty; expected a text to search for")
-    try:
-        query.encode()
-    except UnicodeEncodeError:
-        raise UserError("query: is not Unicode text; expected UTF-8") from None
