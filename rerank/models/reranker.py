@@ -136,16 +136,19 @@ class Reranker:
         `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
         _check_texts(query, documents)
-        doc_ids = [str(index) for index in range(len(documents))]
-        store = make_store(doc_ids, documents, self.tokenizer, self.max_doc_tokens, self._template.document_lead)
-        candidates = [Candidates(QUERY, tuple(doc_ids), (0,) * len(doc_ids))]
-        passages: Passages = {}
-        scores = list(self._score({QUERY: query}, store, candidates, show, passages)[QUERY].values())
-        several = passages.get(QUERY, {})
+        doc_ids = {text: str(number) for number, text in enumerate(dict.fromkeys(documents))}
+        store = make_store(
+            list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens, self._template.document_lead
+        )
+        candidates = [Candidates(QUERY, tuple(doc_ids.values()), (0,) * len(doc_ids))]
+        passages: Passages = {QUERY: {}}
+        run = self._score({QUERY: query}, store, candidates, show, passages)[QUERY]
+        scores = [run[doc_ids[text]] for text in documents]
         best_first = sorted(range(len(documents)), key=lambda index: -scores[index])[:top_k]
+        numbers = [passages[QUERY].get(doc_ids[documents[index]], (0, 1)) for index in best_first]
         return [
-            BestPassage(index, scores[index], *self._span(documents[index], *several.get(doc_ids[index], (0, 1))))
-            for index in best_first
+            BestPassage(index, scores[index], *self._span(documents[index], *number))
+            for index, number in zip(best_first, numbers, strict=True)
         ]
 
     def score(self, query: str, documents: Sequence[str]) -> np.ndarray:

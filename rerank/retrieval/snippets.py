@@ -34,13 +34,13 @@ def _part(text: str, words: Sequence[Word], terms: Collection[str], length: int)
         return 0, len(text)
     if not words:
         return 0, length
+    words = list(words)
+    if words[0].end <= length:  # what no word is, before the first one and after the last, is theirs
+        words[0] = words[0]._replace(begin=0)
+    if len(text) - words[-1].begin <= length:
+        words[-1] = words[-1]._replace(end=len(text))
     first, last = _best_window(words, terms, length)
-    begin, end = words[first].begin, min(words[last].end, words[first].begin + length)
-    if first == 0 and end <= length:
-        begin = 0  # a stop word, or a bracket, before the first word
-    if last == len(words) - 1 and len(text) - begin <= length:
-        end = len(text)
-    return begin, end
+    return words[first].begin, min(words[last].end, words[first].begin + length)
 
 
 def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> tuple[int, int]:
