@@ -27,7 +27,9 @@ def model(tmp_path_factory):
 
 
 def settings(source="towns", depth=20, **collection):
-    return Config(collection=CollectionSettings(source=source, **collection), first_stage=FirstStageSettings(depth=depth))
+    return Config(
+        collection=CollectionSettings(source=source, **collection), first_stage=FirstStageSettings(depth=depth)
+    )
 
 
 def test_hits_have_the_ranks_and_scores_of_both_stages(here, model):

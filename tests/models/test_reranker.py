@@ -178,7 +178,7 @@ def test_the_best_passage_has_by_itself_the_score_of_its_document(folder, templa
     assert [(best.index, best.score) for best in passages] == [(found.index, found.score) for found in ranked]
     texts = [documents[best.index][best.begin : best.end] for best in passages]
     assert reranker.score("fjord", texts).tolist() == pytest.approx([best.score for best in passages], abs=1e-5)
-    assert any(0 < best.begin for best in passages)
+    assert any(best.begin > 0 for best in passages)
     assert all(len(text.split()) <= 24 for text in texts)
     assert reranker.rank_passages("fjord", documents, top_k=3) == passages[:3]
     assert reranker.rank_passages("fjord", []) == []

@@ -19,7 +19,9 @@ def test_a_character_above_uffff_is_one_place():
     """Java counts two."""
     assert shown("𝒜 😀 wings 😀😀 cities") == [
         (word.term, word.term) if word.term in "𝒜😀" else (word.term, text)
-        for word, text in zip(find_words("𝒜 😀 wings 😀😀 cities"), ["𝒜", "😀", "wings", "😀", "😀", "cities"], strict=True)
+        for word, text in zip(
+            find_words("𝒜 😀 wings 😀😀 cities"), ["𝒜", "😀", "wings", "😀", "😀", "cities"], strict=True
+        )
     ]
 
 
