@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 Run = dict[str, dict[str, float]]
@@ -29,6 +30,38 @@ class Document(NamedTuple):
         'On wings Lift and drag.'
         """
         return f"{self.title} {self.body}" if self.title else self.body
+
+
+class Marked(NamedTuple):
+    """A text and the begin and end of each of its marked words, in characters: in order, none over another."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+    def parts(self) -> list[tuple[str, bool]]:
+        """The text in parts, each with whether it is marked.
+
+        >>> Marked("the cat sleeps", ((4, 7),)).parts()
+        [('the ', False), ('cat', True), (' sleeps', False)]
+        """
+        ends = [0, *(place for mark in self.marks for place in mark), len(self.text)]
+        parts = [(self.text[begin:end], bool(number % 2)) for number, (begin, end) in enumerate(pairwise(ends))]
+        return [part for part in parts if part[0]]
+
+
+class Hit(NamedTuple):
+    """A document that a search has found: its rank, from 1, and score, and those that the first stage gave it.
+
+    `snippet` is of the passage that the model scored highest; the words of the query are marked in it and in `title`.
+    """
+
+    doc_id: str
+    rank: int
+    score: float
+    first_rank: int
+    first_score: float
+    title: Marked
+    snippet: Marked
 
 
 @dataclass(frozen=True)

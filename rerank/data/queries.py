@@ -166,3 +166,13 @@ class WithQueries:
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked."""
         return self.collection.get(doc_ids)
+
+
+def check_query(query: str) -> None:
+    """Raises UserError for a query without text, and for one that is not Unicode."""
+    if not query.strip():
+        raise UserError("query: is empty; expected a text to search for")
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise UserError("query: is not Unicode text; expected UTF-8") from None

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from rerank.config import CollectionSettings, Config, sections, validate
+from rerank.config import Config, sections, validate
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
@@ -14,12 +13,13 @@ from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
 from rerank.experiments.text_model import truncation_summary
+from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import check_language
-from rerank.runs.layout import CollectionFolder, FoldFolder
-from rerank.runs.manifest import read_manifest, write_manifest
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.manifest import write_manifest
 from rerank.training.device import arithmetic, device_name, open_accelerator
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
@@ -65,8 +65,8 @@ def rescore(
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
         if collection is None:
-            collection = _open_trained_on(checkpoint, saved_settings(model))
-            config = replace(config, collection=_as_trained(config.collection, saved_settings(model)))
+            collection = open_trained_on(checkpoint, saved_settings(model))
+            config = replace(config, collection=as_trained(config.collection, saved_settings(model)))
         elif isinstance(collection, str):
             collection = open_collection(collection)
         config, collection = _with_queries(config, collection)
@@ -148,16 +148,6 @@ def _with_queries(config: Config, collection: Collection) -> tuple[Config, Colle
     return replace(config, collection=settings), collection
 
 
-def _as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:
-    """The settings with the language and the field of queries of the checkpoint, where they have their defaults."""
-    default = CollectionSettings()
-    if settings.language == default.language:
-        settings = replace(settings, language=saved.get("language", default.language))
-    if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
-        settings = replace(settings, query_field=saved.get("query_field", default.query_field))
-    return settings
-
-
 def _tag(out: Path) -> str:
     """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
     if output_target(out) == STANDARD_OUTPUT:
@@ -177,28 +167,3 @@ def _manifest(out: Path) -> Path | None:
     manifest = out.with_name(f"{out.name}.json")
     check_output(manifest, "--out: its manifest")
     return manifest
-
-
-def _open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
-    """Opens the collection that a checkpoint was trained on: its config names it, or the manifest of its fold."""
-    source = saved.get("collection")
-    manifest = FoldFolder(Path(checkpoint).absolute().parent).manifest
-    if source is None and Path(checkpoint).is_dir() and manifest.is_file():
-        try:
-            source = read_manifest(manifest)["config"]["collection"]["source"]
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"{manifest}: not a manifest of a fold ({error!r}); name the collection with --collection"
-            ) from error
-    if source is None:
-        raise UserError(
-            f"{checkpoint}: does not record the collection that it was trained on; name one with --collection"
-        )
-    expect_text(source)
-    try:
-        return open_collection(source)
-    except UserError as error:
-        raise UserError(
-            f"{checkpoint}: the collection that it was trained on cannot be opened: {error}; name another one with "
-            "--collection"
-        ) from error

@@ -1,6 +1,7 @@
 """Reranker: scores texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,15 +15,19 @@ from rerank.batches.text_template import open_template
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
+from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.tokens import TokenStore, make_store
 from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
+from rerank.models.scoring import Passages, chunk_by_length, keep_passages, make_run, pairs_of, score_chunks
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+
+QUERY = "query"
+"""The id of a query that is ranked by itself: errors and logs show ids, and no text of a user."""
 
 
 class Ranked(NamedTuple):
@@ -31,6 +36,18 @@ class Ranked(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
     score: float
     text: str
+
+
+class BestPassage(NamedTuple):
+    """A document of a ranking and its passage with the highest score.
+
+    The document's index in the list that was ranked, its score, and where the passage begins and ends in its text.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    score: float
+    begin: int
+    end: int
 
 
 class Reranker:
@@ -110,6 +127,30 @@ class Reranker:
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [Ranked(index, float(scores[index]), documents[index]) for index in best_first]
 
+    def rank_passages(
+        self, query: str, documents: Sequence[str], top_k: int | None = None, show: bool = False
+    ) -> list[BestPassage]:
+        """The order of `rank`, and of each document the passage that the model scored highest.
+
+        With a tokenizer that is written in Python, which does not tell places, the passage is the whole text. With
+        `show`, a long call shows its progress. Raises UserError for a score that is not finite.
+        """
+        _check_texts(query, documents)
+        doc_ids = {text: str(number) for number, text in enumerate(dict.fromkeys(documents))}
+        store = make_store(
+            list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens, self._template.document_lead
+        )
+        candidates = [Candidates(QUERY, tuple(doc_ids.values()), (0,) * len(doc_ids))]
+        passages: Passages = {QUERY: {}}
+        run = self._score({QUERY: query}, store, candidates, show, passages)[QUERY]
+        scores = [run[doc_ids[text]] for text in documents]
+        best_first = sorted(range(len(documents)), key=lambda index: -scores[index])[:top_k]
+        numbers = [passages[QUERY].get(doc_ids[documents[index]], (0, 1)) for index in best_first]
+        return [
+            BestPassage(index, scores[index], *self._span(documents[index], *number))
+            for index, number in zip(best_first, numbers, strict=True)
+        ]
+
     def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
         """(documents,) float32 scores, in the order of the documents; see `rank` for the arguments.
 
@@ -163,12 +204,29 @@ class Reranker:
         return make_transformer(self)
 
     def _score(
-        self, queries: dict[str, str], store: TokenStore, candidates: list[Candidates], show: bool = True
+        self,
+        queries: dict[str, str],
+        store: TokenStore,
+        candidates: list[Candidates],
+        show: bool = True,
+        passages: Passages | None = None,
     ) -> Run:
         builder = PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
         chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
         scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
+        if passages is not None:
+            keep_passages(scored, passages)
         return make_run(candidates, scored)
+
+    def _span(self, text: str, number: int, of: int) -> tuple[int, int]:
+        """Where passage `number` of the `of` of this text begins and ends; the whole text without a fast tokenizer."""
+        if self._offsets is None:
+            return 0, len(text)
+        return passage_span(text, number, of, self._offsets, self.max_doc_tokens, self._template.document_lead)
+
+    @functools.cached_property
+    def _offsets(self) -> OffsetTokenizer | None:
+        return open_offset_tokenizer(self.tokenizer.backend_tokenizer.to_str()) if self.tokenizer.is_fast else None
 
 
 def _autocast(precision: Precision, device: torch.device) -> Autocast:

@@ -56,10 +56,15 @@ def score_candidates(
     if accelerator.num_processes > 1:
         scored = gather_object(scored)
     if passages is not None:
-        for pair in scored:
-            if pair.passages > 1:
-                passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
+        keep_passages(scored, passages)
     return make_run(candidates, scored)
+
+
+def keep_passages(scored: Iterable[PairScore], passages: Passages) -> None:
+    """Adds the best passage of each document that has several."""
+    for pair in scored:
+        if pair.passages > 1:
+            passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
 
 
 def score_chunks(

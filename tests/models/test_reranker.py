@@ -167,3 +167,26 @@ def test_a_score_that_is_not_finite_is_an_error(reranker):
     torch.nn.init.constant_(reranker.model.encoder.classifier.bias, float("nan"))
     with pytest.raises(UserError, match="query fjord, document 0: the model's score is nan; is it broken"):
         reranker.score("fjord", ["amber"])
+
+
+@pytest.mark.parametrize("template", ["", "Query: {query} Document: {document}"])
+def test_the_best_passage_has_by_itself_the_score_of_its_document(folder, template):
+    """With the pooling max the score of a document is that of its best passage."""
+    reranker = Reranker.load(folder, device="cpu", pooling="max", template=template)
+    documents = [*DOCUMENTS, *make_texts({f"d{number}": 40 * number for number in range(1, 6)}).values()]
+    ranked, passages = reranker.rank("fjord", documents), reranker.rank_passages("fjord", documents)
+    assert [(best.index, best.score) for best in passages] == [(found.index, found.score) for found in ranked]
+    texts = [documents[best.index][best.begin : best.end] for best in passages]
+    assert reranker.score("fjord", texts).tolist() == pytest.approx([best.score for best in passages], abs=1e-5)
+    assert any(best.begin > 0 for best in passages)
+    assert all(len(text.split()) <= 24 for text in texts)
+    assert reranker.rank_passages("fjord", documents, top_k=3) == passages[:3]
+    assert reranker.rank_passages("fjord", []) == []
+
+
+def test_an_error_of_a_ranking_does_not_show_the_query(reranker):
+    with torch.no_grad():
+        for parameter in reranker.model.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises(UserError, match="query query, document 0: the model's score is nan"):
+        reranker.rank_passages("a secret", DOCUMENTS)

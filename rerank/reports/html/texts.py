@@ -6,10 +6,10 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rerank.data.collections import Collection, open_collection
-from rerank.data.pieces import pieces
+from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.results import CollectionResults
@@ -66,9 +66,8 @@ def passage(text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: i
     tokenizer = _tokenizer(checkpoint / "tokenizer.json")
     if tokenizer is None or of < 2:
         return text
-    offsets = _offsets(text, tokenizer, max_doc_tokens)
-    begin, end = list(itertools.pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
-    return text[offsets[begin][0] : offsets[end - 1][1]] if begin < end else ""
+    begin, end = passage_span(text, number, of, tokenizer, max_doc_tokens)
+    return text[begin:end]
 
 
 def excerpt(text: str, query: str, words: int = WORDS) -> str:
@@ -116,26 +115,8 @@ def _stem(word: str) -> str:
     return re.sub(r"(?<=\w{3})(?:ies|es|s|ed|ing|y|e)$", "", word.lower())
 
 
-def _offsets(text: str, tokenizer: Any, max_doc_tokens: int) -> list[tuple[int, int]]:
-    """Where each of the first tokens of the text begins and ends; of a long text only their pieces are tokenised."""
-    offsets: list[tuple[int, int]] = []
-    start = 0
-    for piece in pieces(text, tokenizer.to_str()):
-        found = tokenizer.encode(piece, add_special_tokens=False).offsets
-        offsets += [(start + begin, start + end) for begin, end in found]
-        start += len(piece)
-        if len(offsets) >= max_doc_tokens:
-            break
-    return offsets[:max_doc_tokens]
-
-
 @functools.cache
-def _tokenizer(file: Path) -> Any:
+def _tokenizer(file: Path) -> OffsetTokenizer | None:
     if not file.is_file():
         return None
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(file))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+    return open_offset_tokenizer(file.read_text(encoding="utf-8"))

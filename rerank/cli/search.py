@@ -1,0 +1,70 @@
+"""`rerank search`: the documents that a trained model ranks first for a query."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rerank.cli.checks import check_inputs, check_path
+from rerank.cli.hit_lines import print_hits
+from rerank.cli.settings import with_settings
+from rerank.config import Config
+from rerank.data.queries import check_query
+from rerank.utils.parameters import PathText, Whole, at_least
+from rerank.utils.progress import log
+
+
+@with_settings(
+    "collection.language",
+    "first_stage.index",
+    "first_stage.depth",
+    "first_stage.k1",
+    "first_stage.b",
+    "first_stage.threads",
+    "encoder.max_doc_tokens",
+    "encoder.pooling",
+    "encoder.template",
+    "training.device",
+    "training.precision",
+    "training.max_tokens_per_forward",
+    "output.folder",
+    defaults={"first_stage.depth": 50},
+)
+def search(
+    checkpoint: PathText,
+    query: str,
+    *,
+    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
+    top: Annotated[Whole, at_least(1)] = 10,
+    config: Config,
+) -> None:
+    """Searches a collection: BM25 retrieves, and a trained model or a cross-encoder of the hub re-ranks.
+
+    Parameters
+    ----------
+    checkpoint
+        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    query
+        What to search for.
+    collection
+        Where the documents are; default: the collection that the checkpoint was trained on.
+    top
+        How many documents to show.
+    """
+    if collection:
+        config = replace(config, collection=replace(config.collection, source=collection))
+    check_inputs(config)
+    check_path("checkpoint", checkpoint)
+    check_query(query)
+    from rerank.experiments.search import as_model_was_trained, open_reranker, open_searched
+    from rerank.experiments.search import search as search_collection
+
+    model = open_reranker(config, checkpoint)
+    if not collection:
+        config = as_model_was_trained(config, checkpoint, model)
+    searched = open_searched(config)
+    hits = search_collection(query, searched, partial(model.rank_passages, show=True), top)
+    if not hits:
+        log.info(f"no document of {searched.collection.source} has a word of the query; stop words do not count")
+    print_hits(hits)

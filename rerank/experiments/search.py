@@ -1,0 +1,105 @@
+"""Searches a collection for one query: BM25 retrieves, a trained model re-ranks, and each document gets a snippet."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rerank.config import Config, FirstStageSettings
+from rerank.data.collections import Collection
+from rerank.data.queries import check_query
+from rerank.experiments.first_stage import documents_and_index
+from rerank.experiments.trained_on import as_trained, open_trained_on
+from rerank.models.checkpoints import saved_settings
+from rerank.models.reranker import BestPassage, Reranker
+from rerank.retrieval.bm25 import search_one
+from rerank.retrieval.snippets import snippet
+from rerank.retrieval.words import find_words
+from rerank.training.device import select_device
+from rerank.types import Document, Hit
+
+TOP = 10
+"""The documents that a search shows."""
+
+RankPassages = Callable[[str, Sequence[str], int], Sequence[BestPassage]]
+"""Ranks texts for a query and returns the best of them, as `Reranker.rank_passages` does: (query, texts, top)."""
+
+
+@dataclass(frozen=True)
+class SearchedCollection:
+    """A collection of text with an index of it, and how BM25 searches that."""
+
+    collection: Collection
+    index: Path
+    first_stage: FirstStageSettings
+    language: str
+
+
+def open_reranker(config: Config, checkpoint: str) -> Reranker:
+    """The model of a checkpoint or of the hub, on the device of the settings; raises UserError as `Reranker.load`."""
+    return Reranker.load(
+        checkpoint,
+        device=select_device(config.training.device),
+        precision=config.training.precision,
+        max_tokens_per_forward=config.training.max_tokens_per_forward,
+        pooling=config.encoder.pooling,
+        max_doc_tokens=config.encoder.max_doc_tokens,
+        template=config.encoder.template,
+    )
+
+
+def open_searched(config: Config) -> SearchedCollection:
+    """The collection of the settings and its index, built unless it exists; no query or judgment is read.
+
+    Raises UserError for invalid settings, and if the documents or the index cannot be had.
+    """
+    collection, index = documents_and_index(config)
+    list(collection.get([]))  # finds where the documents are, before the first query waits for it
+    return SearchedCollection(collection, index, config.first_stage, config.collection.language)
+
+
+def as_model_was_trained(config: Config, checkpoint: str, model: Reranker) -> Config:
+    """The settings with the collection that a checkpoint was trained on, and its language.
+
+    Raises UserError if the checkpoint does not record it, or it cannot be opened.
+    """
+    saved = saved_settings(model.model)
+    source = open_trained_on(checkpoint, saved).source
+    return replace(config, collection=replace(as_trained(config.collection, saved), source=source))
+
+
+def search(query: str, searched: SearchedCollection, rank_passages: RankPassages, top: int = TOP) -> list[Hit]:
+    """The best `top` of the documents that BM25 retrieves for a query, as a model ranks them, best first.
+
+    [] if no document has a word of the query. Documents of equal score stay in BM25's order. Raises UserError for a
+    query without text, for a document that the collection does not have, and for a score that is not finite. Neither
+    logs nor errors have the query.
+    """
+    check_query(query)
+    settings, language = searched.first_stage, searched.language
+    found = search_one(searched.index, query, settings.depth, settings.k1, settings.b, language)
+    if not found:
+        return []
+    doc_ids, first_scores = list(found), list(found.values())
+    documents = list(searched.collection.get(doc_ids))
+    terms = {word.term for word in find_words(query, language)}
+    hits = []
+    for rank, best in enumerate(rank_passages(query, [document.text for document in documents], top), 1):
+        title, body = _title_and_passage(documents[best.index], best)
+        hits.append(
+            Hit(
+                doc_ids[best.index],
+                rank,
+                best.score,
+                best.index + 1,
+                first_scores[best.index],
+                snippet(title, terms, language),
+                snippet(body, terms, language),
+            )
+        )
+    return hits
+
+
+def _title_and_passage(document: Document, best: BestPassage) -> tuple[str, str]:
+    """The title, and the text of the passage without the title, which is shown already."""
+    body = len(document.text) - len(document.body)
+    return document.title, document.text[max(best.begin, min(body, best.end)) : best.end]

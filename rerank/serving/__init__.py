@@ -1,0 +1,1 @@
+"""The HTTP server, and its page for searching."""

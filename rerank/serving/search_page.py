@@ -1,0 +1,186 @@
+"""The page of `rerank serve` that searches a collection, and its JSON endpoint.
+
+The page is a form and a list, without a script: it works in every browser and loads nothing. A query is sent in the
+body of a POST, so that no address, history or log has it.
+"""
+
+import asyncio
+import base64
+import hashlib
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypedDict
+from urllib.parse import parse_qs
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from rerank.data.queries import check_query
+from rerank.types import Hit
+from rerank.utils.errors import UserError
+from rerank.utils.json_files import parse_json
+from rerank.utils.progress import log
+
+HERE = Path(__file__).parent
+LARGEST_BODY = 2**16
+"""Bytes of a request; of a query, the model reads half of its input length at most."""
+MOST_WAITING = 16
+"""Searches that may wait or run at once."""
+RETRY_AFTER = "1"
+
+Search = Callable[[str], Sequence[Hit]]
+"""Finds the documents of a query, best first; its errors must not have the query in them."""
+
+
+class Asked(TypedDict):
+    """The body of a JSON request."""
+
+    query: str
+
+
+class RefusedError(Exception):
+    """A request that is not answered: its HTTP status, and one line that says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def page_routes(search: Search, collection: str) -> list[Route]:
+    """The routes of the page and of its JSON endpoint.
+
+    `GET /` is the form. `POST /` with the form's field `query` is the form with the hits. `POST /search` with
+    `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "first_rank", "first_score", "title", "snippet"}]}`;
+    title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word of the query, in characters.
+
+    A request that is refused gets a line in the page, or `{"error": "…"}`: 400 for a body that is malformed, 413 for
+    one that is too large, 415 for another type, 422 for an empty query, 429 where too many searches wait, and 500 where
+    a search fails. `search` is called in one thread of its own, for one query at a time; `collection` is the name that
+    the page shows.
+    """
+    searches = _Searches(search)
+    page = _Page(collection)
+
+    async def form(request: Request) -> Response:
+        return page.response()
+
+    async def results(request: Request) -> Response:
+        query = ""
+        try:
+            query = await _form_query(request)
+            return page.response(query, await searches.run(query))
+        except RefusedError as refused:
+            return page.response(query, problem=refused.message, status=refused.status)
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            hits = await searches.run(await _json_query(request))
+        except RefusedError as refused:
+            return JSONResponse({"error": refused.message}, refused.status, _headers(refused.status))
+        return JSONResponse({"hits": [_as_json(hit) for hit in hits]}, headers=_headers(200))
+
+    return [
+        Route("/", form, methods=["GET"]),
+        Route("/", results, methods=["POST"]),
+        Route("/search", endpoint, methods=["POST"]),
+    ]
+
+
+class _Searches:
+    """Runs searches one after the other, in one thread: Java keeps what it knows of a thread as long as that lives."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._waiting = 0
+
+    async def run(self, query: str) -> Sequence[Hit]:
+        """The hits of a query; raises RefusedError."""
+        try:
+            check_query(query)
+        except UserError as error:
+            raise RefusedError(422, str(error)) from None
+        if self._waiting >= MOST_WAITING:
+            raise RefusedError(429, f"{MOST_WAITING} searches are waiting; try again")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._search, query)
+        except UserError as error:
+            log.error(f"a search failed: {error}")
+        except Exception as error:
+            # Not the message, which may have the query in it.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.error(f"a search failed: {type(error).__name__}\n{frames.rstrip()}")
+        finally:
+            self._waiting -= 1
+        raise RefusedError(500, "the search failed; the log of the server says why")
+
+
+class _Page:
+    """The page of a collection."""
+
+    def __init__(self, collection: str) -> None:
+        css = (HERE / "search.css").read_text(encoding="utf-8")
+        environment = Environment(
+            loader=FileSystemLoader(HERE),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._template = environment.get_template("search.html")
+        self._values = {"collection": collection, "css": css}
+        style = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+        self._policy = (
+            f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; "
+            "frame-ancestors 'none'"
+        )
+
+    def response(
+        self, query: str = "", hits: Sequence[Hit] | None = None, problem: str = "", status: int = 200
+    ) -> Response:
+        """The page with the hits of a query, or with a line that says why there are none."""
+        content = self._template.render(query=query, hits=hits, problem=problem, **self._values)
+        return HTMLResponse(content, status, _headers(status) | {"Content-Security-Policy": self._policy})
+
+
+def _headers(status: int) -> dict[str, str]:
+    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+    return headers | ({"Retry-After": RETRY_AFTER} if status == 429 else {})
+
+
+async def _form_query(request: Request) -> str:
+    body = await _body(request, "application/x-www-form-urlencoded")
+    try:
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=8)
+    except ValueError:
+        raise RefusedError(400, "expected a form with the field query, in UTF-8") from None
+    return fields.get("query", [""])[0]
+
+
+async def _json_query(request: Request) -> str:
+    body = await _body(request, "application/json")
+    try:
+        asked: Asked = parse_json(body, Asked)
+    except ValueError:
+        raise RefusedError(400, 'expected a JSON object {"query": "…"}, in UTF-8') from None
+    return asked["query"]
+
+
+async def _body(request: Request, media_type: str) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != media_type:
+        raise RefusedError(415, f"Content-Type: expected {media_type}")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_BODY:
+            raise RefusedError(413, f"the request has over {LARGEST_BODY} bytes")
+    return bytes(body)
+
+
+def _as_json(hit: Hit) -> dict[str, Any]:
+    return {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}

@@ -1,0 +1,146 @@
+"""`rerank search`: the hits of a query in the terminal."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.hit_lines import hit_lines
+from rerank.cli.main import main
+from rerank.types import Hit, Marked
+from tests.support.small_collection import SETTINGS as TRAINING
+from tests.support.small_collection import command, failed, write_collection, write_encoder, write_german
+
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a collection and a trained fold."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_collection(folder / "towns")
+    write_encoder(folder / "encoder")
+    (folder / "towns.toml").write_text(TRAINING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1"))
+    return folder
+
+
+@pytest.fixture
+def there(trained, monkeypatch):
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def rows(out):
+    return [line.split() for line in out.splitlines() if not line.startswith("      ")]
+
+
+def test_it_prints_ranks_scores_and_marked_snippets(there, capsys):
+    main(["search", CHECKPOINT, "Amber0 goods", "--collection", "towns", "--top", "4"])
+    out = capsys.readouterr().out
+    head, *hits = rows(out)
+    assert " ".join(head) == "rank score BM25 rank BM25 score document"
+    assert [row[0] for row in hits] == ["1", "2", "3", "4"]
+    assert [float(row[1]) for row in hits] == sorted((float(row[1]) for row in hits), reverse=True)
+    assert "*good*" in out
+    assert "\033" not in out
+    lines = out.splitlines()
+    assert len({line.index(row[4]) for line, row in zip(lines[1::2], hits, strict=True)}) == 1  # aligned
+    main(["search", CHECKPOINT, "Amber0 goods", "--top", "4"])
+    assert capsys.readouterr().out == out  # the collection that it was trained on
+    main(["search", CHECKPOINT, "Amber0 goods", "--depth", "3"])
+    assert {row[2] for row in rows(capsys.readouterr().out)[1:]} == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize("query", ["the of and", "zzzz"])
+def test_a_query_that_finds_nothing_is_one_line(there, capsys, query):
+    main(["search", CHECKPOINT, query])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no document of towns has a word of the query" in captured.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([CHECKPOINT, ""], "query: is empty; expected a text to search for"),
+        ([CHECKPOINT, " \n"], "query: is empty"),
+        ([CHECKPOINT, "\udcff"], "query: is not Unicode text"),
+        (["./nowhere", "good"], "checkpoint ./nowhere: no such file or folder"),
+        (["a/b/nowhere", "good"], "encoder a/b/nowhere: no such folder"),
+        (["encoder", "good", "--collection", "towns"], "train it first"),
+        ([CHECKPOINT, "good", "--collection", "./nowhere"], "--collection ./nowhere: no such file or folder"),
+        ([CHECKPOINT, "good", "--collection", "empty"], "there is no document with text to index"),
+        ([CHECKPOINT, "good", "--collection", "bare"], "bare: no corpus.jsonl"),
+        ([CHECKPOINT, "good", "--top", "0"], "expected 1 or more"),
+        ([CHECKPOINT, "good", "--collection.language", "xx"], "Lucene has no analyzer of that code"),
+        ([CHECKPOINT], "parameter --query"),
+    ],
+)
+def test_bad_input_is_one_line(there, capsys, words, expected):
+    Path("empty").mkdir(exist_ok=True)
+    Path("empty/corpus.jsonl").touch()
+    Path("bare").mkdir(exist_ok=True)
+    assert expected in failed(capsys, "search", *words)
+
+
+def test_words_are_marked_by_the_stems_of_the_language(there, capsys):
+    if not Path("stadt").exists():
+        write_german(Path("stadt"))
+    main(["search", CHECKPOINT, "häusern", "--collection", "stadt", "--collection.language", "de"])
+    assert "Das *Haus* am Markt" in capsys.readouterr().out
+
+
+def test_a_terminal_gets_colours_and_no_character_that_it_obeys(there):
+    folder = Path("hostile")
+    folder.mkdir(exist_ok=True)
+    line = {"_id": "d\033[31m", "title": "a\x9b31mtitle", "text": "good \033]0;owned\007 \033[2J text"}
+    (folder / "corpus.jsonl").write_text(json.dumps(line) + "\n")
+    words = [sys.executable, "-m", "rerank", "search", CHECKPOINT, "goods", "--collection", "hostile"]
+    shown = {}
+    for name, more in {"colour": {}, "plain": {"NO_COLOR": "1"}}.items():
+        ours, theirs = pty.openpty()
+        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | more
+        done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, env=environment, timeout=120)
+        assert done.returncode == 0, done.stderr
+        os.close(theirs)
+        shown[name] = read_all(ours).decode()
+    assert shown["colour"].count("\033") == 2
+    assert "\033[1;33mgood\033[0m \ufffd]0" in shown["colour"]
+    assert "*good* \ufffd]0" in shown["plain"]
+    assert not {"\033", "\007", "\x9b"} & set(shown["plain"])
+
+
+def read_all(descriptor):
+    read = b""
+    try:
+        while part := os.read(descriptor, 2**16):
+            read += part
+    except OSError:  # Linux's end of a terminal that nobody has open
+        pass
+    os.close(descriptor)
+    return read
+
+
+def test_snippets_are_broken_at_the_width_and_marks_stay():
+    text = " ".join(["filler"] * 10 + ["wing"] + ["filler"] * 10)
+    hit = Hit("d1", 1, 8.5, 12, 100.25, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)))
+    lines = list(hit_lines([hit, hit._replace(rank=10, score=-10.0)], 60, ("<", ">")))
+    assert lines[0] == "rank     score  BM25 rank  BM25 score  document"
+    assert lines[1] == "   1    8.5000         12    100.2500  d1  On <wings>"
+    assert lines[5] == "  10  -10.0000         12    100.2500  d1  On <wings>"
+    assert max(len(line) for line in lines) <= 62
+    assert " ".join(line.strip() for line in lines[2:5]) == text.replace("wing", "<wing>")
+    assert list(hit_lines([], 60, ("<", ">"))) == []
+
+
+def test_no_control_character_is_printed():
+    controls = "".join(map(chr, [*range(32), *range(127, 160)]))
+    hit = Hit(f"d{controls}", 1, 0.0, 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)))
+    assert not set(controls) & set("".join(hit_lines([hit], 80, ("*", "*"))))

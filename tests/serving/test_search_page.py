@@ -1,0 +1,289 @@
+"""The search page and its JSON endpoint, in an application of their own."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from html.parser import HTMLParser
+from urllib.parse import quote, urlencode
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
+from rerank.types import Hit, Marked
+from rerank.utils.errors import UserError
+from tests.support.browser import CHROMIUM, open_tab
+
+HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
+HITS = [
+    Hit("d1", 1, 8.5, 12, 10.25, Marked("On wings", ((3, 8),)), Marked("… the lift of a wing …", ((16, 20),))),
+    Hit(HOSTILE, 2, -1.25, 1, 20.5, Marked(""), Marked(HOSTILE, ((0, 8),))),
+]
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+
+
+def find(query):
+    """A search that knows some queries."""
+    if query == "fails":
+        raise UserError("index gone: not a folder with a Lucene index")
+    if query == "breaks":
+        raise KeyError(f"{query} is the query")
+    return [] if query == "nothing" else HITS
+
+
+def app(search=find, collection="towns <i>"):
+    return Starlette(routes=page_routes(search, collection))
+
+
+class Answer:
+    """The answer of an application to one request, without a server."""
+
+    def __init__(self, application, method, path, body=b"", content_type=FORM):
+        self.status, self.headers, self._body = 0, {}, b""
+        asyncio.run(asyncio.wait_for(self._ask(application, method, path, body, content_type), 60))
+
+    async def _ask(self, application, method, path, body, content_type):
+        parts = [body[start : start + 2**14] for start in range(0, max(1, len(body)), 2**14)]
+        messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+        messages[-1]["more_body"] = False
+
+        async def receive():
+            return messages.pop(0) if messages else {"type": "http.disconnect"}
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+                self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                self._body += message.get("body", b"")
+
+        headers = [(b"content-type", content_type.encode())]
+        scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
+        await application(scope, receive, send)
+
+    @property
+    def text(self):
+        return self._body.decode()
+
+    @property
+    def json(self):
+        return json.loads(self._body)
+
+
+def ask_page(query, application=None):
+    return Answer(application or app(), "POST", "/", urlencode({"query": query}).encode())
+
+
+def ask_json(query, application=None):
+    return Answer(application or app(), "POST", "/search", json.dumps({"query": query}).encode(), JSON)
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and the text of each kind."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self._open = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, tag):
+        return [text for kind, text in self.texts if kind == tag]
+
+
+def test_the_form_loads_nothing_and_runs_nothing():
+    answer = Answer(app(), "GET", "/")
+    page = Page(answer.text)
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert page.of("h1") == ["towns <i>"]
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("form") == 1
+    assert not {"script", "img", "iframe", "object", "li"} & set(tags)
+    assert [attributes["href"] for tag, attributes in page.elements if tag == "link"] == ["data:,"]
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert "http" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
+    answer = ask_page(f"{HOSTILE} ä")
+    page = Page(answer.text)
+    assert answer.status == 200
+    assert page.of("h2") == ["On ", HOSTILE]
+    assert page.of("mark") == ["wings", "wing", "<script>"]
+    assert "".join(text for _, text in page.texts).count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
+    assert [tag for tag, _ in page.elements].count("script") == 0
+    (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
+    assert field["value"] == f"{HOSTILE} ä"
+    assert "d1 · score 8.5000 · BM25: rank 12, score 10.2500" in answer.text
+
+
+def test_the_endpoint_gives_the_hits_with_places_of_marks():
+    answer = ask_json("wing")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json["hits"][0] == {
+        "doc_id": "d1",
+        "rank": 1,
+        "score": 8.5,
+        "first_rank": 12,
+        "first_score": 10.25,
+        "title": {"text": "On wings", "marks": [[3, 8]]},
+        "snippet": {"text": "… the lift of a wing …", "marks": [[16, 20]]},
+    }
+    assert len(answer.json["hits"]) == 2
+
+
+def test_nothing_found_is_a_line_or_an_empty_list():
+    assert "No document has a word of the query" in ask_page("nothing").text
+    assert ask_json("nothing").json == {"hits": []}
+    assert ask_page("nothing").status == ask_json("nothing").status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "content_type", "status"),
+    [
+        ("POST", "/", b"query=", FORM, 422),
+        ("POST", "/", b"query=+%0A", FORM, 422),
+        ("POST", "/", b"", FORM, 422),
+        ("POST", "/", b"q=wing", FORM, 422),
+        ("POST", "/", b"query=%ff", FORM, 400),
+        ("POST", "/", "query=ä".encode(), FORM, 400),
+        ("POST", "/", b"&".join(b"query=wing" for _ in range(9)), FORM, 400),
+        ("POST", "/", b"query=wing", "text/plain", 415),
+        ("POST", "/", b"query=" + b"x" * LARGEST_BODY, FORM, 413),
+        ("POST", "/search", b'{"query": " "}', JSON, 422),
+        ("POST", "/search", b'{"query": "wing"}', "text/plain", 415),
+        ("POST", "/search", b'{"query": "wing"', JSON, 400),
+        ("POST", "/search", b'{"query": 1}', JSON, 400),
+        ("POST", "/search", b'["wing"]', JSON, 400),
+        ("POST", "/search", b"{}", JSON, 400),
+        ("POST", "/search", b"", JSON, 400),
+        ("POST", "/search", b'{"query": "\\ud800"}', JSON, 400),
+        ("POST", "/search", b'{"query": "\xff"}', JSON, 400),
+        ("POST", "/search", b"[" * 10_000, JSON, 400),
+        ("POST", "/search", b'{"query": "' + b"x" * LARGEST_BODY, JSON, 413),
+        ("GET", "/search", b"", JSON, 405),
+        ("DELETE", "/", b"", FORM, 405),
+    ],
+)
+def test_bad_requests_are_refused_and_the_search_is_not_asked(method, path, body, content_type, status, caplog):
+    answer = Answer(app(search=None), method, path, body, content_type)
+    assert answer.status == status
+    if status != 405 and path == "/search":
+        assert answer.json.keys() == {"error"}
+    elif status != 405:
+        assert 'class="problem"' in answer.text
+    assert not caplog.text
+
+
+def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
+    for query, logged in {"fails": "index gone", "breaks": "KeyError"}.items():
+        for answer in (ask_page(query), ask_json(query)):
+            assert answer.status == 500
+            assert "the search failed; the log of the server says why" in answer.text
+        assert logged in caplog.text
+    assert "breaks is the query" not in caplog.text
+
+
+def test_searches_run_one_after_the_other_and_too_many_are_refused():
+    running, most, begin, threads = [0], [0], threading.Event(), set()
+
+    def slow(query):
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        threads.add(threading.get_ident())
+        begin.wait(30)
+        running[0] -= 1
+        return HITS
+
+    application, answers = app(slow), []
+    with Server(application) as server:
+        asking = [threading.Thread(target=lambda: answers.append(server.ask("wing"))) for _ in range(MOST_WAITING + 3)]
+        for thread in asking:
+            thread.start()
+        wait_until(lambda: len(answers) == 3)
+        assert all(b"429" in answer.split(b"\r\n")[0] and b"retry-after: 1" in answer for answer in answers)
+        begin.set()
+        for thread in asking:
+            thread.join(60)
+        assert sum(b" 200 " in answer.split(b"\r\n")[0] for answer in answers) == MOST_WAITING
+        assert b" 200 " in server.ask("wing").split(b"\r\n")[0]
+    assert (most[0], len(threads)) == (1, 1)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
+    with Server(app()) as server, open_tab(tmp_path / "profile", "--window-size=400,800") as tab:
+        tab.open(server.url)
+        tab.type(HOSTILE)  # into the field, which has the focus
+        tab.wait("document.querySelectorAll('li').length == 2")
+        assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
+            "wings", "wing", "<script>",
+        ]  # fmt: skip
+        assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
+        assert tab.value("document.forms[0].query.value") == HOSTILE
+        assert tab.value("document.scripts.length") == 0
+        assert tab.value("location.href") == server.url  # not in the address
+        root = "document.documentElement"
+        assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
+        assert (
+            tab.value("getComputedStyle(document.querySelector('.quiet')).fontSize") == "13.6px"
+        )  # the style is taken
+        tab.value("document.forms[0].query.value = 'nothing'; document.forms[0].submit()")
+        tab.wait("document.body.textContent.includes('No document has a word of the query')")
+        tab.value("document.forms[0].query.value = 'fails'; document.forms[0].submit()")
+        tab.wait("document.querySelector('[role=alert]') !== null")
+        # The browser itself complains of the status 500 of the last page.
+        assert [complaint for complaint in tab.complaints if "500" not in complaint] == []
+    assert not {HOSTILE, quote(HOSTILE), "nothing"} & set(caplog.text.split())
+
+
+class Server:
+    """The application behind uvicorn, on a port of its own."""
+
+    def __init__(self, application):
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.address = self._socket.getsockname()
+        self.url = f"http://127.0.0.1:{self.address[1]}/"
+        self._server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        wait_until(lambda: self._server.started)
+        return self
+
+    def __exit__(self, *error):
+        self._server.should_exit = True
+        self._thread.join(30)
+        self._socket.close()
+
+    def ask(self, query):
+        """The bytes of the answer of the JSON endpoint."""
+        body = json.dumps({"query": query}).encode()
+        head = f"POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {JSON}\r\n"
+        with socket.create_connection(self.address, timeout=60) as connection:
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            return b"".join(iter(lambda: connection.recv(2**16), b""))
+
+
+def wait_until(is_true, seconds=30):
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
