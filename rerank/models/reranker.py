@@ -62,7 +62,8 @@ class Reranker:
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
     ) -> None:
-        self._autocast = _autocast(precision, device)
+        self.precision = _chosen(precision, device)
+        self._autocast = _autocast(self.precision, device)
         for line in trained.model.place(device, self._autocast):
             log.info(line)
         self.model = trained.model
@@ -220,10 +221,13 @@ class Reranker:
         return make_run(candidates, scored)
 
 
-def _autocast(precision: Precision, device: torch.device) -> Autocast:
+def _chosen(precision: Precision, device: torch.device) -> str:
     if precision not in get_args(Precision):
         raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
-    chosen = choose_precision(precision, device, "precision")
+    return choose_precision(precision, device, "precision")
+
+
+def _autocast(chosen: str, device: torch.device) -> Autocast:
     return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
 
 

@@ -1,0 +1,1 @@
+"""The HTTP server of `rerank serve`: four dialects, one model thread."""
