@@ -6,7 +6,7 @@ from rerank.cli.checks import check_file, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import Count, OptionalPath, PathText, Whole, at_least, between
-from rerank.utils.progress import log, print_result
+from rerank.utils.progress import log
 
 AtLeastOne = Annotated[Whole, at_least(1)]
 
@@ -71,8 +71,7 @@ def serve(
     service.start()
     if key is None and not host.startswith(("127.", "localhost", "::1")):
         log.info(f"--host {host}: whoever reaches it may send requests; --api-key-file FILE asks for a key")
-    print_result(f"serving {checkpoint} at {address_of(bound)}")
     try:
-        serve_until_interrupted(make_app(service, key), bound)
+        serve_until_interrupted(make_app(service, key), bound, f"serving {checkpoint} at {address_of(bound)}")
     finally:
         service.stop()

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log
+from rerank.utils.progress import log, print_result
 
 BACKLOG = 2048
 """Connections that wait to be accepted."""
@@ -55,7 +56,7 @@ def address_of(bound: socket.socket) -> str:
 
 @contextlib.contextmanager
 def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Thread]:
-    """Serves within the block, in the thread that it gives; after it, no connection is accepted any more.
+    """Serves within the block, in the thread that it gives, from its begin; after it no connection is accepted.
 
     The block ends when the requests in flight are answered. uvicorn logs nothing, as a line on a request may have
     content of it.
@@ -67,19 +68,23 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="http", daemon=True)
     thread.start()
     try:
+        while thread.is_alive() and not server.started:
+            time.sleep(0.01)
         yield thread
     finally:
         server.should_exit = True
         thread.join()
 
 
-def serve_until_interrupted(app: ASGIApp, bound: socket.socket) -> None:
+def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
     """Serves until a KeyboardInterrupt, which is raised again once the requests in flight are answered.
 
+    `line` is printed once connections are accepted.
     uvicorn runs in a thread, so that signals stay those of the command line: a second one ends the process at once.
     """
     with running(app, bound) as thread:
         try:
+            print_result(line)
             thread.join()
         except KeyboardInterrupt:
             log.info("finishing the requests in flight")
