@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -163,19 +164,20 @@ class Engine:
         numbers = np.concatenate([np.full(len(job.totals), number) for number, job in enumerate(jobs)])
         places = np.concatenate([np.arange(len(job.totals)) for job in jobs])
         longest, totals = (np.concatenate([getattr(job, name) for job in jobs]) for name in ("longest", "totals"))
-        chunk: dict[int, list[int]] = {}
-        filled = 0
-        for index in np.lexsort((-totals, -longest)).tolist():
-            number, tokens = int(numbers[index]), int(totals[index])
-            if jobs[number].ended:
-                continue
-            if chunk and filled + tokens > self._reranker.max_tokens_per_forward:
-                yield [(jobs[each], found) for each, found in chunk.items()]
-                chunk, filled = {}, 0
-            chunk.setdefault(number, []).append(int(places[index]))
-            filled += tokens
-        if chunk:
-            yield [(jobs[each], found) for each, found in chunk.items()]
+        pending = deque(np.lexsort((-totals, -longest)).tolist())
+        while pending:
+            chunk: dict[int, list[int]] = {}
+            filled = 0
+            while pending:
+                number, tokens = int(numbers[pending[0]]), int(totals[pending[0]])
+                if not jobs[number].ended:
+                    if chunk and filled + tokens > self._reranker.max_tokens_per_forward:
+                        break
+                    chunk.setdefault(number, []).append(int(places[pending[0]]))
+                    filled += tokens
+                pending.popleft()
+            if chunk:
+                yield [(jobs[number], found) for number, found in chunk.items()]
 
     def _score(self, parts: Sequence[Part]) -> None:
         """Scores a chunk; if that fails, each job by itself, so that one does not fail for another."""

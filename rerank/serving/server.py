@@ -62,7 +62,13 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Thread]:
     content of it.
     """
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, server_header=False
+        app,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        backlog=BACKLOG,
+        server_header=False,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="http", daemon=True)
