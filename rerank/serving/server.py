@@ -55,11 +55,11 @@ def address_of(bound: socket.socket) -> str:
 
 
 @contextlib.contextmanager
-def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Thread]:
-    """Serves within the block, in the thread that it gives, from its begin; after it no connection is accepted.
+def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
+    """Serves within the block, from its begin; after it no connection is accepted.
 
-    The block ends when the requests in flight are answered. uvicorn logs nothing, as a line on a request may have
-    content of it.
+    The block ends when the requests in flight are answered. It gives an event that is set if the server ends before.
+    uvicorn logs nothing, as a line on a request may have content of it.
     """
     config = uvicorn.Config(
         app,
@@ -70,28 +70,35 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Thread]:
         backlog=BACKLOG,
         server_header=False,
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, name="http", daemon=True)
-    thread.start()
+    server, ended = uvicorn.Server(config), threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run(sockets=[bound])
+        finally:
+            ended.set()
+
+    threading.Thread(target=serve, name="http", daemon=True).start()
     try:
-        while thread.is_alive() and not server.started:
+        while not server.started and not ended.is_set():
             time.sleep(0.01)
-        yield thread
+        yield ended
     finally:
         server.should_exit = True
-        thread.join()
+        # Not Thread.join: once a signal has interrupted it, Python 3.11 takes a thread that runs for ended (bpo-45274).
+        ended.wait()
 
 
 def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
     """Serves until a KeyboardInterrupt, which is raised again once the requests in flight are answered.
 
-    `line` is printed once connections are accepted.
-    uvicorn runs in a thread, so that signals stay those of the command line: a second one ends the process at once.
+    `line` is printed once connections are accepted. uvicorn runs in a thread, so that signals stay those of the command
+    line: a second one ends the process at once.
     """
-    with running(app, bound) as thread:
+    with running(app, bound) as ended:
         try:
             print_result(line)
-            thread.join()
+            ended.wait()
         except KeyboardInterrupt:
             log.info("finishing the requests in flight")
             raise

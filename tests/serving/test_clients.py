@@ -15,8 +15,8 @@ def best_first(reranker):
 
 
 def test_cohere_of_version_2(server, best_first):
-    client = cohere.ClientV2(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60)
-    answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=3, max_tokens_per_doc=4096)
+    with cohere.ClientV2(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+        answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=3, max_tokens_per_doc=4096)
     assert [result.index for result in answer.results] == best_first[:3]
     assert all(0 < result.relevance_score < 1 for result in answer.results)
     assert answer.id
@@ -25,15 +25,15 @@ def test_cohere_of_version_2(server, best_first):
 
 
 def test_cohere_of_version_1(server, best_first):
-    client = cohere.Client(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60)
-    answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=2)
+    with cohere.Client(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+        answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=2)
     assert [result.index for result in answer.results] == best_first[:2]
     assert [result.document.text for result in answer.results] == [DOCUMENTS[index] for index in best_first[:2]]
 
 
 def test_cohere_reads_a_refusal(server):
-    client = cohere.ClientV2(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60)
-    with pytest.raises(cohere.BadRequestError) as refused:
+    address = f"http://127.0.0.1:{server.port}"
+    with cohere.ClientV2(api_key="none", base_url=address) as client, pytest.raises(cohere.BadRequestError) as refused:
         client.rerank(model="rerank-v3.5", query=QUERY, documents=[])
     assert "documents: is empty" in str(refused.value.body)
 
