@@ -68,6 +68,21 @@ class Packed(NamedTuple):
         return self._replace(**dict(zip(named, values, strict=True)), device_offsets=offsets)
 
 
+def join_packed(parts: Sequence[Packed]) -> Packed:
+    """The passages of all parts, in order; documents are numbered on from part to part. On the CPU, without seeds."""
+    lengths = [part.offsets.diff() for part in parts]
+    documents, before = [], 0
+    for part in parts:
+        documents.append(part.documents + before)
+        before = int(documents[-1][-1]) + 1
+    return Packed(
+        torch.cat([part.input_ids for part in parts]),
+        None if parts[0].token_types is None else torch.cat([part.token_types for part in parts]),  # type: ignore[misc]
+        torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)]),
+        torch.cat(documents),
+    )
+
+
 class Batch(NamedTuple, Generic[Inputs]):
     """Lists of documents: flat inputs of the real documents, and their grid.
 

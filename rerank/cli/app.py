@@ -28,6 +28,8 @@ COMMANDS = {
     "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
     "search": "Search a collection: BM25's candidates, re-ranked, with the words of the query marked.",
+    "serve": "Answer re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
+    "Documents of any length are split into passages; requests are scored together.",
     "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
@@ -38,7 +40,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "search")
+WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "search", "serve")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -10,18 +10,28 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
+from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
-from rerank.data.tokens import TokenStore, make_store
+from rerank.data.tokens import make_store
+from rerank.models.cast_weights import cast_weights
 from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.scoring import Passages, chunk_by_length, keep_passages, make_run, pairs_of, score_chunks
+from rerank.models.scoring import (
+    Passages,
+    chunk_by_length,
+    keep_passages,
+    make_run,
+    pairs_of,
+    passage_scores,
+    score_chunks,
+)
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -50,6 +60,18 @@ class BestPassage(NamedTuple):
     end: int
 
 
+class TokenisedPairs(NamedTuple):
+    """(query, document) texts as tokens.
+
+    `builder` makes the passages of `pairs`, the (query_id, doc_id) of the distinct texts; `places` has the place in
+    `pairs` of each text that was given.
+    """
+
+    builder: PassageBuilder
+    pairs: list[tuple[str, str]]
+    places: list[int]
+
+
 class Reranker:
     """A trained cross-encoder that scores documents for a query; `Reranker.load` opens one.
 
@@ -65,7 +87,8 @@ class Reranker:
         precision: Precision = "auto",
         max_tokens_per_forward: int | Literal["auto"] = "auto",
     ) -> None:
-        self._autocast = _autocast(precision, device)
+        self.precision = _chosen(precision, device)
+        self._autocast = _autocast(self.precision, device)
         for line in trained.model.place(device, self._autocast):
             log.info(line)
         self.model = trained.model
@@ -136,16 +159,15 @@ class Reranker:
         `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
         _check_texts(query, documents)
-        doc_ids = {text: str(number) for number, text in enumerate(dict.fromkeys(documents))}
-        store = make_store(
-            list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens, self._template.document_lead
-        )
-        candidates = [Candidates(QUERY, tuple(doc_ids.values()), (0,) * len(doc_ids))]
+        ids = {text: str(number) for number, text in enumerate(dict.fromkeys(documents))}
+        candidates = [Candidates(QUERY, tuple(ids.values()), (0,) * len(ids))]
         passages: Passages = {QUERY: {}}
-        run = self._score({QUERY: query}, store, candidates, show, passages)[QUERY]
-        scores = [run[doc_ids[text]] for text in documents]
+        builder = self._builder({QUERY: query}, list(ids.values()), ids)
+        run = self._score(builder, candidates, show, passages)[QUERY]
+        doc_ids = [ids[text] for text in documents]
+        scores = [run[doc_id] for doc_id in doc_ids]
         best_first = sorted(range(len(documents)), key=lambda index: -scores[index])[:top_k]
-        numbers = [passages[QUERY].get(doc_ids[documents[index]], (0, 1)) for index in best_first]
+        numbers = [passages[QUERY].get(doc_ids[index], (0, 1)) for index in best_first]
         return [
             BestPassage(index, scores[index], *self._span(documents[index], *number))
             for index, number in zip(best_first, numbers, strict=True)
@@ -164,16 +186,49 @@ class Reranker:
 
         With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
-        asked: dict[str, dict[str, None]] = {query: {} for query, _ in pairs}
+        tokenised = self.tokenise_pairs(pairs)
+        asked: dict[str, list[str]] = {}
+        for query, doc_id in tokenised.pairs:
+            asked.setdefault(query, []).append(doc_id)
+        candidates = [Candidates(query, tuple(found), (0,) * len(found)) for query, found in asked.items()]
+        run = self._score(tokenised.builder, candidates, show)
+        scores = [run[query][doc_id] for query, doc_id in tokenised.pairs]
+        return np.array([scores[place] for place in tokenised.places], dtype=np.float32)
+
+    def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
+        """The passages of (query, document) texts, to be built and scored later; equal pairs are one.
+
+        `max_doc_tokens`, if given, cuts documents earlier than the model does. Raises UserError if the template leaves
+        no token for query and document.
+        """
+        places: dict[tuple[str, str], int] = {}
         doc_ids: dict[str, str] = {}
         for query, document in pairs:
-            asked[query][doc_ids.setdefault(document, str(len(doc_ids)))] = None
-        store = make_store(
-            list(doc_ids.values()), doc_ids, self.tokenizer, self.max_doc_tokens, self._template.document_lead
-        )
-        candidates = [Candidates(query, tuple(found), (0,) * len(found)) for query, found in asked.items()]
-        run = self._score({query: query for query in asked}, store, candidates, show)
-        return np.array([run[query][doc_ids[document]] for query, document in pairs], dtype=np.float32)
+            places.setdefault((query, doc_ids.setdefault(document, str(len(doc_ids)))), len(places))
+        builder = self._builder({query: query for query, _ in pairs}, list(doc_ids.values()), doc_ids, max_doc_tokens)
+        asked = [places[query, doc_ids[document]] for query, document in pairs]
+        return TokenisedPairs(builder, list(places), asked)
+
+    @contextlib.contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Within the block this thread may call `score_packed`; the weights are those that scoring takes."""
+        self.model.eval()
+        with cast_weights(self.model, self.device, self._autocast), torch.inference_mode():
+            yield
+
+    def score_packed(self, inputs: Packed) -> torch.Tensor:
+        """(documents,) float32 scores on the CPU of passages that a builder made; memory is bounded as always.
+
+        The score of a document does not depend on the others, but for rounding. To be called within `scoring`.
+        """
+        scores = passage_scores(self.model, inputs, self.device, self._autocast, self._budget)
+        pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
+        return pooled
+
+    @property
+    def max_tokens_per_forward(self) -> int:
+        """The tokens of one forward pass, as they are now."""
+        return self._budget.tokens
 
     def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
         """Scores the best `depth` documents of each query of a run; the collection gives the texts.
@@ -192,8 +247,8 @@ class Reranker:
         candidates = [c for c in select_candidates(run, {}, depth, known).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in collection.get(doc_ids))
-        store = make_store(doc_ids, texts, self.tokenizer, self.max_doc_tokens, self._template.document_lead)
-        return self._score({query_id: collection.queries[query_id] for query_id in known}, store, candidates)
+        queries = {query_id: collection.queries[query_id] for query_id in known}
+        return self._score(self._builder(queries, doc_ids, texts), candidates)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
@@ -203,15 +258,20 @@ class Reranker:
         """
         return make_transformer(self)
 
+    def _builder(
+        self, queries: dict[str, str], doc_ids: Sequence[str], texts: Iterable[str], max_doc_tokens: int | None = None
+    ) -> PassageBuilder:
+        kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
+        store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
+        return PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
+
     def _score(
         self,
-        queries: dict[str, str],
-        store: TokenStore,
+        builder: PassageBuilder,
         candidates: list[Candidates],
         show: bool = True,
         passages: Passages | None = None,
     ) -> Run:
-        builder = PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
         chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
         scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
         if passages is not None:
@@ -229,10 +289,13 @@ class Reranker:
         return open_offset_tokenizer(self.tokenizer.backend_tokenizer.to_str()) if self.tokenizer.is_fast else None
 
 
-def _autocast(precision: Precision, device: torch.device) -> Autocast:
+def _chosen(precision: Precision, device: torch.device) -> str:
     if precision not in get_args(Precision):
         raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
-    chosen = choose_precision(precision, device, "precision")
+    return choose_precision(precision, device, "precision")
+
+
+def _autocast(chosen: str, device: torch.device) -> Autocast:
     return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
 
 

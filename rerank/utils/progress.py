@@ -37,7 +37,7 @@ def log_to_terminal() -> None:
 def print_result(result: object) -> None:
     """Prints what a command has made on standard output; of several processes, the main one does."""
     if _is_main_process():
-        print(result)
+        print(result, flush=True)
 
 
 def _is_main_process() -> bool:

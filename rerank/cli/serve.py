@@ -1,0 +1,77 @@
+"""`rerank serve`: a model behind HTTP."""
+
+from typing import Annotated
+
+from rerank.cli.checks import check_file, check_path
+from rerank.cli.settings import with_settings
+from rerank.config import Config
+from rerank.utils.parameters import Count, OptionalPath, PathText, Whole, at_least, between
+from rerank.utils.progress import log
+
+AtLeastOne = Annotated[Whole, at_least(1)]
+
+
+@with_settings(
+    "encoder.pooling",
+    "encoder.template",
+    "training.device",
+    "training.precision",
+    "training.max_tokens_per_forward",
+)
+def serve(
+    checkpoint: PathText,
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[Whole, between(0, 65535)] = 8080,
+    api_key_file: OptionalPath = None,
+    max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
+    max_body_mib: AtLeastOne = 16,
+    max_documents: AtLeastOne = 1000,
+    max_tokens: AtLeastOne = 1_000_000,
+    max_queue: AtLeastOne = 10_000,
+    config: Config,
+) -> None:
+    """Answers re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.
+
+    Parameters
+    ----------
+    checkpoint
+        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    host
+        The address to listen on; 0.0.0.0 is every address of this machine.
+    port
+        The port; 0 for any that is free.
+    api_key_file
+        A file with a key: requests need the header "Authorization: Bearer <key>".
+    max_doc_tokens
+        Tokens kept of a document, or all; default: those that the checkpoint was trained with.
+    max_body_mib
+        MiB of a request.
+    max_documents
+        Documents of a request.
+    max_tokens
+        Tokens of all passages of a request.
+    max_queue
+        Documents of all requests that wait; more are answered with 429.
+    """
+    check_path("checkpoint", checkpoint)
+    if api_key_file:
+        check_file("--api-key-file", api_key_file)
+    from rerank.serving.limits import Limits
+    from rerank.serving.server import address_of, open_socket, read_key, serve_until_interrupted
+
+    limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
+    key = read_key(api_key_file) if api_key_file else None
+    bound = open_socket(host, port)
+
+    from rerank.serving.app import make_app
+    from rerank.serving.opening import open_service
+
+    service = open_service(checkpoint, config, max_doc_tokens, limits)
+    service.start()
+    if key is None and not host.startswith(("127.", "localhost", "::1")):
+        log.info(f"--host {host}: whoever reaches it may send requests; --api-key-file FILE asks for a key")
+    try:
+        serve_until_interrupted(make_app(service, key), bound, f"serving {checkpoint} at {address_of(bound)}")
+    finally:
+        service.stop()

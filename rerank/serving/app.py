@@ -1,0 +1,97 @@
+"""The routes of the server."""
+
+import hmac
+from collections.abc import Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rerank.runs.manifest import version
+from rerank.serving.dialects import DIALECTS, TEI, Dialect
+from rerank.serving.questions import Body
+from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.service import Service, refuse
+
+PUBLIC = ("/health",)
+"""What needs no token: whoever starts the server's process asks whether it is ready."""
+
+
+def make_app(service: Service, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The ASGI application: a route for each dialect, /health, /info, /metrics, and the `extra` ones.
+
+    With a `key`, every request but those of PUBLIC needs the header `Authorization: Bearer <key>`.
+    """
+    routes: list[BaseRoute] = [_dialect_route(service, path, *spoken) for path, spoken in DIALECTS.items()]
+    routes += [
+        Route("/health", lambda request: _health(service)),
+        Route("/info", lambda request: JSONResponse(info(service))),
+        Route("/metrics", lambda request: _metrics(service)),
+        *extra,
+    ]
+    app = Starlette(routes=routes)
+    return app if key is None else with_key(app, key)
+
+
+def with_key(app: ASGIApp, key: str) -> ASGIApp:
+    """The application for those who know the key; others get 401 in the dialect of the path."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in PUBLIC and not _knows(Request(scope), key):
+            dialect = DIALECTS.get(scope["path"], (TEI, None))[0]
+            refusal = RefusalError(Reason.UNAUTHORISED, "Authorization: expected Bearer and the server's key")
+            await refuse(dialect, refusal)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guarded
+
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+"""TEI's names of precisions, where they differ from ours."""
+
+
+def info(service: Service) -> dict[str, object]:
+    """What TEI's `/info` says of a re-ranker; a document that is longer than `max_input_length` tokens is cut."""
+    reranker, limits = service.reranker, service.limits
+    label = "LABEL_0"
+    return {
+        "model_id": service.name,
+        "model_sha": None,
+        "model_dtype": DTYPES.get(reranker.precision, reranker.precision),
+        "model_type": {"reranker": {"id2label": {"0": label}, "label2id": {label: 0}}},
+        "max_concurrent_requests": limits.max_queue,
+        "max_input_length": reranker.max_doc_tokens,
+        "max_batch_tokens": reranker.max_tokens_per_forward,
+        "max_batch_requests": None,
+        "max_client_batch_size": limits.max_documents,
+        "auto_truncate": True,
+        "tokenization_workers": 1,
+        "version": version("ir-rerank") or "0",
+        "sha": None,
+        "docker_label": None,
+    }
+
+
+def _dialect_route(service: Service, path: str, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return await service.respond(request, dialect, dialect_of)
+
+    return Route(path, endpoint, methods=["POST"], name=path)
+
+
+def _health(service: Service) -> Response:
+    if service.engine.healthy:
+        return Response()
+    return refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))
+
+
+def _metrics(service: Service) -> Response:
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _knows(request: Request, key: str) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())

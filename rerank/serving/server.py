@@ -1,0 +1,105 @@
+"""Runs the application with uvicorn until a signal, and then until the last request is answered."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log, print_result
+
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A bound socket that does not listen yet; raises UserError for an address in use or not of this machine."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise UserError(
+            f"--host {host}: no such address; expected 127.0.0.1, 0.0.0.0 or another of this machine"
+        ) from error
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise UserError(
+            f"--host {host} --port {port}: {error.strerror}; take another with --port, 0 for any"
+        ) from error
+    return bound
+
+
+def read_key(path: Path) -> str:
+    """The key in a file, without white space around it; raises UserError if there is none or it is no single line."""
+    try:
+        key = path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        key = ""
+    if not key.isprintable() or not key or " " in key:
+        raise UserError(f"--api-key-file {path}: expected one line of printable ASCII characters, the key")
+    return key
+
+
+def address_of(bound: socket.socket) -> str:
+    """The URL of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if bound.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+@contextlib.contextmanager
+def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
+    """Serves within the block, from its begin; after it no connection is accepted.
+
+    The block ends when the requests in flight are answered. It gives an event that is set if the server ends before.
+    uvicorn logs nothing, as a line on a request may have content of it.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        backlog=BACKLOG,
+        server_header=False,
+    )
+    server, ended = uvicorn.Server(config), threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run(sockets=[bound])
+        finally:
+            ended.set()
+
+    threading.Thread(target=serve, name="http", daemon=True).start()
+    try:
+        while not server.started and not ended.is_set():
+            time.sleep(0.01)
+        yield ended
+    finally:
+        server.should_exit = True
+        # Not Thread.join: once a signal has interrupted it, Python 3.11 takes a thread that runs for ended (bpo-45274).
+        ended.wait()
+
+
+def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
+    """Serves until a KeyboardInterrupt, which is raised again once the requests in flight are answered.
+
+    `line` is printed once connections are accepted. uvicorn runs in a thread, so that signals stay those of the command
+    line: a second one ends the process at once.
+    """
+    with running(app, bound) as ended:
+        try:
+            print_result(line)
+            ended.wait()
+        except KeyboardInterrupt:
+            log.info("finishing the requests in flight")
+            raise
+    raise UserError("the HTTP server has ended; start it again")

@@ -1,0 +1,167 @@
+"""Service: takes a request from its bytes to its scores."""
+
+import asyncio
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from rerank.models.reranker import Reranker, TokenisedPairs
+from rerank.serving.bodies import Bodies, Held, check_headers, parse, read_body
+from rerank.serving.dialects import Dialect
+from rerank.serving.engine import Engine, Job, Outcome
+from rerank.serving.limits import Limits
+from rerank.serving.metrics import Metrics
+from rerank.serving.questions import Body, Question, Scored
+from rerank.serving.refusals import ClientGoneError, Reason, RefusalError
+from rerank.utils.progress import log
+
+Result = TypeVar("Result")
+
+CLIENT_CLOSED = 499
+"""The status, in the metrics alone, of a request whose client went away."""
+
+
+class Service:
+    """Answers the requests of all dialects with one model.
+
+    `name` is the checkpoint's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two
+    at once; the engine's thread scores.
+    """
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        name: str,
+        limits: Limits,
+        engine: Engine | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.reranker, self.name, self.limits = reranker, name, limits
+        self.metrics = metrics or Metrics()
+        self.engine = engine or Engine(reranker, limits.max_queue, self.metrics)
+        self._bodies = Bodies(limits)
+        self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
+
+    def start(self) -> None:
+        """Starts the model's thread."""
+        self.engine.start()
+
+    def stop(self) -> None:
+        """Scores what was submitted, and ends the threads."""
+        self.engine.stop()
+        self._tokeniser.shutdown()
+
+    async def respond(self, request: Request, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Response:
+        """The answer to a request, in the dialect of its body, or a refusal in it."""
+        started = time.perf_counter()
+        try:
+            with self._bodies.held() as held:
+                body = await self._read(request, held)
+                dialect = dialect_of(body)
+                answer = await self._unless_gone(request, self._answer(dialect, body))
+            response: Response = JSONResponse(answer)
+        except RefusalError as refusal:
+            response = refuse(dialect, refusal)
+        except ClientGoneError:
+            self.metrics.client_gone()
+            response = Response(status_code=CLIENT_CLOSED)
+        except Exception as error:
+            # Neither the message nor the values: they may have the text of a query in them.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.error(f"internal error: {type(error).__name__}\n{frames.rstrip()}")
+            response = refuse(dialect, RefusalError(Reason.INTERNAL, f"internal error: {type(error).__name__}"))
+        self.metrics.request(dialect.name, response.status_code, time.perf_counter() - started)
+        return response
+
+    async def _read(self, request: Request, held: Held) -> Body:
+        check_headers(request, self.limits)
+        body = await read_body(request, held)
+        self.engine.check_room()
+        return await self._in_tokeniser(parse, body)
+
+    async def _answer(self, dialect: Dialect, body: Body) -> Any:
+        question = dialect.read(body)
+        if len(question.pairs) > self.limits.max_documents:
+            raise RefusalError(
+                Reason.TOO_LARGE,
+                f"{len(question.pairs)} documents, {self.limits.max_documents} is the limit (--max-documents)",
+            )
+        passages = await self._in_tokeniser(self._tokenise, question)
+        scores, tokens = await self._scores(passages)
+        return dialect.answer(Scored(question, scores, tokens, self.name))
+
+    def _tokenise(self, question: Question) -> TokenisedPairs:
+        passages = self.reranker.tokenise_pairs(question.pairs, question.max_doc_tokens)
+        store = passages.builder.documents
+        cut = store.lengths > np.diff(store.offsets)
+        if not question.may_cut and (cut.any() or passages.builder.truncated_queries()):
+            kept, half = self.reranker.max_doc_tokens, passages.builder.max_tokens // 2
+            raise RefusalError(
+                Reason.TOO_LARGE,
+                f"a text has too many tokens: the limit is {kept} of a document and {half} of a query; "
+                "truncate: true cuts them",
+            )
+        self.metrics.documents_cut(int(cut.sum()))
+        return passages
+
+    async def _scores(self, passages: TokenisedPairs) -> tuple[np.ndarray, int]:
+        """The scores of a request's pairs and the tokens that were scored; drops the job if this is cancelled."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
+
+        def done(found: Outcome) -> None:
+            loop.call_soon_threadsafe(lambda: None if outcome.done() else outcome.set_result(found))
+
+        job = Job(passages, done)
+        if job.tokens > self.limits.max_tokens:
+            raise RefusalError(
+                Reason.TOO_LARGE,
+                f"{job.tokens} tokens in all passages, {self.limits.max_tokens} is the limit (--max-tokens)",
+            )
+        self.engine.submit(job)
+        try:
+            found = await outcome
+        finally:
+            self.engine.drop(job)
+        if isinstance(found, RefusalError):
+            raise found
+        return found, job.tokens
+
+    async def _in_tokeniser(self, function: Callable[..., Result], argument: object) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._tokeniser, function, argument)
+
+    async def _unless_gone(self, request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of `work`, which is cancelled if the client goes away first."""
+        working = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGoneError
+            return working.result()
+        finally:
+            for task in (working, gone):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def refuse(dialect: Dialect, refusal: RefusalError) -> JSONResponse:
+    """The response to a refused request."""
+    status = dialect.status(refusal)
+    headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
+    if refusal.reason is Reason.UNAUTHORISED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(dialect.error(refusal, status), status, headers)

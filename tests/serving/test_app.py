@@ -1,0 +1,132 @@
+"""The key, the metrics, the logs, and routes of others."""
+
+import logging
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from rerank.serving import server as http
+from rerank.serving.app import make_app
+from rerank.serving.dialects import DIALECTS
+from rerank.serving.limits import Limits
+from rerank.serving.service import Service
+from rerank.utils.errors import UserError
+from tests.support.servers import Server, gated, in_threads, served, wait_until
+
+BODIES = {
+    "/rerank": {"query": "amber", "texts": ["birch"]},
+    "/v1/rerank": {"query": "amber", "documents": ["birch"]},
+    "/v2/rerank": {"query": "amber", "documents": ["birch"]},
+    "/score": {"text_1": "amber", "text_2": "birch"},
+}
+
+
+@pytest.fixture(scope="module")
+def locked(reranker):
+    with served(reranker, key="secret-key") as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_a_key_is_needed_where_there_is_one(locked, path):
+    body = BODIES[path]
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "secret-key"},
+        {"Authorization": "Basic a"},
+    ):
+        refused = locked.ask(path, body, **headers)
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert b"secret-key" not in refused.body
+    assert locked.ask(path, body, Authorization="Bearer secret-key").status == 200
+    assert locked.ask(path, body, authorization="bearer secret-key").status == 200
+
+
+def test_health_alone_needs_no_key(locked):
+    assert locked.get("/health").status == 200
+    for path in ("/info", "/metrics", "/nothing", "/"):
+        assert locked.get(path).status == 401
+    assert locked.get("/info", Authorization="Bearer secret-key").status == 200
+
+
+def test_a_file_of_a_key_has_one(tmp_path):
+    file = tmp_path / "key"
+    file.write_text(" secret-key\n")
+    assert http.read_key(file) == "secret-key"
+    for text in ("", "\n", "two words", "one\ntwo\n", "größe"):
+        file.write_text(text)
+        with pytest.raises(UserError, match="expected one line") as raised:
+            http.read_key(file)
+        assert str(file) in str(raised.value)
+
+
+def test_metrics_count_requests_queue_tokens_and_seconds(reranker):
+    with served(reranker) as server, gated(reranker) as gate:
+
+        def read():
+            wait_until(lambda: server.metric("rerank_queue_documents") == 2)
+            assert server.metric("rerank_queue_requests") == 1
+            gate.open()
+
+        answer, _ = in_threads(
+            [lambda: server.ask("/v1/rerank", BODIES["/v1/rerank"] | {"documents": ["a", "b"]}), read]
+        )
+        server.ask("/v2/rerank", {})
+        text = server.get("/metrics")
+        assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+        families = {family.name: family for family in text_string_to_metric_families(text.body.decode())}
+        assert server.metric('rerank_requests_total{dialect="jina",status="200"}') == 1
+        assert server.metric('rerank_requests_total{dialect="cohere",status="400"}') == 1
+        assert server.metric('rerank_request_seconds_count{dialect="jina"}') == 1
+        assert server.metric("rerank_documents_total") == 2
+        assert server.metric("rerank_tokens_total") == answer.json["usage"]["total_tokens"]
+        assert server.metric("rerank_tokens_per_second") > 0
+        assert server.metric("rerank_queue_documents") == server.metric("rerank_queue_requests") == 0
+        assert families["process_resident_memory_bytes"].samples[0].value > 1e6
+
+
+def test_nothing_of_a_request_is_logged(reranker, caplog, capfd, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    with served(reranker) as server:
+        for path, body in BODIES.items():
+            assert server.ask(f"{path}?q=amber", body).status == 200
+            server.ask(path, {"query": "amber", "birch": []})
+            server.ask(path, b"birch amber")
+        monkeypatch.setattr(Service, "_tokenise", lambda self, question: {}[question.pairs[0]])
+        for path, body in BODIES.items():
+            broken = server.ask(path, body)
+            assert broken.status == 500
+            assert b"KeyError" in broken.body
+            assert b"birch" not in broken.body
+    out, err = capfd.readouterr()
+    everything = out + err + caplog.text
+    assert "internal error: KeyError" in everything
+    assert "amber" not in everything
+    assert "birch" not in everything
+
+
+def test_routes_of_others_are_served_too(reranker):
+    service = Service(reranker, "the model", Limits())
+    page = Route("/", lambda request: PlainTextResponse("a page"))
+    bound = http.open_socket("127.0.0.1", 0)
+    service.start()
+    with http.running(make_app(service, extra=[page]), bound):
+        server = Server(service, bound.getsockname()[1])
+        assert server.get("/").body == b"a page"
+        assert server.ask("/rerank", BODIES["/rerank"]).status == 200
+    service.stop()
+
+
+def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
+    """The model keeps 800 tokens of a document; the last words count where it keeps all."""
+    first = " ".join(["birch"] * 900)
+    monkeypatch.setattr(reranker, "max_doc_tokens", 10_000)
+    expected = reranker.score("amber", [first + " fjord" * 300, first + " cedar" * 300])
+    assert abs(expected[0] - expected[1]) > 1e-3
+    with served(reranker) as server:
+        body = {"query": "amber", "texts": [first + " fjord" * 300, first + " cedar" * 300], "raw_scores": True}
+        scores = {rank["index"]: rank["score"] for rank in server.ask("/rerank", body | {"truncate": False}).json}
+    assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)

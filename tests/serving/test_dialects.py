@@ -1,0 +1,147 @@
+"""The four dialects, field by field, with the scores of the Reranker."""
+
+import math
+
+import pytest
+
+from tests.support.small_world import WORDS
+
+QUERY = "amber fjord"
+DOCUMENTS = ["amber birch", "", "cedar delta ember", "amber birch", " ".join(WORDS * 20), "fjord größe 河"]
+
+
+@pytest.fixture(scope="module")
+def raw(reranker):
+    return reranker.score(QUERY, DOCUMENTS).tolist()
+
+
+@pytest.fixture(scope="module")
+def relevance(raw):
+    return [1 / (1 + math.exp(-score)) for score in raw]
+
+
+def best_first(scores):
+    return sorted(range(len(scores)), key=lambda index: -scores[index])
+
+
+def test_tei_ranks_texts_by_their_sigmoid(server, relevance):
+    answer = server.ask("/rerank", {"query": QUERY, "texts": DOCUMENTS})
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert [rank["index"] for rank in answer.json] == best_first(relevance)
+    assert [rank.keys() for rank in answer.json] == [{"index", "score"}] * len(DOCUMENTS)
+    assert {rank["index"]: rank["score"] for rank in answer.json} == pytest.approx(dict(enumerate(relevance)), abs=1e-5)
+
+
+def test_tei_gives_raw_scores_and_texts_if_asked(server, raw):
+    asked = {"query": QUERY, "texts": DOCUMENTS, "raw_scores": True, "return_text": True, "truncate": None}
+    answer = server.ask("/rerank", asked).json
+    assert {rank["index"]: rank["score"] for rank in answer} == pytest.approx(dict(enumerate(raw)), abs=1e-5)
+    assert [rank["text"] for rank in answer] == [DOCUMENTS[rank["index"]] for rank in answer]
+    assert max(raw) - min(raw) > 0.1
+
+
+def test_tei_refuses_a_text_that_would_be_cut_if_truncate_is_false(server, reranker):
+    long = " ".join(WORDS * 40)
+    asked = {"query": QUERY, "texts": ["amber", long]}
+    assert server.ask("/rerank", asked | {"truncate": True}).status == 200
+    cut = server.metric("rerank_documents_cut_total")
+    assert server.ask("/rerank", asked).status == 200
+    assert server.metric("rerank_documents_cut_total") == cut + 1
+    refused = server.ask("/rerank", asked | {"truncate": False})
+    assert (refused.status, refused.json["error_type"]) == (413, "Validation")
+    assert str(reranker.max_doc_tokens) in refused.json["error"]
+    assert server.ask("/rerank", {"query": "amber " * 30, "texts": ["a"], "truncate": False}).status == 413
+    assert server.ask("/rerank", {"query": QUERY, "texts": ["amber"], "truncate": False}).status == 200
+
+
+def test_tei_says_what_is_served(server, reranker):
+    assert server.get("/info").json == {
+        "model_id": "the model",
+        "model_sha": None,
+        "model_dtype": "float32",
+        "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+        "max_concurrent_requests": 10_000,
+        "max_input_length": 800,
+        "max_batch_tokens": reranker.max_tokens_per_forward,
+        "max_batch_requests": None,
+        "max_client_batch_size": 1000,
+        "auto_truncate": True,
+        "tokenization_workers": 1,
+        "version": server.get("/info").json["version"],
+        "sha": None,
+        "docker_label": None,
+    }
+    health = server.get("/health")
+    assert (health.status, health.body) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/rerank"])
+@pytest.mark.parametrize("objects", [True, False])
+def test_jina_ranks_documents(server, relevance, path, objects):
+    documents = [{"text": document} for document in DOCUMENTS] if objects else DOCUMENTS
+    answer = server.ask(path, {"model": "jina-reranker-v2", "query": QUERY, "documents": documents, "top_n": 3}).json
+    assert answer.keys() == {"model", "object", "usage", "results"}
+    assert (answer["model"], answer["object"]) == ("the model", "list")
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] > 480
+    assert [result["index"] for result in answer["results"]] == best_first(relevance)[:3]
+    for result in answer["results"]:
+        assert result.keys() == {"index", "relevance_score", "document"}
+        assert result["relevance_score"] == pytest.approx(relevance[result["index"]], abs=1e-5)
+        assert result["document"] == {"text": DOCUMENTS[result["index"]]}
+
+
+def test_jina_leaves_documents_out_if_asked(server):
+    asked = {"query": QUERY, "documents": DOCUMENTS, "return_documents": False, "top_n": 100}
+    results = server.ask("/v1/rerank", asked).json["results"]
+    assert [result.keys() for result in results] == [{"index", "relevance_score"}] * len(DOCUMENTS)
+
+
+def test_cohere_ranks_documents(server, relevance):
+    asked = {"model": "rerank-v3.5", "query": QUERY, "documents": DOCUMENTS}
+    answer = server.ask("/v2/rerank", asked).json
+    assert answer.keys() == {"id", "results", "meta"}
+    assert answer["meta"].keys() == {"api_version", "billed_units", "tokens"}
+    assert answer["meta"]["api_version"] == {"version": "2", "is_experimental": False}
+    assert answer["meta"]["tokens"]["input_tokens"] > 480
+    assert [result["index"] for result in answer["results"]] == best_first(relevance)
+    assert [result.keys() for result in answer["results"]] == [{"index", "relevance_score"}] * len(DOCUMENTS)
+    for result in answer["results"]:
+        assert result["relevance_score"] == pytest.approx(relevance[result["index"]], abs=1e-5)
+    best = server.ask("/v2/rerank", asked | {"top_n": 1, "return_documents": True}).json["results"]
+    assert best[0]["document"] == {"text": DOCUMENTS[best_first(relevance)[0]]}
+    assert len(best) == 1
+
+
+def test_cohere_cuts_documents_where_it_is_told(server, reranker):
+    asked = {"query": QUERY, "documents": ["amber birch cedar delta"], "max_tokens_per_doc": 2}
+    (result,) = server.ask("/v2/rerank", asked).json["results"]
+    expected = reranker.score(QUERY, ["amber birch"])[0]
+    assert result["relevance_score"] == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-5)
+
+
+@pytest.mark.parametrize("first, second", [("text_1", "text_2"), ("queries", "documents")])
+def test_vllm_scores_pairs_in_their_order(server, reranker, relevance, first, second):
+    answer = server.ask("/score", {"model": "bge", first: QUERY, second: DOCUMENTS}).json
+    assert answer.keys() == {"id", "object", "created", "model", "data", "usage"}
+    assert (answer["object"], answer["model"]) == ("list", "the model")
+    assert [item["score"] for item in answer["data"]] == pytest.approx(relevance, abs=1e-5)
+    assert [(item["index"], item["object"]) for item in answer["data"]] == [
+        (index, "score") for index in range(len(DOCUMENTS))
+    ]
+    assert answer["usage"].keys() == {"prompt_tokens", "total_tokens", "completion_tokens", "prompt_tokens_details"}
+    assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] > 480
+
+    pairs = [("amber", "birch"), ("fjord", "cedar")]
+    asked = {first: [query for query, _ in pairs], second: [text for _, text in pairs], "use_activation": False}
+    scores = [item["score"] for item in server.ask("/score", asked).json["data"]]
+    assert scores == pytest.approx(reranker.score_pairs(pairs).tolist(), abs=1e-5)
+    (alone,) = server.ask("/score", {first: "amber", second: "birch", "activation": False}).json["data"]
+    assert alone["score"] == pytest.approx(scores[0], abs=1e-5)
+
+
+def test_what_an_answer_counts_are_the_tokens_that_the_model_read(server, reranker):
+    query, documents = "amber", ["birch cedar", "delta"]
+    special = 3
+    read = sum(1 + len(document.split()) + special for document in documents)
+    answer = server.ask("/v1/rerank", {"query": query, "documents": documents}).json
+    assert answer["usage"]["total_tokens"] == read

@@ -1,0 +1,243 @@
+"""The engine: requests are scored together, with the scores that each has alone; none waits or fails for another."""
+
+import random
+import socket
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.serving.engine import Engine, Job
+from rerank.serving.metrics import Metrics
+from rerank.serving.refusals import RefusalError
+from tests.support.servers import SECONDS, gated, in_threads, served, wait_until
+from tests.support.small_world import WORDS
+
+
+@pytest.fixture
+def engine(reranker):
+    engine = Engine(reranker, 10_000, Metrics())
+    engine.start()
+    yield engine
+    engine.stop()
+
+
+class Waited:
+    """The outcome of a job."""
+
+    def __init__(self, engine, reranker, pairs):
+        self._done = threading.Event()
+        self.job = Job(reranker.tokenise_pairs(pairs), self._set)
+        engine.submit(self.job)
+
+    def _set(self, outcome):
+        self.found = outcome
+        self._done.set()
+
+    def outcome(self):
+        assert self._done.wait(SECONDS)
+        return self.found
+
+    @property
+    def ended(self):
+        return self._done.is_set()
+
+
+def random_pairs(rng, count):
+    return [(rng.choice(WORDS), " ".join(rng.choices(WORDS, k=rng.choice([0, 1, 5, 30, 300])))) for _ in range(count)]
+
+
+def test_scores_do_not_change_with_company(engine, reranker):
+    rng = random.Random(0)
+    requests = [random_pairs(rng, rng.choice([1, 2, 20])) for _ in range(30)]
+    with gated(reranker) as gate:
+        first = Waited(engine, reranker, [("amber", "birch")])
+        wait_until(lambda: gate.passes)
+        waited = [Waited(engine, reranker, pairs) for pairs in requests]
+        gate.open()
+        found = [each.outcome() for each in waited]
+        first.outcome()
+        assert max(gate.passes) > 20  # documents of several requests
+    for pairs, scores in zip(requests, found, strict=True):
+        np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+
+
+def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
+    taken = []
+    with gated(reranker) as gate:
+        score = gate.score
+
+        def recorded(inputs):
+            taken.append(inputs.lengths())
+            return score(inputs)
+
+        reranker.score_packed = recorded
+        first = Waited(engine, reranker, [("amber", "birch")])
+        wait_until(lambda: gate.passes)
+        others = [
+            Waited(engine, reranker, [("amber", " ".join(WORDS[:words])) for words in (3, 900, 12)] * 8)
+            for _ in range(8)
+        ]
+        gate.open()
+        for waited in (first, *others):
+            waited.outcome()
+    tokens = [sum(lengths) for lengths in taken[1:]]
+    longest = [max(lengths) for lengths in taken[1:]]
+    assert longest == sorted(longest, reverse=True)
+    assert max(tokens) <= reranker.max_tokens_per_forward
+    assert len(tokens) == 1  # equal pairs of a request are scored once
+
+
+def test_chunks_keep_to_the_budget(engine, reranker):
+    pairs = [("amber", f"{' '.join(WORDS)} {number}") for number in range(400)]
+    with gated(reranker) as gate:
+        gate.open()
+        waited = Waited(engine, reranker, pairs)
+        scores = waited.outcome()
+        assert len(gate.passes) == -(-waited.job.tokens // reranker.max_tokens_per_forward)
+    np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+
+
+def test_a_dropped_job_is_not_scored(engine, reranker):
+    with gated(reranker) as gate:
+        first = Waited(engine, reranker, [("amber", "birch")])
+        wait_until(lambda: gate.passes)
+        dropped = Waited(engine, reranker, [("amber", word) for word in WORDS])
+        kept = Waited(engine, reranker, [("fjord", "cedar")])
+        assert engine.queued_documents() == 2 + len(WORDS)
+        engine.drop(dropped.job)
+        assert (engine.queued_documents(), engine.queued_requests()) == (2, 2)
+        gate.open()
+        first.outcome()
+        kept.outcome()
+    assert gate.passes == [1, 1]
+    assert not dropped.ended
+
+
+def test_a_job_that_is_dropped_half_way_is_scored_no_further(engine, reranker):
+    texts = [f"{' '.join(WORDS)} {number}" for number in range(600)]
+    with gated(reranker) as gate:
+        dropped = Waited(engine, reranker, [("amber", text) for text in texts])
+        wait_until(lambda: gate.passes)
+        engine.drop(dropped.job)
+        gate.open()
+        Waited(engine, reranker, [("fjord", "cedar")]).outcome()
+    assert len(gate.passes) == 2
+    assert not dropped.ended
+
+
+def test_a_request_that_fails_does_not_fail_the_others(engine, reranker):
+    class BrokenError(Exception):
+        pass
+
+    with gated(reranker) as gate:
+        score = gate.score
+
+        def failing(inputs):
+            if (inputs.input_ids == reranker.tokenizer.convert_tokens_to_ids("quarry")).any() and gate.passes:
+                raise BrokenError("quarry")
+            return score(inputs)
+
+        reranker.score_packed = failing
+        first = Waited(engine, reranker, [("amber", "birch")])
+        wait_until(lambda: gate.passes)
+        good, bad = Waited(engine, reranker, [("amber", "cedar")]), Waited(engine, reranker, [("amber", "quarry")])
+        gate.open()
+        first.outcome()
+        assert good.outcome() == pytest.approx(reranker.score("amber", ["cedar"]), abs=1e-5)
+        refusal = bad.outcome()
+    assert isinstance(refusal, RefusalError)
+    assert "BrokenError" in str(refusal)
+    assert "quarry" not in str(refusal)
+    assert engine.queued_documents() == 0
+    assert len(Waited(engine, reranker, [("amber", "birch")]).outcome()) == 1
+
+
+@pytest.mark.parametrize("path, status", [("/rerank", 424), ("/v1/rerank", 500), ("/v2/rerank", 500), ("/score", 500)])
+def test_scores_that_are_not_finite_are_an_error(reranker, path, status):
+    field = "texts" if path == "/rerank" else "documents"
+    body = {"query": "amber", field: ["birch"]} if path != "/score" else {"text_1": "amber", "text_2": "birch"}
+    with served(reranker) as server:
+        try:
+            reranker.score_packed = lambda inputs: torch.full((int(inputs.documents[-1]) + 1,), torch.nan)
+            answer = server.ask(path, body)
+        finally:
+            del reranker.score_packed
+        assert answer.status == status
+        assert b"not finite" in answer.body
+        assert server.ask(path, body).status == 200
+
+
+def test_clients_that_are_killed_half_way_are_dropped(reranker):
+    body = b'{"query": "amber", "texts": ["birch", "cedar"]}'
+    head = b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 47\r\n\r\n"
+    sent = [b"", b"POST /rer", head, head + body[:20], head + body]
+    assert len(body) == 47
+    with served(reranker) as server, gated(reranker) as gate:
+        stays = in_background(lambda: server.ask("/rerank", {"query": "fjord", "texts": ["delta"]}))
+        wait_until(lambda: gate.passes)
+        for number in range(40):
+            connection = server.connect()
+            connection.sendall(sent[number % len(sent)])
+            if number % 2:  # a reset, and not an orderly end
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            if number % len(sent) == 4:
+                wait_until(lambda: server.service.engine.queued_requests() == 2)
+            connection.close()
+            wait_until(lambda: server.service.engine.queued_requests() == 1)
+        wait_until(lambda: server.metric("rerank_clients_gone_total") >= 24)
+        gate.open()
+        assert stays().status == 200
+        assert server.service._bodies.bytes == 0
+        assert server.ask("/rerank", {"query": "fjord", "texts": ["delta"]}).status == 200
+        assert gate.passes == [1, 1]
+
+
+def in_background(work):
+    """Calls `work` in a thread; what it gives waits for the result."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+
+    def result():
+        thread.join(SECONDS)
+        return found[0]
+
+    return result
+
+
+def test_requests_in_flight_are_answered_when_the_server_stops(reranker):
+    with gated(reranker) as gate:
+        with served(reranker) as server:
+            asked = in_background(lambda: server.ask("/rerank", {"query": "fjord", "texts": ["delta"]}))
+            wait_until(lambda: gate.passes)
+            threading.Timer(0.3, gate.open).start()
+        assert asked().status == 200
+
+
+def test_an_engine_whose_thread_has_ended_is_unhealthy(reranker, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    with served(reranker) as server:
+        monkeypatch.setattr(Engine, "_chunks", lambda self, jobs: 1 / 0)
+        answer = server.ask("/rerank", {"query": "amber", "texts": ["birch"]})
+        assert (answer.status, answer.json["error_type"]) == (503, "Unhealthy")
+        wait_until(lambda: server.get("/health").status == 503)
+        assert server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}).status == 503
+
+
+def test_many_clients_with_requests_of_all_lengths_get_their_own_scores(reranker):
+    rng = random.Random(1)
+    asked = [[random_pairs(rng, rng.choice([1, 3, 10])) for _ in range(3)] for _ in range(64)]
+
+    def client(requests):
+        for pairs in requests:
+            body = {"queries": [q for q, _ in pairs], "documents": [d for _, d in pairs], "use_activation": False}
+            answer = server.ask("/score", body)
+            assert answer.status == 200
+            scores = [item["score"] for item in answer.json["data"]]
+            np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+
+    with served(reranker) as server:
+        in_threads([lambda requests=requests: client(requests) for requests in asked])
+        assert server.metric("rerank_chunk_requests_sum") > server.metric("rerank_chunk_requests_count")

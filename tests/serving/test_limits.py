@@ -1,0 +1,122 @@
+"""Limits on bytes, documents, tokens and time; and what all requests together may take."""
+
+import json
+
+import pytest
+
+from rerank.serving.limits import Limits
+from rerank.utils.errors import UserError
+from tests.support.servers import gated, in_threads, served, wait_until
+
+LIMITS = Limits(max_body_bytes=4096, max_documents=5, max_tokens=300, max_queue=6, body_seconds=0.5)
+GOOD = {"query": "amber", "texts": ["birch"]}
+
+
+@pytest.fixture(scope="module")
+def server(reranker):
+    with served(reranker, LIMITS) as server:
+        yield server
+
+
+def padded(size):
+    body = json.dumps(GOOD)
+    return (body + " " * (size - len(body))).encode()
+
+
+@pytest.mark.parametrize("size", [4097, 8000, 16_384])
+def test_a_body_over_the_limit_is_refused(server, size):
+    assert server.ask("/rerank", padded(4096)).status == 200
+    refused = server.ask("/rerank", padded(size))
+    assert (refused.status, refused.json["error_type"]) == (413, "Validation")
+    assert "4096 bytes" in refused.json["error"]
+    assert server.ask("/rerank", GOOD).status == 200
+
+
+def test_a_body_far_over_the_limit_is_refused_before_it_is_read(server):
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_without_a_length_is_counted(server):
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(20):
+            connection.sendall(b"400\r\n" + b" " * 1024 + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_arrive_is_given_up(server):
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_too_many_documents_are_refused(server):
+    assert server.ask("/rerank", {"query": "amber", "texts": ["birch"] * 5}).status == 200
+    for path, field in (("/rerank", "texts"), ("/v1/rerank", "documents"), ("/v2/rerank", "documents")):
+        refused = server.ask(path, {"query": "amber", field: ["birch"] * 6})
+        assert refused.status == 413
+        assert b"6 documents" in refused.body
+    assert server.ask("/score", {"text_1": "amber", "text_2": ["birch"] * 6}).status == 413
+
+
+def test_too_many_tokens_are_refused(server):
+    assert server.ask("/rerank", {"query": "amber", "texts": ["birch " * 200]}).status == 200
+    refused = server.ask("/rerank", {"query": "amber", "texts": ["birch " * 200, "cedar " * 200]})
+    assert (refused.status, refused.json["error_type"]) == (413, "Validation")
+    assert "300 is the limit" in refused.json["error"]
+
+
+def test_a_full_queue_answers_when_to_come_back(server, reranker):
+    with gated(reranker) as gate:
+
+        def ask():
+            return server.ask("/rerank", {"query": "amber", "texts": ["birch", "cedar", "delta"]})
+
+        def refused():
+            wait_until(lambda: server.service.engine.queued_documents() == 6)
+            answers = [
+                server.ask("/rerank", GOOD),
+                server.ask("/v1/rerank", {"query": "amber", "documents": ["birch"]}),
+                server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}),
+                server.ask("/score", {"text_1": "amber", "text_2": "birch"}),
+            ]
+            gate.open()
+            return answers
+
+        first, second, answers = in_threads([ask, ask, refused])
+    assert (first.status, second.status) == (200, 200)
+    for answer in answers:
+        assert answer.status == 429
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+    assert answers[0].json["error_type"] == "Overloaded"
+    assert server.ask("/rerank", GOOD).status == 200
+    assert server.service.engine.queued_documents() == 0
+
+
+def test_all_bodies_together_are_bounded(server):
+    """Each of 17 clients sends all but the end of a body of the largest size; there is room for 16."""
+    connections = [server.connect() for _ in range(17)]
+    head = b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 4096\r\n\r\n"
+    try:
+        for connection in connections:
+            connection.sendall(head + padded(4096)[:-1])
+        answers = sorted(connection.recv(1000).split(b" ")[1] for connection in connections)
+    finally:
+        for connection in connections:
+            connection.close()
+    assert answers == [b"408"] * 16 + [b"429"]
+    assert server.ask("/rerank", GOOD).status == 200
+    assert server.service._bodies.bytes == 0
+
+
+def test_a_request_that_never_fits_into_the_queue_is_a_mistake_in_the_limits():
+    with pytest.raises(UserError, match=r"--max-documents 7: .*--max-queue, 6"):
+        Limits(max_documents=7, max_queue=6)

@@ -1,0 +1,216 @@
+"""Malformed requests: each is refused in its dialect, names what is wrong, and the server goes on."""
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+GOOD = {"query": "amber", "texts": ["birch"]}
+ANSWERS = {
+    "/rerank": {"error", "error_type"},
+    "/v1/rerank": {"detail"},
+    "/v2/rerank": {"id", "message"},
+    "/score": {"error"},
+}
+"""The fields of a refusal in each dialect."""
+
+NOT_JSON = {
+    "nothing": b"",
+    "white space": b" \n",
+    "a word": b"hello",
+    "a form": b"query=amber&texts=birch",
+    "half an object": b'{"query": "amber", "texts": ["birch"',
+    "two objects": b'{"query": "amber", "texts": ["birch"]} {}',
+    "single quotes": b"{'query': 'amber', 'texts': ['birch']}",
+    "a trailing comma": b'{"query": "amber", "texts": ["birch"],}',
+    "no quotes": b'{query: "amber", texts: ["birch"]}',
+    "a comment": b'{"query": "amber", "texts": ["birch"]} // all',
+    "not UTF-8": b'{"query": "\xff\xfe", "texts": ["birch"]}',
+    "half a UTF-8 character": b'{"query": "\xe6\xb2", "texts": ["birch"]}',
+    "Latin-1": '{"query": "größe", "texts": ["birch"]}'.encode("latin-1"),
+    "UTF-16": '{"query": "amber", "texts": ["birch"]}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf" + json.dumps(GOOD).encode(),
+    "a control character": b'{"query": "am\nber", "texts": ["birch"]}',
+    "NaN": b'{"query": "amber", "texts": ["birch"], "top_n": NaN}',
+    "infinity": b'{"query": "amber", "texts": ["birch"], "top_n": -Infinity}',
+    "a number of 5,000 digits": b'{"query": "amber", "texts": ["birch"], "top_n": ' + b"9" * 5000 + b"}",
+    "100,000 brackets": b"[" * 100_000,
+    "100,000 objects": b'{"a":' * 100_000,
+    "a list": b'["amber", "birch"]',
+    "a text": b'"amber"',
+    "a number": b"1",
+    "null": b"null",
+    "true": b"true",
+    "bytes of zero": b"\0" * 100,
+}
+"""What is not a JSON object: 400 in every dialect."""
+
+NOT_TEI = {
+    "no fields": {},
+    "no query": {"texts": ["birch"]},
+    "no texts": {"query": "amber"},
+    "a query of null": {"query": None, "texts": ["birch"]},
+    "a query that is a number": {"query": 1, "texts": ["birch"]},
+    "a query that is a list": {"query": ["amber"], "texts": ["birch"]},
+    "a query that is an object": {"query": {"text": "amber"}, "texts": ["birch"]},
+    "texts that are a text": {"query": "amber", "texts": "birch"},
+    "texts that are an object": {"query": "amber", "texts": {"0": "birch"}},
+    "texts that are null": {"query": "amber", "texts": None},
+    "a text that is null": {"query": "amber", "texts": ["birch", None]},
+    "a text that is a number": {"query": "amber", "texts": ["birch", 1.5]},
+    "a text that is true": {"query": "amber", "texts": [True]},
+    "a text that is a list": {"query": "amber", "texts": [["birch"]]},
+    "a text that is an object": {"query": "amber", "texts": [{"text": "birch"}]},
+    "raw_scores that are a text": GOOD | {"raw_scores": "yes"},
+    "raw_scores that are 1": GOOD | {"raw_scores": 1},
+    "return_text that is a list": GOOD | {"return_text": []},
+    "truncate that is a number": GOOD | {"truncate": 0},
+    "half of a surrogate pair in the query": {"query": "\ud83d", "texts": ["birch"]},
+    "half of a surrogate pair in a text": {"query": "amber", "texts": ["\udc00"]},
+}
+NOT_JINA = {
+    "no documents": {"query": "amber"},
+    "a document without text": {"query": "amber", "documents": [{"image": "birch"}]},
+    "a document whose text is a number": {"query": "amber", "documents": [{"text": 1}]},
+    "a top_n of 0": {"query": "amber", "documents": ["birch"], "top_n": 0},
+    "a top_n below 0": {"query": "amber", "documents": ["birch"], "top_n": -1},
+    "a top_n that is 1.5": {"query": "amber", "documents": ["birch"], "top_n": 1.5},
+    "a top_n that is true": {"query": "amber", "documents": ["birch"], "top_n": True},
+    "a top_n that is a text": {"query": "amber", "documents": ["birch"], "top_n": "3"},
+    "a model that is a number": {"model": 3, "query": "amber", "documents": ["birch"]},
+    "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "true"},
+}
+NOT_COHERE = {
+    "max_tokens_per_doc of 0": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": 0},
+    "max_tokens_per_doc that is a text": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": "many"},
+}
+NOT_VLLM = {
+    "one side alone": {"text_1": "amber"},
+    "sides of two names": {"text_1": "amber", "documents": ["birch"]},
+    "as many queries as no documents": {"queries": ["amber", "fjord"], "documents": ["birch"]},
+    "two queries for three documents": {"text_1": ["a", "b"], "text_2": ["c", "d", "e"]},
+    "a query that is a number": {"text_1": 1, "text_2": "birch"},
+    "a list with a number": {"text_1": "amber", "text_2": ["birch", 2]},
+    "an activation that is a text": {"text_1": "amber", "text_2": "birch", "use_activation": "no"},
+}
+INVALID = [
+    *(("/rerank", 422, what, body) for what, body in NOT_TEI.items()),
+    *(("/v1/rerank", 422, what, body) for what, body in NOT_JINA.items()),
+    *(("/v2/rerank", 400, what, body) for what, body in (NOT_JINA | NOT_COHERE).items()),
+    *(("/score", 400, what, body) for what, body in NOT_VLLM.items()),
+]
+EMPTY = [
+    ("/rerank", {"query": "amber", "texts": []}),
+    ("/rerank", {"query": "amber", "documents": []}),
+    ("/v1/rerank", {"query": "amber", "documents": []}),
+    ("/v2/rerank", {"query": "amber", "documents": []}),
+    ("/score", {"text_1": "amber", "text_2": []}),
+    ("/score", {"text_1": [], "text_2": []}),
+]
+
+
+@pytest.fixture(autouse=True)
+def goes_on(server):
+    yield
+    assert server.ask("/rerank", GOOD).status == 200
+
+
+def message(path, answer):
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json.keys() == ANSWERS[path]
+    found = next(value for name, value in answer.json.items() if name != "id")
+    if path == "/score":
+        assert found.keys() == {"message", "type", "param", "code"}
+        assert found["code"] == answer.status
+        found = found["message"]
+    assert "\n" not in found
+    return found
+
+
+@pytest.mark.parametrize("what", NOT_JSON)
+@pytest.mark.parametrize("path", ANSWERS)
+def test_what_is_not_a_json_object_is_refused(server, path, what):
+    answer = server.ask(path, NOT_JSON[what])
+    assert answer.status == 400
+    assert message(path, answer).startswith("the body is")
+
+
+@pytest.mark.parametrize("path, status, what, body", INVALID, ids=[f"{path} {what}" for path, _, what, _ in INVALID])
+def test_a_field_that_is_missing_or_wrong_is_named(server, path, status, what, body):
+    answer = server.ask(path, body)
+    assert answer.status == status
+    found = message(path, answer)
+    fields = (
+        "query",
+        "texts",
+        "raw_scores",
+        "return_text",
+        "truncate",
+        "document",
+        "top_n",
+        "model",
+        "max_tokens",
+        "text_",
+    )
+    assert found.startswith((*fields, "return_documents", "queries", "use_activation")), found
+    assert "birch" not in found
+    assert "amber" not in found
+
+
+@pytest.mark.parametrize("path, body", EMPTY)
+def test_no_documents_are_refused(server, path, body):
+    answer = server.ask(path, body)
+    assert answer.status == 400
+    if "texts" in body:
+        assert answer.json["error_type"] == "Empty"
+
+
+def test_fields_that_nobody_knows_are_passed_over(server):
+    assert server.ask("/rerank", GOOD | {"truncation_direction": "right", "future": {"a": 1}}).status == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
+def test_another_type_of_body_is_refused(server, kind):
+    assert server.ask("/rerank", GOOD, Content_Type=kind).status == 415
+
+
+def test_a_compressed_body_is_refused(server):
+    assert server.ask("/rerank", b"\x1f\x8b", Content_Encoding="gzip").status == 415
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+def test_the_type_may_have_parameters(server, kind):
+    assert server.ask("/rerank", GOOD, Content_Type=kind).status == 200
+
+
+@pytest.mark.parametrize(
+    "method, path, status", [("GET", "/rerank", 405), ("POST", "/nothing", 404), ("PUT", "/score", 405)]
+)
+def test_another_path_or_method_is_refused(server, method, path, status):
+    assert server.ask(path, b"{}", method).status == status
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Length: five\r\n\r\n",
+        b"POST /rerank HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"POST /rerank HTTP/1.1\r\n" + b"X-A: " + b"a" * 200_000 + b"\r\n\r\n",
+    ],
+)
+def test_what_is_not_http_is_refused(server, sent):
+    with server.connect() as connection:
+        received = b""
+        with contextlib.suppress(OSError):  # a server may close before it has read all
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            received = connection.recv(1000)
+        assert received.startswith(b"HTTP/1.1 400") or not received
+
+
+def test_there_are_fifty_kinds():
+    assert len(NOT_JSON) + len(INVALID) + len(EMPTY) > 50

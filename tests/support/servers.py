@@ -1,0 +1,133 @@
+"""A server in this process on a free port of 127.0.0.1, and requests to it; every wait has a limit."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rerank import Reranker
+from rerank.serving.app import make_app
+from rerank.serving.limits import Limits
+from rerank.serving.server import open_socket, running
+from rerank.serving.service import Service
+
+SECONDS = 60
+"""The longest wait for an answer, on a busy machine."""
+
+
+class Answer(NamedTuple):
+    """A response: its status, headers and body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Server(NamedTuple):
+    """A running server."""
+
+    service: Service
+    port: int
+
+    def ask(self, path: str, body: Any = None, method: str = "POST", **headers: str) -> Answer:
+        """The answer to a request; `body` is bytes, or what becomes JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        sent = {"Content-Type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, data, sent)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask(path, None, "GET", **headers)
+
+    def metric(self, line: str) -> float:
+        """The value of the metric whose line begins so."""
+        for found in self.get("/metrics").body.decode().splitlines():
+            name, _, value = found.rpartition(" ")
+            if name == line:
+                return float(value)
+        return 0.0
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
+
+
+@contextlib.contextmanager
+def served(reranker: Reranker, limits: Limits | None = None, key: str | None = None, **parts: Any) -> Iterator[Server]:
+    """A server of this model, named "the model"; `parts` are those of Service."""
+    service = Service(reranker, "the model", limits or Limits(), **parts)
+    bound = open_socket("127.0.0.1", 0)
+    service.start()
+    with running(make_app(service, key), bound):
+        yield Server(service, bound.getsockname()[1])
+    service.stop()
+
+
+class Gate:
+    """Holds the model's thread at its next pass until it is opened; counts the documents of each pass."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self.passes: list[int] = []
+        self._open, self._score = threading.Event(), reranker.score_packed
+
+    def score(self, inputs: Any) -> Any:
+        self.passes.append(int(inputs.documents[-1]) + 1)
+        assert self._open.wait(SECONDS)
+        return self._score(inputs)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@contextlib.contextmanager
+def gated(reranker: Reranker) -> Iterator[Gate]:
+    """A gate for the block; it is open after it."""
+    gate = Gate(reranker)
+    reranker.score_packed = gate.score  # type: ignore[method-assign]
+    try:
+        yield gate
+    finally:
+        gate.open()
+        del reranker.score_packed
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Returns once the condition holds; fails after the longest wait."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What the functions return, called at once, in their order; an exception is raised."""
+    found: list[Any] = [None] * len(works)
+
+    def call(place: int) -> None:
+        try:
+            found[place] = works[place]()
+        except Exception as error:
+            found[place] = error
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    for result in found:
+        if isinstance(result, Exception):
+            raise result
+    return found
