@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from string import Template
 
 ROOT = Path(__file__).parents[1]
@@ -124,7 +124,7 @@ def _new_root(folder: Path) -> Path:
 def _copy(words: list[str], stage: Stage, stages: Mapping[str, Stage]) -> None:
     origin = stages[words.pop(0).removeprefix("--from=")].root if words[0].startswith("--from=") else ROOT
     *sources, target = words
-    place = stage.root / os.path.join(stage.folder, target).lstrip("/")
+    place = stage.root / str(PurePosixPath(stage.folder, target)).lstrip("/")
     for source in sources:
         path = origin / source.lstrip("/")
         into = place / path.name if target.endswith("/") or target == "." else place
