@@ -42,8 +42,8 @@ COLUMNS = {
 }
 NOTES = (
     f"wrong scores: requests with a score further than {TOLERANCE:g} from Reranker.score. spread: the standard "
-    "deviation of all scores. requests in a pass: those whose documents the model scored together, a mean. MiB: the most of the "
-    "server's memory, in the first quarter and in all.",
+    "deviation of all scores. requests in a pass: those whose documents the model scored together, a mean. MiB: the "
+    "most of the server's memory, in the first quarter and in all.",
 )
 
 
