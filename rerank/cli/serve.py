@@ -1,28 +1,45 @@
 """`rerank serve`: a model behind HTTP."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
-from rerank.cli.checks import check_file, check_path
+from cyclopts import Parameter
+
+from rerank.cli.checks import check_file, check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import Count, OptionalPath, PathText, Whole, at_least, between
 from rerank.utils.progress import log
 
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from rerank.models.reranker import Reranker
+
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
 @with_settings(
+    "collection.language",
+    "first_stage.index",
+    "first_stage.depth",
+    "first_stage.k1",
+    "first_stage.b",
+    "first_stage.threads",
     "encoder.pooling",
     "encoder.template",
     "training.device",
     "training.precision",
     "training.max_tokens_per_forward",
+    "output.folder",
+    defaults={"first_stage.depth": 50},
 )
 def serve(
     checkpoint: PathText,
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
+    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     api_key_file: OptionalPath = None,
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
@@ -41,6 +58,8 @@ def serve(
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
         The port; 0 for any that is free.
+    collection
+        Documents to search in a page at /, as `rerank search` does; without it there is no page.
     api_key_file
         A file with a key: requests need the header "Authorization: Bearer <key>".
     max_doc_tokens
@@ -54,6 +73,9 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
+    if collection:
+        config = replace(config, collection=replace(config.collection, source=collection))
+        check_inputs(config)
     check_path("checkpoint", checkpoint)
     if api_key_file:
         check_file("--api-key-file", api_key_file)
@@ -68,10 +90,20 @@ def serve(
     from rerank.serving.opening import open_service
 
     service = open_service(checkpoint, config, max_doc_tokens, limits)
+    pages = _search_page(config, service.reranker) if collection else []
     service.start()
     if key is None and not host.startswith(("127.", "localhost", "::1")):
         log.info(f"--host {host}: whoever reaches it may send requests; --api-key-file FILE asks for a key")
     try:
-        serve_until_interrupted(make_app(service, key), bound, f"serving {checkpoint} at {address_of(bound)}")
+        serve_until_interrupted(make_app(service, key, pages), bound, f"serving {checkpoint} at {address_of(bound)}")
     finally:
         service.stop()
+
+
+def _search_page(config: Config, reranker: "Reranker") -> "list[Route]":
+    """The routes of the page that searches the collection of the settings, whose index is built first."""
+    from rerank.experiments.search import open_searched, search
+    from rerank.serving.search_page import page_routes
+
+    searched = open_searched(config)
+    return page_routes(lambda query: search(query, searched, reranker.rank_passages), searched.collection.source)

@@ -159,6 +159,46 @@ def gpu_counts(
     print(bench_gpu_counts(workloads or WORKLOADS, encoder, layers, precision, lines, out))
 
 
+@benchmarks.command
+def serving(
+    *, encoder: Encoder = "", rounds: Rounds = 3, seconds: float = 5, documents: int = 1, out: Out = None
+) -> None:
+    """Requests per second and latency of `rerank serve` at 1, 8 and 64 clients, packed and one request at a time.
+
+    Parameters
+    ----------
+    seconds
+        Seconds for which the clients of a round ask.
+    documents
+        Short documents of a request.
+    """
+    from scripts.benchmarks.serving import bench_serving
+
+    print(bench_serving(encoder, rounds, seconds, documents, out=out))
+
+
+@benchmarks.command
+def serving_load(
+    *,
+    encoder: Annotated[str, Parameter(help="A small BERT by default; or as above.")] = "",
+    seconds: float = 60,
+    clients: int = 64,
+    out: Out = None,
+) -> None:
+    """Load on `rerank serve`: each score is compared with Reranker.score, and the server's memory is watched.
+
+    Parameters
+    ----------
+    seconds
+        Seconds for which the clients ask.
+    clients
+        Clients that ask at once, requests of 1 to 20 documents of 0 to 1,500 words.
+    """
+    from scripts.benchmarks.serving_load import serving_load
+
+    print(serving_load(encoder, seconds, clients, out))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line of the benchmarks."""
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -113,3 +113,40 @@ def test_mistakes_are_one_line_before_the_model_is_loaded(capsys, monkeypatch, f
 def test_a_checkpoint_that_is_not_there_or_not_trained_is_one_line(capsys, home):
     assert "no such file or folder" in failed(capsys, "serve", "./missing", "--port", "0")
     assert "without a trained head" in failed(capsys, "serve", str(home / "encoder"), "--port", "0")
+
+
+def test_a_collection_is_searched_by_the_page(here, folder):
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "rerank",
+            "serve",
+            str(folder),
+            "--collection",
+            "towns",
+            "--port",
+            "0",
+            "--device",
+            "cpu",
+        ],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+        (word, *_) = json.loads((here / "towns" / "corpus.jsonl").read_text().splitlines()[0])["text"].split()
+        connection.request("POST", "/search", json.dumps({"query": word}), {"Content-Type": "application/json"})
+        hits = json.loads(connection.getresponse().read())["hits"]
+        connection.request("GET", "/")
+        page = connection.getresponse().read().decode()
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert hits
+    assert "<form" in page
