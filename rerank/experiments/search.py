@@ -53,7 +53,9 @@ def open_searched(config: Config) -> SearchedCollection:
     Raises UserError for invalid settings, and if the documents or the index cannot be had.
     """
     collection, index = documents_and_index(config)
-    list(collection.get([]))  # finds where the documents are, before the first query waits for it
+    # Before the first query waits for it: where the documents are, and Java.
+    list(collection.get([]))
+    find_words("", config.collection.language)
     return SearchedCollection(collection, index, config.first_stage, config.collection.language)
 
 
