@@ -1,5 +1,6 @@
 """Tokenised documents: on disk, made once for a collection and a tokenizer and then memory-mapped, or in memory."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.pieces import pieces
+from rerank.data.pieces import PIECE, pieces
 from rerank.data.token_files import read_token_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -121,7 +122,7 @@ def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any, max_doc_tokens: in
     """The first `max_doc_tokens` token ids of each text, and the number of all its tokens."""
     kept: list[np.ndarray] = []
     length = 0
-    for chunk in _chunks(texts, _json(tokenizer)):
+    for chunk in _chunks(texts, functools.cache(lambda: _json(tokenizer))):
         for (_, ends), ids in zip(chunk, tokenise([piece for piece, _ in chunk], tokenizer), strict=True):
             kept.append(np.asarray(ids[: max(0, max_doc_tokens - length)], dtype=np.int32))
             length += len(ids)
@@ -130,13 +131,16 @@ def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any, max_doc_tokens: in
                 kept, length = [], 0
 
 
-def _chunks(texts: Iterable[str], tokenizer: str) -> Iterator[list[tuple[str, bool]]]:
-    """Pieces of the texts to tokenise together, each with whether it ends a text."""
+def _chunks(texts: Iterable[str], tokenizer: Callable[[], str]) -> Iterator[list[tuple[str, bool]]]:
+    """Pieces of the texts to tokenise together, each with whether it ends a text.
+
+    `tokenizer` gives its JSON, which takes longer to make than a short text to tokenise, and only long texts need.
+    """
     chunk: list[tuple[str, bool]] = []
     characters = 0
     for text in texts:
         left = len(text)
-        for piece in pieces(text, tokenizer):
+        for piece in pieces(text, tokenizer()) if left > PIECE else (text,):
             left -= len(piece)
             characters += len(piece)
             chunk.append((piece, left == 0))

@@ -1,6 +1,5 @@
 """Benchmark: `rerank serve` under load, requests packed together against one request at a time."""
 
-import functools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from rerank.data.tokens import make_store
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-from scripts.benchmarks.http_clients import Asked, asked, run_clients, server_process
+from scripts.benchmarks.http_clients import Asked, asked, metrics, run_clients, server_process
 from scripts.benchmarks.lengths import make_queries, make_texts, one_piece_words
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import ratio
@@ -22,6 +21,7 @@ from scripts.benchmarks.workload import encoder
 
 CLIENTS = (1, 8, 64)
 PACKED, ALONE = "packed", "one at a time"
+CPU = "process_cpu_seconds_total"
 REQUESTS = 64
 """Distinct requests, which the clients take in turns."""
 WORDS = (4, 24)
@@ -33,13 +33,15 @@ COLUMNS = {
     "documents/s": ",.1f",
     "p50 (ms)": ",.0f",
     "p95 (ms)": ",.0f",
+    "CPU ms/request": ",.1f",
     "packed is × faster": ".2f",
+    "CPU ×": ".2f",
 }
 NOTES = (
     "Clients on the same machine ask again as soon as they have an answer. packed: what waits is scored together; one "
     "at a time: the same server scores each request by itself, in the order of arrival. requests/s is the number of "
     "clients divided by the mean latency (Little's law), × faster its ratio within a round; both are medians over "
-    "rounds.",
+    "rounds. CPU: seconds of the server's process for all requests, which other jobs of the machine change less.",
 )
 
 
@@ -56,6 +58,7 @@ def bench_serving(
         raise UserError(f"--documents {documents} --seconds {seconds:g}: expected 1 or more, and more than 0")
     name = name or "minilm"
     answers: dict[tuple[int, str], list[list[float]]] = {}
+    cpu: dict[tuple[int, str], float] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(encoder(name, own_head=True))
         requests, tokens = short_requests(folder, documents)
@@ -67,11 +70,13 @@ def bench_serving(
         for number in range(rounds + 1):  # the first warms up
             for count in clients:
                 for what, port in ports.items():
+                    before = metrics(port)[CPU]
                     took = _seconds(port, count, seconds if number else min(seconds, 2.0), requests)
                     if number:
                         answers.setdefault((count, what), []).append(took)
+                        cpu[count, what] = cpu.get((count, what), 0.0) + metrics(port)[CPU] - before
             log.info(f"round {number}/{rounds}")
-    rows = [_row(count, what, answers, seconds, documents) for count in clients for what in ports]
+    rows = [_row(count, what, answers, cpu, documents) for count in clients for what in ports]
     settings = {"encoder": name, "rounds": rounds, "seconds": seconds, "documents": documents, "tokens": tokens}
     notes = [f"{documents} documents in a request, {tokens / documents:.0f} tokens each, with query.", *NOTES]
     return publish(f"Serving {name}", rows, COLUMNS, settings, torch.device("cpu"), notes, out)
@@ -102,21 +107,29 @@ def _seconds(port: int, clients: int, seconds: float, requests: Sequence[Asked])
 
 
 def _row(
-    clients: int, what: str, answers: dict[tuple[int, str], list[list[float]]], seconds: float, documents: int
+    clients: int,
+    what: str,
+    answers: dict[tuple[int, str], list[list[float]]],
+    cpu: dict[tuple[int, str], float],
+    documents: int,
 ) -> dict[str, Any]:
-    rates = functools.partial(_rates, clients=clients)
-    own = rates(answers[clients, what])
+    rates = {each: _rates(answers[clients, each], clients) for each in (PACKED, ALONE)}
+    milliseconds = {each: 1000 * cpu[clients, each] / sum(map(len, answers[clients, each])) for each in (PACKED, ALONE)}
     everything = [each for found in answers[clients, what] for each in found]
-    return {
+    row = {
         "clients": clients,
         "requests": what,
-        "requests/s": median(own),
-        "documents/s": median(own) * documents,
+        "requests/s": median(rates[what]),
+        "documents/s": median(rates[what]) * documents,
         "p50 (ms)": 1000 * float(np.percentile(everything, 50)),
         "p95 (ms)": 1000 * float(np.percentile(everything, 95)),
-        "packed is × faster": ratio(own, rates(answers[clients, ALONE])) if what == PACKED else None,
-        "rates": own,
+        "CPU ms/request": milliseconds[what],
+        "rates": rates[what],
     }
+    if what == PACKED:
+        row["packed is × faster"] = ratio(rates[PACKED], rates[ALONE])
+        row["CPU ×"] = milliseconds[ALONE] / milliseconds[PACKED]
+    return row
 
 
 def _rates(rounds: Sequence[Sequence[float]], clients: int) -> list[float]:

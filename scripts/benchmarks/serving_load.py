@@ -56,7 +56,9 @@ def serving_load(name: str, seconds: float, clients: int, out: Path | None = Non
     with _encoder(name) as folder, server_process("rerank", "serve", str(folder), "--port", "0") as port:
         requests = mixed_requests(folder)
         with _memory(port) as resident:
-            answers = run_clients(port, clients, seconds, lambda own, number: requests[(7 * own + number) % REQUESTS])
+            answers = run_clients(
+                port, clients, seconds, lambda own, number: requests[(7 * own + number) % len(requests)]
+            )
         found = metrics(port)
     errors = [answer.status for answer in answers if answer.status != 200]
     wrong = [answer for answer in answers if not answer.difference <= TOLERANCE]

@@ -1,6 +1,8 @@
 """The key, the metrics, the logs, and routes of others."""
 
+import json
 import logging
+import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,6 +15,7 @@ from rerank.serving.dialects import DIALECTS
 from rerank.serving.limits import Limits
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
+from tests.support.paths import ROOT
 from tests.support.servers import Server, gated, in_threads, served, wait_until
 
 BODIES = {
@@ -130,3 +133,14 @@ def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
         body = {"query": "amber", "texts": [first + " fjord" * 300, first + " cedar" * 300], "raw_scores": True}
         scores = {rank["index"]: rank["score"] for rank in server.ask("/rerank", body | {"truncate": False}).json}
     assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/serving.md"])
+def test_the_four_curl_lines_of_the_documentation_are_answered(server, page):
+    lines = re.findall(r"^curl -s 127\.0\.0\.1:8080(\S+) --json '(.*)'$", (ROOT / page).read_text(), re.MULTILINE)
+    assert [path for path, _ in lines] == list(DIALECTS)
+    for path, body in lines:
+        answer = server.ask(path, body.encode())
+        assert answer.status == 200
+        results = answer.json if path == "/rerank" else answer.json.get("results", answer.json.get("data"))
+        assert len(results) == json.loads(body).get("top_n", 2)

@@ -29,13 +29,15 @@ def in_process(*command):
 def small(tmp_path, monkeypatch):
     for module in (serving, serving_load):
         monkeypatch.setattr(module, "server_process", in_process)
+    monkeypatch.setattr(serving_load, "REQUESTS", 12)
+    monkeypatch.setattr(serving_load, "SIZES", (1, 4))
     return str(make_encoder(tmp_path, own_head=True, **serving_load.SMALL, initializer_range=serving_load.SPREAD))
 
 
 def test_every_score_under_load_is_right_and_memory_is_reported(small, tmp_path):
-    table = serving_load.serving_load(small, 2, 16, tmp_path / "load.json")
+    table = serving_load.serving_load(small, 1, 8, tmp_path / "load.json")
     (row,) = json.loads((tmp_path / "load.json").read_text())["rows"]
-    assert row["answers"] >= 16
+    assert row["answers"] >= 8
     assert (row["not 200"], row["wrong scores"]) == (0, 0)
     assert row["largest difference"] <= 1e-5
     assert row["spread"] > 0.1
@@ -59,7 +61,8 @@ def test_packed_requests_are_compared_with_one_at_a_time(small, tmp_path):
         (1, "packed"), (1, "one at a time"), (4, "packed"), (4, "one at a time")
     ]  # fmt: skip
     assert all(row["requests/s"] > 0 and row["p50 (ms)"] <= row["p95 (ms)"] for row in rows)
-    assert [row["packed is × faster"] is None for row in rows] == [False, True, False, True]
+    assert ["packed is × faster" in row for row in rows] == [True, False, True, False]
+    assert all(row["CPU ms/request"] > 0 for row in rows)
     assert report["settings"]["documents"] == 2
 
 
