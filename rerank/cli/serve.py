@@ -106,4 +106,4 @@ def _search_page(config: Config, reranker: "Reranker") -> "list[Route]":
     from rerank.serving.search_page import page_routes
 
     searched = open_searched(config)
-    return page_routes(lambda query: search(query, searched, reranker.rank_passages), searched.collection.source)
+    return page_routes(lambda query: search(query, searched, reranker.rank_passages), searched.collection.name)

@@ -15,6 +15,8 @@ LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
 DOC_ID = re.compile(rb"\bdocid *= *([^ ]*)")
 FEATURE = re.compile(rb"([0-9]+):([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|nan|inf|infinity))", re.I)
+DIGITS = 20
+"""Of a feature's index that are read: more than the largest has, and fewer than the 4,300 that Python converts."""
 
 
 class LineError(NamedTuple):
@@ -53,7 +55,7 @@ def _content_error(words: list[bytes], with_queries: bool, first: int) -> tuple[
         match = FEATURE.fullmatch(feature)
         if not match:
             return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", quote(feature)
-        index = int(match[1])
+        index = int(match[1][:DIGITS])
         if index < first:
             return INDEX_FROM_1, quote(feature)
         if index > LARGEST_INDEX - 1 + first:

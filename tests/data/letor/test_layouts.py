@@ -108,6 +108,7 @@ def test_lightgbm(tmp_path):
         ("2\n2\n", "rank.train.query: expected sizes that sum to 3, the documents of rank.train, got 4"),
         ("1\n1\n", r"rank.train:3: expected the end after 2 documents, the sum of \S+rank.train.query, got another"),
         ("2\nx\n", "rank.train.query:2: expected the number of documents of a query, got 'x'"),
+        ("2\n" + "9" * 5000, "rank.train.query:2: expected the number of documents of a query, got '9999"),
         ("3\n0\n", "rank.train.query:2: expected the number of documents of a query, got '0'"),
         ("", "rank.train.query:1: expected the number of documents of a query, got ''"),
     ],

@@ -88,6 +88,7 @@ MISTAKES = [
     ("1 qid:1 0:2", "feature indices from 1", "'0:2'"),
     ("1 qid:1 10000:2", "a feature index from 1 to 9,999", "'10000:2'"),
     ("1 qid:1 99999999999:2", "a feature index from 1 to 9,999", "'99999999999:2'"),
+    (f"1 qid:1 {'9' * 5000}:2", "a feature index from 1 to 9,999", "'9999"),
     ("1 qid:1 2:1 1:2", "indices that rise, so one above 2", "'1:2'"),
     ("1 qid:1 2:1 2:1", "indices that rise, so one above 2", "'2:1'"),
     ("1 qid:1 1:nan", "a finite value (float32) of feature 1", "'nan'"),
