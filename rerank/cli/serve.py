@@ -1,5 +1,6 @@
 """`rerank serve`: a model behind HTTP."""
 
+import contextlib
 from typing import Annotated
 
 from rerank.cli.checks import check_file, check_path
@@ -62,16 +63,16 @@ def serve(
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
     key = read_key(api_key_file) if api_key_file else None
-    bound = open_socket(host, port)
+    with contextlib.closing(open_socket(host, port)) as bound:
+        from rerank.serving.app import make_app
+        from rerank.serving.opening import open_service
 
-    from rerank.serving.app import make_app
-    from rerank.serving.opening import open_service
-
-    service = open_service(checkpoint, config, max_doc_tokens, limits)
-    service.start()
-    if key is None and not host.startswith(("127.", "localhost", "::1")):
-        log.info(f"--host {host}: whoever reaches it may send requests; --api-key-file FILE asks for a key")
-    try:
-        serve_until_interrupted(make_app(service, key), bound, f"serving {checkpoint} at {address_of(bound)}")
-    finally:
-        service.stop()
+        service = open_service(checkpoint, config, max_doc_tokens, limits)
+        service.start()
+        if key is None and not host.startswith(("127.", "localhost", "::1")):
+            log.info(f"--host {host}: everyone who reaches it may send requests; --api-key-file FILE asks for a key")
+        try:
+            line = f"serving {checkpoint} at {address_of(bound)}"
+            serve_until_interrupted(make_app(service, key), bound, line)
+        finally:
+            service.stop()
