@@ -23,7 +23,7 @@ LENGTHS = (0, 3, 20, 100, 700, 1500)
 """Words of documents: empty, short, of several passages, and longer than the tokens kept of one."""
 SIZES = (1, 2, 5, 20)
 """Documents of a request."""
-REQUESTS = 200
+REQUESTS = 100
 TOLERANCE = 1e-5
 RESIDENT = "process_resident_memory_bytes"
 COLUMNS = {
