@@ -68,6 +68,7 @@ def compile_layers(
         reason = "" if error <= TOLERANCE else f"its gradients differ, by {error:.1g}"
     except Exception as failure:  # torch, triton and the C compiler that triton needs raise different types
         reason = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
+    model.compiled = not reason
     if reason:
         model.zero_grad(set_to_none=True)
         for part in parts:

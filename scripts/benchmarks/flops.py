@@ -31,8 +31,8 @@ def forward_flops(encoder: Any, passage_lengths: np.ndarray, packed: bool = Fals
     A token costs 2 for each weight of `token_layers`; a passage of L tokens costs 4 L² H per layer for the two products
     of its attention. Not counted are embeddings, norms, softmax, pooler and the linear layer on top (under 1 %
     together), and relative positions. Local attention counts as global. In the last layer a
-    `packed` encoder with BERT's layout runs what follows attention on the first token of each passage only, and only that
-    is counted.
+    `packed` encoder with BERT's layout runs what follows attention on the first token of each passage only, and only
+    that is counted.
     """
     config = encoder.config
     weights = sum(layer.weight.numel() for layer in token_layers(encoder))

@@ -78,6 +78,7 @@ def compiled(model, batch, backend="eager", dtype=None):
     counter = CompileCounterWithBackend(backend)
     types = batch.inputs.token_types is not None
     assert compile_layers(model, types, CPU, lambda: autocast(dtype), counter) == ""
+    assert model.compiled
     return counter
 
 
@@ -182,6 +183,7 @@ def test_kernels_that_compute_something_else_are_refused(tmp_path):
         return lambda *args: tuple(x / 2 for x in graph(*args))
 
     assert "differ" in compile_layers(model, True, CPU, autocast, halves)
+    assert not model.compiled
     assert torch.equal(gradient(model, batch), expected)
 
 
