@@ -88,7 +88,7 @@ def precision_facts(accelerator: Accelerator) -> dict[str, Any]:
 
 def uses_tf32(accelerator: Accelerator) -> bool:
     """Whether float32 products round their factors to TF32: on CUDA only, unless `--training.tf32` forbids it."""
-    return accelerator.device.type == "cuda" and torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return accelerator.device.type == "cuda" and bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def arithmetic() -> dict[str, Any]:
