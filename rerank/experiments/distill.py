@@ -27,7 +27,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.bm25 import search
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import arithmetic, device_name, open_training_accelerator
+from rerank.training.device import arithmetic, device_name, open_training_accelerator, precision_facts, uses_tf32
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
@@ -84,9 +84,10 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
 def teacher_lists(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> Path:
     """The file of training lists with the teacher's scores of all candidates; scores what is missing.
 
-    Its name is a hash of the teacher's files, its template and what determines the candidates and their texts.
+    Its name is a hash of the teacher's files, its template, the precision of the run, and what determines the
+    candidates and their texts.
     """
-    identity = _identity(config, dataset, teacher, template, accelerator.mixed_precision)
+    identity = _identity(config, dataset, teacher, template, accelerator)
     folder = dataset.folder
     path = folder.teacher_lists(identity)
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
@@ -97,16 +98,17 @@ def teacher_lists(config: Config, dataset: TextDataset, teacher: str, template: 
     return path
 
 
-def _identity(config: Config, dataset: TextDataset, teacher: str, template: str, precision: str) -> str:
+def _identity(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> str:
     """A hash of everything that the teacher's scores depend on."""
     first, encoder, collection = config.first_stage, config.encoder, dataset.collection
     return short_hash(
         *file_hashes(teacher),
         (template, config.collection.language),
-        (encoder.max_doc_tokens, encoder.pooling, precision),
+        (encoder.max_doc_tokens, encoder.pooling, accelerator.mixed_precision),
         (file_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b),
         collection.fingerprint,
         *collection.queries.items(),
+        *(("tf32",) if uses_tf32(accelerator) else ()),
     )
 
 
@@ -173,6 +175,7 @@ def _score_all(
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
+            **precision_facts(accelerator),
         }
         write_manifest(folder.teacher_manifest(identity), facts)
         _join(parts, folder.teacher_lists(identity))

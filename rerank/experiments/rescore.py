@@ -20,7 +20,7 @@ from rerank.models.scoring import score_candidates
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import write_manifest
-from rerank.training.device import arithmetic, device_name, open_accelerator
+from rerank.training.device import arithmetic, device_name, open_accelerator, precision_facts
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
@@ -101,6 +101,7 @@ def rescore(
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
+            **precision_facts(accelerator),
             "run": {"sha256": file_hash(out)},
         }
         write_manifest(manifest, facts)

@@ -21,7 +21,7 @@ from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
 from rerank.experiments.first_stage import recorded
 from rerank.experiments.folds import fold_names_of, folds_of, write_references
-from rerank.experiments.text_model import open_model, truncation_summary
+from rerank.experiments.text_model import kernels, open_model, truncation_summary
 from rerank.experiments.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_cross_encoder
@@ -135,6 +135,7 @@ class TextTask:
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
+        self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
         with main_process_first(accelerator, "tokens of the documents"):
             self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
         if accelerator.is_main_process:
@@ -246,5 +247,6 @@ class TextTask:
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),
+            **self.kernels,
             **({"template": self.model.template} if self.model.template else {}),
         }

@@ -34,6 +34,11 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     return model, tokenizer, max_length
 
 
+def kernels(model: CrossEncoder, accelerator: Accelerator) -> dict[str, Any]:
+    """For the manifest of a training: the kernel of attention, and whether the layers are compiled."""
+    return {"attention": model.attention_kernel(accelerator.autocast), "compiled": model.compiled}
+
+
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:
     """One line: how many documents and queries are longer than what the model sees of them."""
     stats = passages.documents.statistics()

@@ -25,7 +25,7 @@ from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
-from rerank.training.device import arithmetic, device_name, open_training_accelerator, peak_memory
+from rerank.training.device import arithmetic, device_name, open_training_accelerator, peak_memory, precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
@@ -179,7 +179,7 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
-            "precision": accelerator.mixed_precision,
+            **precision_facts(accelerator),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.joint_projections import join_projections
 from rerank.models.packing import layers_of, probe_tokens
 from rerank.models.scoring import Autocast
 
@@ -67,6 +68,7 @@ def compile_layers(
         reason = "" if error <= TOLERANCE else f"its gradients differ, by {error:.1g}"
     except Exception as failure:  # torch, triton and the C compiler that triton needs raise different types
         reason = f"{type(failure).__name__}: {' '.join(str(failure).split())[:200]}"
+    model.compiled = not reason
     if reason:
         model.zero_grad(set_to_none=True)
         for part in parts:
@@ -92,11 +94,11 @@ def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
     torch._dynamo.config.recompile_limit = max(GRAPHS, torch._dynamo.config.recompile_limit)
     known = torch._inductor.list_options()
     options = {name: value for name, value in OPTIONS.items() if name in known} if backend == "inductor" else None
-    settings: dict[str, Any] = {"dynamic": True, "fullgraph": True, "backend": backend, "options": options}
+    settings: dict[str, Any] = {"dynamic": True, "fullgraph": True, "options": options}
     embeddings = getattr(model.encoder.base_model, "embeddings", None)
     parts = [*layers_of(model.encoder), *([embeddings] if isinstance(embeddings, nn.Module) else ())]
     for part in parts:
-        part.forward = torch.compile(part.forward, **settings)
+        part.forward = torch.compile(part.forward, backend=join_projections(backend), **settings)
     return parts
 
 

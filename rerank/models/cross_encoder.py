@@ -14,7 +14,7 @@ from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.gpu import Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
-from rerank.models.packed_attention import Passages
+from rerank.models.packed_attention import IMPLEMENTATION, Passages
 from rerank.models.packing import Probe, layers_of, pack, packing_error
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
@@ -30,8 +30,8 @@ class CrossEncoder(nn.Module):
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
-    passage are put into, if any; `flash` is whether FlashAttention may be called. Raises UserError for an unknown
-    pooling.
+    passage are put into, if any; `flash` is whether FlashAttention may be called; `compiled` is whether its
+    layers are. Raises UserError for an unknown pooling.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -50,6 +50,7 @@ class CrossEncoder(nn.Module):
         self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
         self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length, self.last_token)
         self.flash = True
+        self.compiled = False
 
     def place(self, device: torch.device, autocast: Autocast) -> list[str]:
         """Moves the model to a device, and tries its attention there.
@@ -169,6 +170,19 @@ class CrossEncoder(nn.Module):
             if self.is_padded or not rate
             else f"0, not the encoder's {rate}: packed attention drops no weights"
         )
+
+    def attention_kernel(self, autocast: Autocast) -> str:
+        """The kernel of attention where the model is, for the manifest.
+
+        FlashAttention or SDPA; for padded passages also another one, by transformers' name.
+        """
+        own = str(self.encoder.config._attn_implementation)
+        if self.is_padded:
+            return "SDPA" if own in ("sdpa", IMPLEMENTATION) else own
+        device = next(self.parameters()).device
+        with autocast():
+            half = torch.is_autocast_enabled(device.type)
+        return "FlashAttention" if self.flash and half and has_flash_attention(device) else "SDPA"
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rerank.models.first_tokens import keep_first_tokens
 from rerank.models.gpu import Autocast, full_float32
 from rerank.models.last_token import LastTokenHead
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
@@ -46,13 +47,12 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
     before = model.config._attn_implementation
     register_attention()
     lengths = [min(max_length, PROBE_LENGTH), 7]
-    hook = None
+    hooks = []
     if last_token is None:
         layers = layers_of(model)
         if not layers:
             return f"{type(model).__name__} has no list of its layers"
-        part = layers[-1].attention if _has_bert_layout(layers[-1]) else layers[-1]
-        hook = part.register_forward_hook(_first_tokens, with_kwargs=True)
+        hooks = keep_first_tokens(layers[-1])
     try:
         if last_token is None:
             model.set_attn_implementation(IMPLEMENTATION)
@@ -64,7 +64,7 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
         error, reason = math.inf, f"{type(model).__name__}: {unsupported}"
     if error <= TOLERANCE:
         return ""
-    if hook is not None:
+    for hook in hooks:
         hook.remove()
     model.set_attn_implementation(before)
     return reason
@@ -75,22 +75,6 @@ def layers_of(model: Any) -> list[Any]:
     count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return list(next(stacks, ()))
-
-
-def _has_bert_layout(layer: Any) -> bool:
-    """Whether a layer is attention, then a feed-forward part that treats each token by itself.
-
-    In the last layer that part then needs the first tokens only.
-    """
-    return all(hasattr(layer, name) for name in ("attention", "intermediate", "output"))
-
-
-def weights_of_first_tokens(model: Any) -> list[Tensor]:
-    """The weights of the linear layers that process only the first token of each packed passage."""
-    last = layers_of(model)[-1]
-    if not _has_bert_layout(last):
-        return []
-    return [m.weight for part in (last.intermediate, last.output) for m in part.modules() if isinstance(m, nn.Linear)]
 
 
 class Probe(NamedTuple):
@@ -239,11 +223,3 @@ def _short_windows(model: nn.Module) -> Iterator[None]:
     finally:
         for owner, name, value in changed:
             setattr(owner, name, value)
-
-
-def _first_tokens(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    if kwargs.get("passages") is None:
-        return output
-    hidden, *rest = output if isinstance(output, tuple) else (output,)
-    first = hidden[0, kwargs["passages"].offsets[:-1].long()][:, None]
-    return (first, *rest) if isinstance(output, tuple) else first

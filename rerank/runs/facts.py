@@ -42,6 +42,9 @@ class Facts(TypedDict, total=False):
     device: str
     device_name: str | None
     precision: str
+    tf32: bool
+    attention: str
+    compiled: bool
     processes: int
     commit: str | None
     versions: dict[str, str | None]

@@ -34,8 +34,9 @@ PACKAGES = (
     "ir_datasets",
     "pytrec_eval-terrier",
 )
-FORMAT = 2
-"""Recorded under "format". Manifests without it, as of version 0.1.0, have neither "files" nor a hash of themselves."""
+FORMAT = 3
+"""Recorded under "format". Manifests without it, as of version 0.1.0, have neither "files" nor a hash of themselves;
+format 2 has neither "tf32" nor "attention" and "compiled"."""
 HASH = "manifest_hash"
 OLD_FACTS = {"warmup": "pretraining", "tokens_per_forward": "max_tokens_per_forward"}
 """The names of version 0.1.0, which are still read, and today's."""

@@ -43,16 +43,22 @@ OF_PRETRAINING: dict[str, tuple[type, ...]] = {**ABOUT, "pretraining": (dict,), 
 """Facts that every version writes since 0.1.0, and their types in JSON."""
 SINCE_0_2_0: dict[str, tuple[type, ...]] = {"format": (int,), "files": (dict,), HASH: (str,)}
 
+SINCE_FORMAT_3: dict[str, tuple[type, ...]] = {"tf32": (bool,)}
+OF_TEXT_SINCE_FORMAT_3: dict[str, tuple[type, ...]] = {"attention": (str,), "compiled": (bool,)}
+
 
 def missing_facts(facts: Mapping[str, Any], of_fold: bool = True) -> Iterator[str]:
     """A line on the facts that are missing in the manifest of a fold or a pre-training, and one for each wrong type."""
-    expected = OF_FOLD | (OF_FEATURES if "features" in facts else OF_TEXT) if of_fold else dict(OF_PRETRAINING)
+    of_text = "features" not in facts
+    expected = OF_FOLD | (OF_TEXT if of_text else OF_FEATURES) if of_fold else dict(OF_PRETRAINING)
     if not unrecorded_facts(facts):
         expected |= SINCE_0_2_0
+    if of_fold and isinstance(facts.get("format"), int) and facts["format"] >= 3:
+        expected |= SINCE_FORMAT_3 | (OF_TEXT_SINCE_FORMAT_3 if of_text else {})
     if missing := [name for name in expected if name not in facts]:
         yield f"expected {', '.join(missing)}; found none"
     for name, types in expected.items():
-        if name in facts and (not isinstance(facts[name], types) or isinstance(facts[name], bool)):
+        if name in facts and (not isinstance(facts[name], types) or isinstance(facts[name], bool) != (bool in types)):
             yield f"{name}: not what a manifest has there: {str(facts[name])[:40]}"
 
 

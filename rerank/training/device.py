@@ -80,6 +80,17 @@ def device_name(device: torch.device) -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+def precision_facts(accelerator: Accelerator) -> dict[str, Any]:
+    """The precision that the run has chosen or was told, for its manifest, and whether float32 products are TF32."""
+    mixed = str(accelerator.mixed_precision)
+    return {"precision": "float32" if mixed == "no" else mixed, "tf32": uses_tf32(accelerator)}
+
+
+def uses_tf32(accelerator: Accelerator) -> bool:
+    """Whether float32 products round their factors to TF32: on CUDA only, unless `--training.tf32` forbids it."""
+    return accelerator.device.type == "cuda" and bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
 def arithmetic() -> dict[str, Any]:
     """What the last digits of a result depend on beside the device: torch's threads, its BLAS, the CPU's instructions.
 

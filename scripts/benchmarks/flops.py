@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.models.packing import weights_of_first_tokens
+from rerank.models.first_tokens import linear_layers_of_first_tokens
+from rerank.models.packing import layers_of
 from rerank.utils.errors import UserError
 
 FORWARDS_OF_A_STEP = 3
@@ -29,14 +30,16 @@ def forward_flops(encoder: Any, passage_lengths: np.ndarray, packed: bool = Fals
 
     A token costs 2 for each weight of `token_layers`; a passage of L tokens costs 4 L² H per layer for the two products
     of its attention. Not counted are embeddings, norms, softmax, pooler and the linear layer on top (under 1 %
-    together), and relative positions. Local attention counts as global. A `packed` encoder with BERT's layout runs its
-    last feed-forward layer on the first token of each passage only, and only that is counted.
+    together), and relative positions. Local attention counts as global. In the last layer a
+    `packed` encoder with BERT's layout runs what follows attention on the first token of each passage only, and only
+    that is counted.
     """
     config = encoder.config
     weights = sum(layer.weight.numel() for layer in token_layers(encoder))
     lengths = passage_lengths.astype(np.float64)
     saved = 0
     if packed:
-        saved = sum(weight.numel() for weight in weights_of_first_tokens(encoder)) * (lengths - 1).sum()
+        first = linear_layers_of_first_tokens(layers_of(encoder)[-1])
+        saved = sum(layer.weight.numel() for layer in first) * (lengths - 1).sum()
     attention = 4 * config.hidden_size * config.num_hidden_layers * np.square(lengths).sum()
     return float(2 * (weights * lengths.sum() - saved) + attention)

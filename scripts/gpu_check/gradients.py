@@ -12,16 +12,8 @@ from rerank.training.gradients import accumulate_gradient
 from scripts.benchmarks.training import seeded_batch
 from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import (
-    GRADIENT_BOUNDS,
-    Setting,
-    encoder_folder,
-    open_documents,
-    opened,
-    own_precision,
-    precisions,
-)
-from scripts.gpu_check.sizes import TINY
+from scripts.gpu_check.setting import GRADIENT_BOUNDS, encoder_folder, open_documents, opened, own_precision, precisions
+from scripts.gpu_check.sizes import TINY, Setting
 
 LOSS_SCALE = 2.0**10
 """The factor of the loss: float16 rounds small gradients to 0. It rounds nothing, and the gradient is divided by it."""

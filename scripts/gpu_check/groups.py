@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 from rerank.utils.progress import log, log_to_terminal
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import Setting
+from scripts.gpu_check.sizes import Setting
 
 GROUPS = {
     "scores": 60,

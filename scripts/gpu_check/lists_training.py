@@ -18,8 +18,8 @@ from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.types import Candidates, Qrels, Run
 from scripts.benchmarks.workload import Workload
-from scripts.gpu_check.setting import Setting, encoder_folder, open_documents
-from scripts.gpu_check.sizes import TINY
+from scripts.gpu_check.setting import encoder_folder, open_documents
+from scripts.gpu_check.sizes import TINY, Setting
 
 LISTS, DOCUMENTS, LISTS_PER_STEP = 8, 4, 4
 LR, HEAD_LR = 1e-3, 1e-2

@@ -9,7 +9,8 @@ import torch
 
 from rerank.runs.manifest import source_commit, version
 from rerank.training.device import device_name
-from scripts.gpu_check.setting import Setting, opened, precision_of
+from scripts.gpu_check.setting import opened, precision_of
+from scripts.gpu_check.sizes import Setting
 
 PACKAGES = ("ir-rerank", "torch", "transformers", "accelerate", "sentence-transformers", "triton")
 

@@ -16,7 +16,6 @@ from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     GRADIENT_BOUNDS,
     SCORE_BOUNDS,
-    Setting,
     encoder_folder,
     flat_scores,
     of_spread,
@@ -24,6 +23,7 @@ from scripts.gpu_check.setting import (
     opened,
     precision_of,
 )
+from scripts.gpu_check.sizes import Setting
 
 LISTS = 4
 SHARE = 8

@@ -11,15 +11,8 @@ from rerank.models.padding import pad
 from rerank.models.scoring import pairs_of, passage_scores
 from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import (
-    SCORE_BOUNDS,
-    Setting,
-    encoder_folder,
-    of_spread,
-    open_documents,
-    opened,
-    precisions,
-)
+from scripts.gpu_check.setting import SCORE_BOUNDS, encoder_folder, of_spread, open_documents, opened, precisions
+from scripts.gpu_check.sizes import Setting
 
 PASSAGES = 8
 """Padded passages of a forward pass."""

@@ -21,7 +21,8 @@ from scripts.gpu_check.lists_training import (
 )
 from scripts.gpu_check.rank import EPOCHS, RESULT
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import Setting, cpu_scores, opened
+from scripts.gpu_check.setting import cpu_scores, opened
+from scripts.gpu_check.sizes import Setting
 
 PROCESSES = 2
 ROOT = Path(__file__).parents[2]

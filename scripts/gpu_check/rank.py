@@ -14,8 +14,8 @@ from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
 from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.lists_training import TOKENS, open_lists, train_lists
-from scripts.gpu_check.setting import Setting, flat_scores
-from scripts.gpu_check.sizes import FULL, SMALL
+from scripts.gpu_check.setting import flat_scores
+from scripts.gpu_check.sizes import FULL, SMALL, Setting
 
 EPOCHS = 2
 RESULT = "scores.json"

@@ -12,8 +12,7 @@ from rerank.utils.progress import log
 from scripts.gpu_check.groups import run_groups
 from scripts.gpu_check.machine import facts
 from scripts.gpu_check.rows import Row, table_of
-from scripts.gpu_check.setting import Setting
-from scripts.gpu_check.sizes import FULL, SMALL
+from scripts.gpu_check.sizes import FULL, SMALL, Setting
 from scripts.gpu_check.speed import NOTES
 
 

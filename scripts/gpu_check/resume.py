@@ -15,7 +15,8 @@ from scripts.gpu_check.lists_training import (
     train_lists,
 )
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import Setting, cpu_scores, opened
+from scripts.gpu_check.setting import cpu_scores, opened
+from scripts.gpu_check.sizes import Setting
 
 EPOCHS, KEPT = 4, 2
 """The epochs of the training, and those whose state is complete before it is interrupted."""

@@ -6,7 +6,6 @@ from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     SCORE_BOUNDS,
-    Setting,
     cpu_scores,
     encoder_folder,
     flat_scores,
@@ -15,6 +14,7 @@ from scripts.gpu_check.setting import (
     opened,
     precisions,
 )
+from scripts.gpu_check.sizes import Setting
 
 
 def check(setting: Setting) -> list[Row]:

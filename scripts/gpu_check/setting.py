@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +17,7 @@ from rerank.models.scoring import pairs_of
 from rerank.training.device import open_accelerator
 from rerank.types import Candidates, Run
 from scripts.benchmarks.workload import Workload, make_encoder, make_workload
-from scripts.gpu_check.sizes import Sizes, shape_of
+from scripts.gpu_check.sizes import Setting, Sizes, shape_of
 
 FLOAT32, HALF = "float32", "bf16"
 SCORE_BOUNDS = {FLOAT32: 1e-4, "bf16": 2e-2, "fp16": 2e-2}
@@ -40,19 +40,6 @@ same. A trained encoder is sharper too.
 
 SAMPLE = 8
 """Documents, at most, by whose vectors the linear layer is chosen."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The device by its name (cpu, cuda, cuda:1, mps), and how much is checked."""
-
-    device: str
-    sizes: Sizes
-
-    @property
-    def kind(self) -> str:
-        """The type of the device."""
-        return self.device.partition(":")[0]
 
 
 @contextmanager

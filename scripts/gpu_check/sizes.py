@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.benchmarks.workload import SHAPES
-
 TINY = "tiny"
 TINY_SHAPE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 
@@ -36,6 +34,19 @@ class Sizes:
         return self.speed != TINY
 
 
+@dataclass(frozen=True)
+class Setting:
+    """The device by its name (cpu, cuda, cuda:1, mps), and how much is checked."""
+
+    device: str
+    sizes: Sizes
+
+    @property
+    def kind(self) -> str:
+        """The type of the device."""
+        return self.device.partition(":")[0]
+
+
 SMALL = Sizes({TINY: (2, 4)}, 120, 64, 150, TINY, 2, 8, 0.0, 1)
 FULL = Sizes({TINY: (8, 4), "bert-base": (1, 4)}, 800, 512, 150, "bert-base", 128, 2048, 4.0, 3)
 
@@ -44,4 +55,6 @@ def shape_of(name: str) -> dict[str, Any]:
     """The vocabulary and the shape of an encoder of `Sizes`, as `make_encoder` takes them."""
     if name == TINY:
         return {"vocabulary": 1000, "initializer_range": 0.1, **TINY_SHAPE}
+    from scripts.benchmarks.workload import SHAPES  # torch: the process that waits for a group needs none
+
     return dict(SHAPES[name])

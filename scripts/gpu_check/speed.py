@@ -13,7 +13,8 @@ from scripts.benchmarks.training import LIST, LISTS_PER_STEP, PAPER, cedr_steps,
 from scripts.benchmarks.workload import Workload, make_workload, on_device
 from scripts.gpu_check.peaks import peak_of
 from scripts.gpu_check.rows import Row, at_least, at_most
-from scripts.gpu_check.setting import Setting, encoder_folder, opened, precision_of
+from scripts.gpu_check.setting import encoder_folder, opened, precision_of
+from scripts.gpu_check.sizes import Setting
 from scripts.gpu_check.timings import Rate, Work, timed
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

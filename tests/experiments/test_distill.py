@@ -99,6 +99,13 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
     assert [json.loads(path.read_text())["config"]["encoder"]["name"] for path in manifests] == ["encoder", "student"]
 
 
+def test_scores_in_tf32_are_others(here, teacher, monkeypatch):
+    main(command("--fold", "1", "--epochs", "1"))
+    monkeypatch.setattr(distillation, "uses_tf32", lambda accelerator: True)
+    main(command("--fold", "1", "--epochs", "1", "--name", "tf32"))
+    assert len(list(Path("runs/towns").glob("teacher-*.jsonl"))) == 2
+
+
 def test_the_student_learns_the_order_of_a_trained_teacher(here):
     settings = TrainingSettings(epochs=6, lists_per_epoch="all", lists_per_step=3, lr=1e-3, head_lr=1e-2, device="cpu")
     config = Config(collection="towns", encoder="encoder", loss="hinge", training=settings)

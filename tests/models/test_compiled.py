@@ -12,6 +12,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from rerank.batches.batch import make_batch
 from rerank.losses import smoothi
+from rerank.models import compiled as compiled_layers
 from rerank.models import packed_attention
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_if_useful, compile_layers, compile_parts
@@ -24,7 +25,7 @@ from tests.support.tiny_encoders import make_encoder
 
 CPU = torch.device("cpu")
 QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=4, longest=40)
-KINDS = dict.fromkeys(("bert", "distilbert", "modernbert"), make_encoder)
+KINDS = dict.fromkeys(("bert", "modernbert"), make_encoder)
 KINDS["qwen3"] = make_decoder
 EVERYTHING = 10**6
 
@@ -54,9 +55,9 @@ def autocast(dtype=None):
     return torch.autocast("cpu", dtype, enabled=dtype is not None)
 
 
-def opened(kind, tmp_path, rank=0):
+def opened(kind, tmp_path, rank=0, layers=2):
     if not (tmp_path / kind).exists():
-        KINDS[kind](kind, tmp_path / kind, WORDS, max_positions=48)
+        KINDS[kind](kind, tmp_path / kind, WORDS, max_positions=48, num_hidden_layers=layers)
     model, tokenizer, max_length = open_cross_encoder(str(tmp_path / kind), "mean", 0, lora_rank=rank)
     with torch.no_grad():  # fresh weights are so small that the scores hardly differ
         for parameter in model.parameters():
@@ -77,6 +78,7 @@ def compiled(model, batch, backend="eager", dtype=None):
     counter = CompileCounterWithBackend(backend)
     types = batch.inputs.token_types is not None
     assert compile_layers(model, types, CPU, lambda: autocast(dtype), counter) == ""
+    assert model.compiled
     return counter
 
 
@@ -107,39 +109,41 @@ def test_layers_share_a_graph_for_any_number_of_tokens_and_for_every_model(kind,
     assert counter.frame_count == graphs
 
 
-def test_inductors_kernels_give_the_same_gradient(tmp_path):
-    model, batch = opened("bert", tmp_path)
+def test_inductors_kernels_give_the_same_gradient(tmp_path, monkeypatch):
+    """Of the embeddings, with their norm and dropout: a C++ compiler takes half a minute for a layer."""
+    model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch)
-    compiled(model, batch, "inductor")
+    monkeypatch.setattr(compiled_layers, "layers_of", lambda encoder: [])
+    counter = compiled(model, batch, "inductor")
     assert_same(gradient(model, batch), expected)
+    assert counter.frame_count == 1
 
 
 def test_half_precision_is_rounded_alike(tmp_path):
     dtype = torch.bfloat16
-    model, batch = opened("bert", tmp_path)
+    model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch, dtype=dtype)
     compiled(model, batch, "aot_eager", dtype)
     assert_same(gradient(model, batch, dtype=dtype), expected, 0.01)
 
 
 def test_activations_may_be_checkpointed(tmp_path):
-    model, batch = opened("bert", tmp_path)
+    model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch)
     model.checkpoint_activations()
     compiled(model, batch, "aot_eager")
-    for tokens in (EVERYTHING, 100):
-        assert_same(gradient(model, batch, tokens), expected)
+    assert_same(gradient(model, batch), expected)
 
 
 def test_low_rank_matrices_are_trained(tmp_path):
-    model, batch = opened("bert", tmp_path, rank=2)
+    model, batch = opened("bert", tmp_path, rank=2, layers=1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.fill_(0.01)
     expected = gradient(model, batch)
     compiled(model, batch, "aot_eager")
-    assert_same(gradient(model, batch, 100), expected)
+    assert_same(gradient(model, batch), expected)
 
 
 def test_masks_of_dropout_are_the_same_bits_from_one_graph():
@@ -172,13 +176,14 @@ def test_a_compiler_that_fails_is_named_and_the_layers_stay_as_they_were(tmp_pat
 
 
 def test_kernels_that_compute_something_else_are_refused(tmp_path):
-    model, batch = opened("bert", tmp_path)
+    model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch)
 
     def halves(graph, inputs):
         return lambda *args: tuple(x / 2 for x in graph(*args))
 
     assert "differ" in compile_layers(model, True, CPU, autocast, halves)
+    assert not model.compiled
     assert torch.equal(gradient(model, batch), expected)
 
 

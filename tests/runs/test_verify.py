@@ -176,11 +176,20 @@ def test_what_an_older_manifest_could_not_have_is_said_and_no_failure(here, caps
     )
 
 
+def test_a_manifest_of_format_2_has_no_kernels(here, capsys, monkeypatch):
+    monkeypatch.setattr("rerank.runs.manifest.FORMAT", 2)
+    facts = {name: value for name, value in facts_of(FOLD).items() if name not in ("attention", "compiled", "tf32")}
+    write_manifest(FOLD / "manifest.json", facts)
+    code, said, _ = verified(capsys)
+    assert (code, said["hinge/fold2"].endswith("holds")) == (0, True)
+
+
 @pytest.mark.parametrize(
     "fact",
     [
-        "best_epoch", "best_valid", "commit", "config", "documents", "epochs", "files", "first_stage", "fold", "format",
-        "java", "machine", "manifest_hash", "outcome", "precision", "qrels", "seconds", "texts", "versions",
+        "attention", "best_epoch", "best_valid", "commit", "compiled", "config", "documents", "epochs", "files",
+        "first_stage", "fold", "format", "java", "machine", "manifest_hash", "outcome", "precision", "qrels", "seconds",
+        "texts", "tf32", "versions",
     ],
 )  # fmt: skip
 def test_a_fact_that_todays_version_writes_is_demanded(here, capsys, fact):

@@ -25,16 +25,18 @@ _DEBERTA_V3: dict[str, Any] = {  # as in deberta-v3-base
 _CHARACTERS = string.ascii_letters + string.digits + string.punctuation
 
 
-def make_encoder(kind: str, folder: Path, words: list[str], seed: int = 0, max_positions: int | None = None) -> Path:
+def make_encoder(
+    kind: str, folder: Path, words: list[str], seed: int = 0, max_positions: int | None = None, **settings: int
+) -> Path:
     """Writes an encoder without a head (`AutoModel`) and its tokenizer into `folder`, and gives the folder back.
 
     `kind` is one of KINDS. `words` become one token each, other words are spelled. `max_positions` is the longest input
-    in tokens, special tokens included; by default that of the real model (512, ModernBERT 8192). The weights follow
-    from `seed` alone. DeBERTa-v3 is the kind deberta-v2.
+    in tokens, special tokens included; by default that of the real model (512, ModernBERT 8192). `settings` are those
+    of the config. The weights follow from `seed` alone. DeBERTa-v3 is the kind deberta-v2.
     """
     from transformers import AutoModel
 
-    return _save(AutoModel, kind, folder, words, seed, max_positions)
+    return _save(AutoModel, kind, folder, words, seed, max_positions, **settings)
 
 
 def make_cross_encoder(
@@ -96,6 +98,7 @@ def _config(kind: str, tokenizer: Any, max_positions: int | None, **settings: An
         "num_attention_heads": 4,
         "intermediate_size": 64,
     }
+    sizes |= {name: settings.pop(name) for name in sizes if name in settings}
     common: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings}
     roberta_like = {**sizes, **common, "max_position_embeddings": positions + 2}  # positions start at 2, after padding
     if kind == "bert":

@@ -76,6 +76,20 @@ def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf3
     assert torch.backends.cuda.matmul.fp32_precision == precision
 
 
+@pytest.mark.parametrize(
+    ("kind", "mixed", "asked", "facts"),
+    [
+        ("cuda", "no", "tf32", {"precision": "float32", "tf32": True}),
+        ("cuda", "bf16", "ieee", {"precision": "bf16", "tf32": False}),
+        ("cpu", "no", "tf32", {"precision": "float32", "tf32": False}),
+    ],
+)
+def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, asked, facts):
+    torch.backends.cuda.matmul.fp32_precision = asked
+    accelerator = SimpleNamespace(device=torch.device(kind), mixed_precision=mixed)
+    assert device.precision_facts(accelerator) == facts
+
+
 def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # so that it is put back
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")

@@ -20,7 +20,7 @@ from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.model_card import write_pretraining_card
 from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
 from rerank.experiments.pretraining.make_lists import make_pseudo_lists
-from rerank.experiments.text_model import open_model
+from rerank.experiments.text_model import kernels, open_model
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
@@ -29,7 +29,7 @@ from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.runs.pretraining_checks import expect_undamaged
-from rerank.training.device import open_training_accelerator
+from rerank.training.device import open_training_accelerator, precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
@@ -252,7 +252,8 @@ def _finish(
     write_pretraining_card(folder.checkpoint, config, task.collection.name, facts)
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
     files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.log])
-    manifest = {"config": sections(config), "pretraining": facts, "history": means, "files": files}
+    computed = {**precision_facts(task.accelerator), **kernels(task.model, task.accelerator)}
+    manifest = {"config": sections(config), "pretraining": facts, "history": means, **computed, "files": files}
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)

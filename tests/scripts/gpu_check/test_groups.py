@@ -1,15 +1,17 @@
 """Groups in processes of their own, as on a GPU: their rows come back, and one that does not end is killed."""
 
 from scripts.gpu_check.groups import run_apart
-from scripts.gpu_check.setting import Setting
-from scripts.gpu_check.sizes import SMALL
+from scripts.gpu_check.sizes import SMALL, Setting
 
 CPU = Setting("cpu", SMALL)
 
 
 def test_the_rows_of_a_process_come_back():
-    rows = run_apart("packing", CPU, 600)
-    assert [row.result for row in rows] == ["pass", "pass"]
+    """The row of an error, which needs no torch."""
+    (row,) = run_apart("sizes", CPU, 600)
+    assert (row.check, row.result) == ("sizes", "FAIL")
+    assert "has no attribute 'check'" in row.measured
+    assert "Traceback" in row.details
 
 
 def test_a_process_that_does_not_end_in_time_fails():

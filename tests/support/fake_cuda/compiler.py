@@ -66,6 +66,7 @@ def counted_compiler(counting: CountingMode) -> Iterator[None]:
         torch._functorch.config.patch(enable_autograd_cache=False),
         torch.autograd.set_multithreading_enabled(False),
     ]
+    torch._dynamo.reset()  # graphs that are known already have other counts
     with contextlib.ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
