@@ -27,6 +27,8 @@ COMMANDS = {
     "The teacher scores the candidates of every query once; what it scored is kept.",
     "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
+    "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
+    "`rerank score` and `Reranker.load` take its folder; --int8 is calibrated with a run.",
     "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
@@ -37,7 +39,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score")
+WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "export")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -51,8 +51,7 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
         layers = layers_of(model)
         if not layers:
             return f"{type(model).__name__} has no list of its layers"
-        part = layers[-1].attention if _has_bert_layout(layers[-1]) else layers[-1]
-        hook = part.register_forward_hook(_first_tokens, with_kwargs=True)
+        hook = first_token_part(model).register_forward_hook(_first_tokens, with_kwargs=True)
     try:
         if last_token is None:
             model.set_attn_implementation(IMPLEMENTATION)
@@ -75,6 +74,13 @@ def layers_of(model: Any) -> list[Any]:
     count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return list(next(stacks, ()))
+
+
+def first_token_part(model: Any) -> nn.Module:
+    """The module after which only the first token of each passage is needed: the last attention, or the last layer."""
+    last: Any = layers_of(model)[-1]
+    part: nn.Module = last.attention if _has_bert_layout(last) else last
+    return part
 
 
 def _has_bert_layout(layer: Any) -> bool:
