@@ -28,7 +28,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
-QUERIES = 32
+QUERIES = 16
 """Queries of the run that are taken, evenly spaced; every other one calibrates."""
 DEPTH = 20
 """Documents of each."""
