@@ -76,7 +76,8 @@ def test_a_float32_graph_has_the_scores_of_its_checkpoint(kind, form, tmp_path):
 @pytest.mark.parametrize("form", ["onnx", "openvino"])
 def test_an_int8_graph_is_close_and_the_card_says_how_close(form, there):
     expected, found = (Reranker.load(name, device="cpu").score(QUERY, TEXTS) for name in ("model", f"{form}-int8"))
-    assert 0 < np.abs(found - expected).max() < 0.3 * expected.std()
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    assert np.corrcoef(found, expected)[0, 1] > 0.7
     card = (Path(f"{form}-int8") / "README.md").read_text()
     assert "Measured on 3 queries of `first.run`, 18 documents; other queries of it calibrated int8." in card
     assert float(card.split("Kendall's tau, mean over queries | ")[1].split()[0]) > 0.5
@@ -118,9 +119,7 @@ def test_a_damaged_graph_is_named(copy, capsys):
     line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
     assert "model.onnx: expected XXH3" in line
     (copy / "model.onnx").write_bytes(content[:99])
-    assert "found 99 bytes" in failed(
-        capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run"
-    )
+    assert "found 99;" in failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "onnx"}'])
