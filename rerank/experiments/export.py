@@ -67,7 +67,7 @@ def export_checkpoint(
     validate(config)
     if int8 and run is None:
         raise UserError("--int8: needs --calibrate, a TREC run such as BM25's; without --int8 the graph is float32")
-    FORMATS[form].check_packages()
+    FORMATS[form].check_packages(int8)
     model, tokenizer, max_length, max_doc_tokens = open_trained_weights(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )

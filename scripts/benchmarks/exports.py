@@ -27,7 +27,7 @@ def exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[s
         return works, notes
     for form, functions in FORMATS.items():
         try:
-            functions.check_packages()
+            functions.check_packages(True)
         except UserError as error:
             notes.append(str(error))
             continue

@@ -19,8 +19,8 @@ OPSET = 20
 """The first with GELU."""
 
 
-def check_packages() -> None:
-    """Raises UserError if a package is missing."""
+def check_packages(int8: bool) -> None:
+    """Raises UserError if a package is missing; int8 needs no other ones."""
     needed("onnx", "--format onnx")
     needed("onnxruntime", "--format onnx")
 

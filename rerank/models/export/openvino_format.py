@@ -16,11 +16,12 @@ from rerank.models.export.rows import Rows, RowScores
 FILE = "model.xml"
 
 
-def check_packages() -> None:
-    """Raises UserError if a package is missing."""
+def check_packages(int8: bool) -> None:
+    """Raises UserError if a package is missing; NNCF is needed for int8 alone."""
     with _unobserved():
         needed("openvino", "--format openvino")
-        needed("nncf", "--format openvino")
+        if int8:
+            needed("nncf", "--format openvino --int8")
 
 
 def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[Rows] | None) -> None:
