@@ -29,7 +29,7 @@ TOLERANCE = 1e-3
 
 
 class Format(NamedTuple):
-    """How graphs are written and opened; `check_packages`, of int8 or not, and `open` raise UserError for missing ones."""
+    """How graphs are written and opened; `check_packages`, of int8 or not, and `open` raise UserError."""
 
     check_packages: Callable[[bool], None]
     write: Callable[[RowScores, Rows, Path, Sequence[Rows] | None], None]
