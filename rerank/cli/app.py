@@ -30,6 +30,8 @@ COMMANDS = {
     "search": "Search a collection: BM25's candidates, re-ranked, with the words of the query marked.",
     "serve": "Answer re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
+    "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
+    "`rerank score` and `Reranker.load` take its folder; --int8 is calibrated with a run.",
     "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
@@ -40,7 +42,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "search", "serve")
+WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "search", "serve", "export")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

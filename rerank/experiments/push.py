@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from rerank.config import EncoderSettings
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.model_card import CARD
-from rerank.models.checkpoints import HEAD_FILE, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import HEAD_FILE, open_trained_weights, save_cross_encoder
 from rerank.models.modules_json import MODULES_FILE
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -53,13 +53,15 @@ def push_checkpoint(checkpoint: Path, name: str, private: bool = False, dry_run:
 @contextmanager
 def _readable_elsewhere(checkpoint: Path) -> Iterator[Path]:
     """The folder to upload; raises UserError if it has no trained head."""
-    trained = open_trained_cross_encoder(str(checkpoint), EncoderSettings.pooling, EncoderSettings.max_doc_tokens)
+    model, tokenizer, _, max_doc_tokens = open_trained_weights(
+        str(checkpoint), EncoderSettings.pooling, EncoderSettings.max_doc_tokens
+    )
     if not (checkpoint / HEAD_FILE).is_file() or (checkpoint / MODULES_FILE).is_file():
         yield checkpoint
         return
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / checkpoint.absolute().name
-        save_cross_encoder(trained.model, trained.tokenizer, folder, trained.max_doc_tokens)
+        save_cross_encoder(model, tokenizer, folder, max_doc_tokens)
         if (checkpoint / CARD).is_file():
             shutil.copy2(checkpoint / CARD, folder)
         log.info(f"{checkpoint}: written by an older version; uploaded in the form that other libraries read")

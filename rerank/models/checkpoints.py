@@ -12,6 +12,7 @@ from torch import nn
 from rerank.batches.text_template import chat_template
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder, load_encoder
+from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.lora import add_lora, merged_weights
 from rerank.models.modules_json import IDENTITY, write_modules
@@ -81,7 +82,7 @@ def _load_head(head: nn.Linear, file: Path) -> None:
 class TrainedCrossEncoder(NamedTuple):
     """A model that can score, its tokenizer, the tokens that fit into a passage and those kept of a document."""
 
-    model: CrossEncoder
+    model: CrossEncoder | ExportedCrossEncoder
     tokenizer: Any
     max_length: int
     max_doc_tokens: int
@@ -90,9 +91,20 @@ class TrainedCrossEncoder(NamedTuple):
 def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, template: str = "") -> TrainedCrossEncoder:
     """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
 
-    A checkpoint of ours was saved with its pooling and its `max_doc_tokens`, which replace those given here, and with
-    its template. Raises UserError for an encoder that was never trained to rank, and for another template than its own.
+    The folder may also be one that `rerank export` wrote. A checkpoint of ours was saved with its pooling and its
+    `max_doc_tokens`, which replace those given here, and with its template. Raises UserError for an encoder that was
+    never trained to rank, and for another template than its own.
     """
+    if is_export(name):
+        exported, tokenizer, facts = open_export(name, template)
+        return TrainedCrossEncoder(exported, tokenizer, facts["max_length"], facts["max_doc_tokens"])
+    return TrainedCrossEncoder(*open_trained_weights(name, pooling, max_doc_tokens, template))
+
+
+def open_trained_weights(
+    name: str, pooling: str, max_doc_tokens: int, template: str = ""
+) -> tuple[CrossEncoder, Any, int, int]:
+    """As `open_trained_cross_encoder`, for a model that is no exported graph; raises UserError for one."""
     loaded, head = _load(name)
     if head is None and not loaded.own_head:
         architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
@@ -115,18 +127,18 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, tem
             f"{name}: was trained with the pooling {model.pooling}, which is not registered; "
             f"{nearest(model.pooling, POOLINGS)}"
         )
-    return TrainedCrossEncoder(
-        model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
-    )
+    return model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
 
 
-def saved_settings(model: CrossEncoder) -> dict[str, Any]:
+def saved_settings(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any]:
     """The settings that `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+    if isinstance(model, ExportedCrossEncoder):
+        return model.settings
     settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
     return settings
 
 
-def pretraining_of(model: CrossEncoder) -> dict[str, Any] | None:
+def pretraining_of(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any] | None:
     """The pre-training on documents that a model's config records; None if there was none."""
     saved = saved_settings(model)
     pretraining: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # its name in version 0.1.0

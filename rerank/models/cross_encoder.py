@@ -108,7 +108,7 @@ class CrossEncoder(nn.Module):
             self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
         passages = Passages(lengths, offsets, max(lengths), self.flash)
         if self.last_token is None:
-            return self._scores(**arguments, passages=passages)
+            return self.row_scores(**arguments, passages=passages)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
         return self.last_token.scores_of_packed(scored, **arguments, passages=passages)
 
@@ -119,12 +119,13 @@ class CrossEncoder(nn.Module):
             self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
             torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
         if self.last_token is None:
-            return self._scores(**arguments)
+            return self.row_scores(**arguments)
         offsets = inputs.offsets.to(positions.device)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets) - offsets[:-1]
         return self.last_token.scores_of_padded(scored, **arguments)
 
-    def _scores(self, **arguments: Any) -> Tensor:
+    def row_scores(self, **arguments: Any) -> Tensor:
+        """(rows,) float32 scores of the first token of each row; the arguments are those of the encoder."""
         out = self.encoder(**arguments)
         if self.head is None:
             scores: Tensor = out.logits.float()

@@ -22,6 +22,12 @@ def keep_first_tokens(layer: Any) -> list[RemovableHandle]:
     ]
 
 
+def first_token_part(layer: Any) -> nn.Module:
+    """The module of the last layer whose output is needed for these tokens only."""
+    part: nn.Module = layer.attention if _has_bert_layout(layer) else layer
+    return part
+
+
 def linear_layers_of_first_tokens(layer: Any) -> list[nn.Linear]:
     """The linear layers of the last layer that process these tokens only."""
     if not _has_bert_layout(layer):

@@ -13,6 +13,8 @@ REQUIRED = {  # any one of the files on the right is enough
 }
 ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
 PICKLES = ["pytorch_model*.bin"]
+EXPORT_FILE = "export.json"
+"""What `rerank export` records in its folders."""
 HASHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 
 
@@ -23,6 +25,11 @@ def encoder_folder(name: str) -> Path:
     """
     path = Path(name)
     if path.is_dir():
+        if (path / EXPORT_FILE).is_file():
+            raise UserError(
+                f"encoder {name}: is an exported graph, which scores and nothing else; give the checkpoint that it was "
+                f"made from, which its {EXPORT_FILE} names"
+            )
         if missing := _missing(path):
             raise UserError(f"encoder {name}: the folder lacks {missing}; give one that save_pretrained wrote")
         return path

@@ -86,17 +86,17 @@ def _expect_writable(target: Path, what: str) -> None:
         raise UserError(f"{what}: cannot be written: {existing}: {error.strerror}") from error
 
 
-def check_new_folder(out: Path) -> None:
-    """Raises UserError, before any work, if --out is not a new or an empty folder, or cannot be written."""
+def check_new_folder(out: Path, flag: str = "--out") -> None:
+    """Raises UserError, before any work, if `out` is not a new or an empty folder, or cannot be written."""
     try:
         target = output_target(out)
     except UserError as error:
-        raise UserError(f"--out {error}") from error.__cause__
+        raise UserError(f"{flag} {error}") from error.__cause__
     if target == STANDARD_OUTPUT:
-        raise UserError(f"--out {out}: a folder cannot be written to standard output; expected a new folder to write")
+        raise UserError(f"{flag} {out}: a folder cannot be written to standard output; expected a new folder to write")
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise UserError(f"--out {out}: already exists; expected a new folder to write")
-    _expect_writable(target, f"--out {out}")
+        raise UserError(f"{flag} {out}: already exists; expected a new folder to write")
+    _expect_writable(target, f"{flag} {out}")
 
 
 @contextlib.contextmanager

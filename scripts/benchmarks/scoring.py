@@ -15,6 +15,7 @@ from rerank.training.device import open_accelerator
 from rerank.types import Run
 from rerank.utils.errors import UserError
 from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
+from scripts.benchmarks.exports import exported_works
 from scripts.benchmarks.flops import forward_flops
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
@@ -73,6 +74,7 @@ def _measured(
         OURS: lambda: our_scores(model, short, accelerator),
         OURS_LONG: lambda: our_scores(model, long, accelerator),
     }
+    exports, export_notes = exported_works(short, accelerator)
     baseline = open_sentence_cross_encoder(str(short.folder), device)
     notes = [NO_CROSS_ENCODER]
     baselines: dict[str, Work] = {}
@@ -91,12 +93,15 @@ def _measured(
         baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
-    seconds = interleaved(works | baselines, rounds, device)
+    for work in exports.values():
+        work()
+    seconds = interleaved(works | exports | baselines, rounds, device)
     rows, rates = product_rows(products, seconds)
-    for what in [OURS, *baselines, OURS_LONG]:
+    for what in [OURS, *exports, *baselines, OURS_LONG]:
         row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)
-        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in baselines else {}))
-    return rows, notes
+        compared = what in baselines or what in exports
+        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if compared else {}))
+    return rows, [*notes, *export_notes]
 
 
 def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -> Run:

@@ -1,0 +1,196 @@
+"""The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rerank.batches.batch import Packed
+from rerank.batches.text_template import open_template
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export import onnx_format, openvino_format
+from rerank.models.export.rows import Rows, RowScores, example, rows_of, traceable
+from rerank.models.gpu import Autocast
+from rerank.models.hub import EXPORT_FILE
+from rerank.models.pooling import POOLINGS
+from rerank.utils.errors import UserError, nearest
+from rerank.utils.integrity import Record, as_record, changes, record_of
+from rerank.utils.json_files import read_json
+
+Graph = Callable[[Rows], np.ndarray]
+"""(passages,) float32 scores of rows of one length."""
+
+TOLERANCE = 1e-3
+"""The largest difference between the scores of a float32 graph and of the model, relative to the largest."""
+
+
+class Format(NamedTuple):
+    """How graphs are written and opened; `check_packages`, of int8 or not, and `open` raise UserError."""
+
+    check_packages: Callable[[bool], None]
+    write: Callable[[RowScores, Rows, Path, Sequence[Rows] | None], None]
+    open: Callable[[Path], Graph]
+
+
+FORMATS = {
+    "onnx": Format(onnx_format.check_packages, onnx_format.write, onnx_format.OnnxGraph),
+    "openvino": Format(openvino_format.check_packages, openvino_format.write, openvino_format.OpenvinoGraph),
+}
+"""Every format by the name that --format takes."""
+
+
+class ExportFacts(TypedDict):
+    """EXPORT_FILE; `settings` are those that the checkpoint was saved with, `files` the hashes of the other files."""
+
+    format: Literal["onnx", "openvino"]
+    precision: Literal["float32", "int8"]
+    checkpoint: str
+    pooling: str
+    template: str
+    max_length: int
+    max_doc_tokens: int
+    settings: dict[str, Any]
+    files: dict[str, Any]
+
+
+class ExportedCrossEncoder:
+    """A graph in the place of a `CrossEncoder`, for scoring: packed passages in, scores out, always on the CPU."""
+
+    is_padded = False
+
+    def __init__(self, folder: Path, facts: ExportFacts, graph: Graph) -> None:
+        self.folder = folder
+        self.settings = facts["settings"]
+        self.pooling = facts["pooling"]
+        self.template = facts["template"]
+        self._graph = graph
+
+    def __call__(self, inputs: Packed) -> Tensor:
+        """(passages,) float32 scores."""
+        scores = np.empty(len(inputs.offsets) - 1, dtype=np.float32)
+        for numbers, rows in rows_of(inputs):
+            scores[numbers] = self._graph(rows)
+        return torch.from_numpy(scores)
+
+    def pool(self, passage_scores: Tensor, documents: Tensor) -> Tensor:
+        """As `CrossEncoder.pool`."""
+        return POOLINGS[self.pooling](passage_scores, documents)
+
+    def eval(self) -> "ExportedCrossEncoder":
+        """Itself: a graph has no training mode."""
+        return self
+
+    def place(self, device: torch.device, autocast: Autocast) -> list[str]:
+        """A line for a device and for a precision that a graph does not take."""
+        lines = []
+        if device.type != "cpu":
+            lines.append(f"{self.folder}: an exported graph runs on the CPU, not on {device}")
+        with autocast():
+            if torch.is_autocast_enabled(device.type):
+                lines.append(f"{self.folder}: the precision is that of the exported graph")
+        return lines
+
+
+def write_export(
+    target: Path,
+    name: str,
+    model: CrossEncoder,
+    tokenizer: Any,
+    sizes: tuple[int, int],
+    form: str,
+    calibration: Sequence[Packed] | None,
+    settings: Mapping[str, Any],
+) -> None:
+    """Writes the folder of a model that is on the CPU, in int8 if there are passages to calibrate with.
+
+    `name` is the checkpoint; `sizes` are the tokens of a passage and those kept of a document. Raises UserError for a
+    model that cannot be exported, and for a float32 graph that gives other scores.
+    """
+    target.mkdir()
+    model.encoder.config.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    inputs = example(open_template(tokenizer, model.template).token_types is not None)
+    rows = None if calibration is None else [rows for packed in calibration for _, rows in rows_of(packed)]
+    with traceable(name, model) as module:
+        try:
+            FORMATS[form].write(module, inputs, target, rows)
+        except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise UserError(
+                f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: {reason}"
+            ) from error
+        if rows is None:
+            _check_scores(name, form, module, FORMATS[form].open(target), model, inputs)
+    facts: ExportFacts = {
+        "format": form,  # type: ignore[typeddict-item]  # a key of FORMATS
+        "precision": "float32" if rows is None else "int8",
+        "checkpoint": name,
+        "pooling": model.pooling,
+        "template": model.template,
+        "max_length": sizes[0],
+        "max_doc_tokens": sizes[1],
+        "settings": dict(settings),
+        "files": record_of(target, sorted(target.iterdir())),
+    }
+    (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def _check_scores(name: str, form: str, module: RowScores, graph: Graph, model: CrossEncoder, inputs: Rows) -> None:
+    """Raises UserError if a graph gives rows of other shapes than the traced one other scores than the model."""
+    vocabulary = model.encoder.config.vocab_size
+    random = np.random.default_rng(0)
+    for passages, length in ((1, min(model.max_length, 160)), (3, 9)):
+        ids = random.integers(0, vocabulary, (passages, length))
+        rows = {column: ids if column == "input_ids" else np.zeros_like(ids) for column in inputs}
+        expected = module(*map(torch.from_numpy, rows.values())).numpy()
+        difference = float(np.abs(graph(rows) - expected).max())
+        if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            raise UserError(
+                f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: its scores differ by "
+                f"{difference:.1g}; take another --format"
+            )
+
+
+def is_export(name: str) -> bool:
+    """Whether `name` is the folder of an exported model."""
+    return (Path(name) / EXPORT_FILE).is_file()
+
+
+def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, ExportFacts]:
+    """The model of a folder that `write_export` wrote, its tokenizer and what the folder records.
+
+    Raises UserError if a file is missing or damaged, if a package is missing, for a pooling that is not registered, and
+    for another template than its own.
+    """
+    folder = Path(name)
+    facts = _read_facts(folder)
+    if template and template != facts["template"]:
+        own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"
+        raise UserError(f"{name}: was exported {own}, not with {template!r}; leave --encoder.template out")
+    if facts["pooling"] not in POOLINGS:
+        raise UserError(
+            f"{name}: was trained with the pooling {facts['pooling']}, which is not registered; "
+            f"{nearest(facts['pooling'], POOLINGS)}"
+        )
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    graph = FORMATS[facts["format"]].open(folder)
+    return ExportedCrossEncoder(folder, facts, graph), tokenizer, facts
+
+
+def _read_facts(folder: Path) -> ExportFacts:
+    """What the folder records, whose other files are those that were written."""
+    remedy = "export the checkpoint again"
+    facts: ExportFacts = read_json(folder / EXPORT_FILE, ExportFacts, remedy)
+    try:
+        record: Record = as_record(facts["files"])
+    except ValueError as error:
+        raise UserError(f"{folder / EXPORT_FILE}: {error}; {remedy}") from error
+    if damage := next(changes(folder, record), None):
+        raise UserError(f"{folder}: {damage}; {remedy}")
+    return facts

@@ -1,0 +1,89 @@
+"""Graphs in OpenVINO's format: traced and run by OpenVINO, quantised by NNCF."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rerank.models.export.packages import needed
+from rerank.models.export.rows import Rows, RowScores
+
+FILE = "model.xml"
+
+
+def check_packages(int8: bool) -> None:
+    """Raises UserError if a package is missing; NNCF is needed for int8 alone."""
+    with _unobserved():
+        needed("openvino", "--format openvino")
+        if int8:
+            needed("nncf", "--format openvino --int8")
+
+
+def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[Rows] | None) -> None:
+    """Writes the graph into the folder, in int8 if there are inputs to calibrate with."""
+    with _unobserved():
+        import openvino
+
+        inputs = {name: torch.from_numpy(values) for name, values in example.items()}
+        model = openvino.convert_model(module, example_input=inputs)
+        for port, name in zip(model.inputs, example, strict=True):
+            port.get_tensor().set_names({name})
+            port.get_node().set_partial_shape(openvino.PartialShape([-1, -1]))
+        model.validate_nodes_and_infer_types()
+        if calibration is not None:
+            model = _quantised(model, calibration)
+        openvino.save_model(model, folder / FILE, compress_to_fp16=False)
+
+
+def _quantised(model: Any, calibration: Sequence[Rows]) -> Any:
+    import nncf
+
+    nncf.set_log_level("ERROR")
+    with contextlib.redirect_stdout(sys.stderr):  # its progress bars
+        return nncf.quantize(
+            model,
+            nncf.Dataset(calibration),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(calibration),
+            advanced_parameters=nncf.AdvancedQuantizationParameters(
+                overflow_fix=nncf.OverflowFix.ENABLE  # weights of 7 bits, for processors without VNNI
+            ),
+        )
+
+
+class OpenvinoGraph:
+    """A graph that scores rows with OpenVINO on the CPU; raises UserError if openvino is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        needed("openvino", f"{folder}: a graph in OpenVINO's format")
+        import openvino
+
+        settings = {
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "INFERENCE_PRECISION_HINT": "f32",  # not bf16, which it would take where the processor has it
+        }
+        self._model = openvino.Core().compile_model(folder / FILE, "CPU", settings)
+
+    def __call__(self, rows: Rows) -> np.ndarray:
+        """(passages,) float32 scores."""
+        scores: np.ndarray = self._model(rows)[0]
+        return scores
+
+
+@contextlib.contextmanager
+def _unobserved() -> Iterator[None]:
+    """Within the block, OpenVINO and NNCF report no use of theirs over the network, as in continuous integration."""
+    before = os.environ.get("CI")
+    os.environ["CI"] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CI"]
+        else:
+            os.environ["CI"] = before

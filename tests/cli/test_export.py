@@ -1,0 +1,209 @@
+"""`rerank export`: a graph that scores as its checkpoint does, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from rerank import Reranker
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from rerank.models.export.onnx_int8 import quantised, scale_and_zero, smoothing
+from tests.support.small_collection import failed, write_collection
+from tests.support.small_world import WORDS
+from tests.support.tiny_decoders import make_decoder
+from tests.support.tiny_encoders import make_cross_encoder
+
+KINDS = ["bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"]
+QUERY = "amber birch"
+TEXTS = ["cedar", "", "delta ember fjord", "cedar", " ".join(WORDS * 20)]
+
+
+def make_model(kind, folder, positions=40):
+    """A cross-encoder whose weights are so large that scores differ, and that attention matters."""
+    make_cross_encoder(kind, folder, WORDS, max_positions=positions)
+    weights = load_file(folder / "model.safetensors")
+    larger = {name: weight * (5 if weight.dim() > 1 else 1) for name, weight in weights.items()}
+    save_file(larger, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A collection, a run of all its documents, and a checkpoint of 40 tokens, so that documents have two passages."""
+    folder = tmp_path_factory.mktemp("export")
+    write_collection(folder / "towns", queries=6)
+    lines = [
+        f"q{query} Q0 d{query}-{place} {place + 1} {9 - place} first\n" for query in range(6) for place in range(6)
+    ]
+    (folder / "first.run").write_text("".join(lines))
+    make_model("bert", folder / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for form in ("onnx", "openvino"):
+            pytest.importorskip("onnx" if form == "onnx" else "nncf")
+            words = ["--int8", "--calibrate", "first.run", "--collection", "towns", "--format", form]
+            assert main(["export", "model", f"{form}-int8", *words]) is None
+    return folder
+
+
+@pytest.fixture
+def there(world, monkeypatch):
+    monkeypatch.chdir(world)
+
+
+@pytest.fixture
+def copy(world, tmp_path, there):
+    """A copy of an exported folder that a test may damage."""
+    return Path(shutil.copytree(world / "onnx-int8", tmp_path / "copy"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [*((kind, "onnx") for kind in KINDS), *((kind, "openvino") for kind in ("bert", "distilbert", "modernbert"))],
+)
+def test_a_float32_graph_has_the_scores_of_its_checkpoint(kind, form, tmp_path):
+    positions = 40 if kind != "modernbert" else 300  # longer than its window of 128 tokens
+    checkpoint = make_model(kind, tmp_path / kind, positions)
+    main(["export", str(checkpoint), str(tmp_path / "graph"), "--format", form])
+    expected = Reranker.load(checkpoint, device="cpu").score(QUERY, TEXTS)
+    found = Reranker.load(tmp_path / "graph").score(QUERY, TEXTS)
+    assert found == pytest.approx(expected, abs=1e-5, rel=1e-5)
+    assert expected.std() > 1e-3
+
+
+@pytest.mark.parametrize("form", ["onnx", "openvino"])
+def test_an_int8_graph_is_close_and_the_card_says_how_close(form, there):
+    expected, found = (Reranker.load(name, device="cpu").score(QUERY, TEXTS) for name in ("model", f"{form}-int8"))
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    assert np.corrcoef(found, expected)[0, 1] > 0.7
+    card = (Path(f"{form}-int8") / "README.md").read_text()
+    assert "Measured on 3 queries of `first.run`, 18 documents; other queries of it calibrated int8." in card
+    assert float(card.split("Kendall's tau, mean over queries | ")[1].split()[0]) > 0.5
+    assert len(list(Path(f"{form}-int8").glob("model.*"))) == (1 if form == "onnx" else 2)
+
+
+@pytest.mark.parametrize("form", ["onnx", "openvino"])
+def test_int8_scores_do_not_depend_on_the_other_documents(form, there):
+    reranker = Reranker.load(f"{form}-int8")
+    together = reranker.score(QUERY, TEXTS)
+    assert together == pytest.approx([reranker.score(QUERY, [text])[0] for text in TEXTS], abs=1e-5)
+
+
+def test_score_reads_the_folder_and_its_settings(there, tmp_path):
+    checkpoint = shutil.copytree("model", tmp_path / "towns-model")
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["rerank"] = {"pooling": "max", "max_doc_tokens": 30, "collection": "towns"}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    main(["export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx"])
+    for name in ("towns-model", "graph"):
+        main(["score", str(tmp_path / name), "first.run", "--out", str(tmp_path / f"{name}.run")])
+    expected, found = (read_run(tmp_path / f"{name}.run") for name in ("towns-model", "graph"))
+    assert expected.keys() == found.keys()
+    for query_id, scores in expected.items():
+        assert found[query_id] == pytest.approx(scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json", "config.json"])
+def test_a_missing_file_is_named(file, copy, capsys):
+    (copy / file).unlink()
+    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
+    assert f"{file}: expected a file, found none; export the checkpoint again" in line
+
+
+def test_a_damaged_graph_is_named(copy, capsys):
+    content = bytearray((copy / "model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / "model.onnx").write_bytes(content)
+    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
+    assert "model.onnx: expected XXH3" in line
+    (copy / "model.onnx").write_bytes(content[:99])
+    assert "found 99;" in failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "onnx"}'])
+def test_a_damaged_record_is_refused(content, copy, capsys):
+    (copy / "export.json").write_text(content)
+    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
+    assert "export.json" in line
+    assert "export the checkpoint again" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--collection", "towns", "--encoder", "onnx-int8"],
+        ["export", "onnx-int8", "again", "--format", "onnx"],
+        ["push", "onnx-int8", "me/towns", "--dry-run"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_graph_is_no_checkpoint(words, there, capsys):
+    assert "is an exported graph, which scores and nothing else" in failed(capsys, *words)
+
+
+@pytest.mark.parametrize("kind", ["mpnet", "deberta-v2"])
+def test_an_encoder_with_its_own_attention_is_refused(kind, tmp_path, capsys):
+    checkpoint = make_cross_encoder(kind, tmp_path / kind, WORDS)
+    line = failed(capsys, "export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx")
+    assert "cannot be exported" in line
+    assert {"mpnet": "MPNet", "deberta-v2": "DebertaV2"}[kind] in line
+    assert not (tmp_path / "graph").exists()
+
+
+def test_a_decoder_is_refused(tmp_path, capsys):
+    checkpoint = make_decoder("qwen3", tmp_path / "qwen3", WORDS)
+    line = failed(capsys, "export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx")
+    assert "a Qwen3ForSequenceClassification is a decoder, which cannot be exported" in line
+
+
+@pytest.mark.parametrize(("form", "package"), [("onnx", "onnx"), ("openvino", "openvino"), ("openvino", "nncf")])
+def test_a_missing_package_is_named(form, package, there, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    int8 = ["--int8", "--calibrate", "first.run", "--collection", "towns"]
+    line = failed(capsys, "export", "model", str(tmp_path / "graph"), "--format", form, *int8)
+    assert f"needs the package {package}" in line
+    assert line.endswith('pip install "ir-rerank[cpu]"')
+
+
+@pytest.mark.parametrize(("form", "package"), [("onnx", "onnxruntime"), ("openvino", "openvino")])
+def test_a_missing_package_is_named_when_a_graph_is_opened(form, package, there, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    line = failed(capsys, "score", f"{form}-int8", "first.run", "--collection", "towns", "--out", "no.run")
+    assert f"needs the package {package}" in line
+    assert line.endswith('pip install "ir-rerank[cpu]"')
+
+
+def test_wrong_arguments_are_refused(there, tmp_path, capsys):
+    graph = str(tmp_path / "graph")
+    assert "--int8: needs --calibrate" in failed(capsys, "export", "model", graph, "--format", "onnx", "--int8")
+    words = ["export", "model", graph, "--format", "onnx", "--calibrate", "first.run"]
+    assert "name that of the run with --collection" in failed(capsys, *words)
+    assert "already exists; expected a new folder" in failed(capsys, "export", "model", "towns", "--format", "onnx")
+    assert "no such file" in failed(capsys, "export", "model", graph, "--format", "onnx", "--calibrate", "none.run")
+    assert not Path(graph).exists()
+
+
+def test_a_failed_export_leaves_nothing(there, tmp_path, capsys, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no such operation")
+
+    monkeypatch.setattr("torch.onnx.export", broken)
+    line = failed(capsys, "export", "model", str(tmp_path / "graph"), "--format", "onnx")
+    assert "a BertForSequenceClassification cannot be exported to onnx: no such operation" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_channels_with_large_values_are_smoothed():
+    values, weights = np.array([100.0, 1.0, 0.0]), np.array([[0.1, 0.1], [0.1, 0.1], [0.1, 0.1]])
+    factors = smoothing(values, weights)
+    assert factors[0] > 20 * factors[1]
+    assert factors[2] == 1
+    integers, scales = quantised(weights * factors[:, None])
+    assert np.abs(integers * scales - weights * factors[:, None]).max() <= scales.max() / 2 + 1e-6
+    assert np.abs(integers).max() == 63
+    scale, zero = scale_and_zero(-0.5, 2.0)
+    assert (0 - zero.astype(float)) * scale == pytest.approx(-0.5, abs=float(scale))
