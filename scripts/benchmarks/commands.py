@@ -59,6 +59,20 @@ def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: int | None 
 
 
 @benchmarks.command
+def exports(*, encoder: Encoder = "", rounds: Rounds = 3, documents: int = 64, out: Out = None) -> None:
+    """Documents scored per CPU second: rerank and the graphs that `rerank export` writes.
+
+    Parameters
+    ----------
+    documents
+        Documents to score per round, of one passage each.
+    """
+    from scripts.benchmarks.exports import bench_exports
+
+    print(bench_exports(encoder, rounds, documents, out))
+
+
+@benchmarks.command
 def losses(*, lists: int = 128, documents: DocumentCounts = (147, 1251), rounds: Rounds = 3, out: Out = None) -> None:
     """Milliseconds and memory of every loss, forward and backward, and of SmoothI with an autograd graph.
 

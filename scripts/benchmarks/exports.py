@@ -1,19 +1,61 @@
 """The exported graphs of a benchmark's encoder: ONNX Runtime and OpenVINO, in float32 and int8."""
 
+import time
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from accelerate import Accelerator
 
-from rerank.models.export.folder import FORMATS, open_export, write_export
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
 from rerank.models.memory import open_budget
 from rerank.models.scoring import pairs_of, score_candidates
+from rerank.training.device import open_accelerator
+from rerank.types import Run
 from rerank.utils.errors import UserError
-from scripts.benchmarks.timing import Work
-from scripts.benchmarks.workload import Workload
+from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.timing import Work, interleaved, ratio
+from scripts.benchmarks.workload import Workload, encoder, make_workload
 
 CALIBRATION = 16
 """Documents that calibrate int8: speed does not depend on them."""
+
+QUERIES = 4
+OURS = "rerank"
+COLUMNS = {"what": "", "documents/CPU s": ",.2f", "× rerank": ".2f"}
+NOTE = "Seconds are those of all threads on processors. Values are medians over rounds."
+
+
+def bench_exports(name: str, rounds: int, documents: int, out: Path | None = None) -> str:
+    """Measures the encoder `name` ("" is minilm) on the CPU and returns the table.
+
+    Raises UserError for an encoder that cannot be loaded, a number that is too small, and an `out` that cannot be
+    written.
+    """
+    check(rounds, out)
+    if documents < QUERIES:
+        raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
+    accelerator = open_accelerator(device="cpu")
+    with encoder(name or "minilm", own_head=True) as folder:
+        workload = make_workload(folder, QUERIES, documents // QUERIES, one_passage=True)
+        works, notes = exported_works(workload, accelerator)
+    works = {OURS: lambda: _score(workload.model, workload, accelerator), **works}
+    for work in works.values():
+        work()
+    seconds = interleaved(works, rounds, accelerator.device, clock=time.process_time)
+    total = sum(len(c.doc_ids) for c in workload.candidates)
+    rows = [
+        {
+            "what": what,
+            "documents/CPU s": total / median(taken),
+            "× rerank": ratio(seconds[OURS], taken),
+            "seconds": taken,
+        }
+        for what, taken in seconds.items()
+    ]
+    settings = {"encoder": name or "minilm", "rounds": rounds, "documents": documents}
+    return publish("Exported graphs", rows, COLUMNS, settings, accelerator.device, [*notes, NOTE], out)
 
 
 def exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[str, Work], list[str]]:
@@ -28,11 +70,10 @@ def exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[s
     for form, functions in FORMATS.items():
         try:
             functions.check_packages(True)
-        except UserError as error:
+            for precision in ("float32", "int8"):
+                works[f"exported, {form}, {precision}"] = _work(workload, accelerator, form, precision == "int8")
+        except UserError as error:  # a package is missing, or the encoder cannot be exported
             notes.append(str(error))
-            continue
-        for precision in ("float32", "int8"):
-            works[f"exported, {form}, {precision}"] = _work(workload, accelerator, form, precision == "int8")
     return works, notes
 
 
@@ -44,6 +85,10 @@ def _work(workload: Workload, accelerator: Accelerator, form: str, int8: bool) -
         model = workload.model.eval()
         write_export(folder, str(workload.folder), model, workload.tokenizer, sizes, form, calibration, {})
         exported, _, _ = open_export(str(folder), "")  # which reads the whole graph
-    return lambda: score_candidates(
-        exported, workload.builder, workload.candidates, accelerator, open_budget("auto", accelerator.device)
-    )
+    return lambda: _score(exported, workload, accelerator)
+
+
+def _score(model: CrossEncoder | ExportedCrossEncoder, workload: Workload, accelerator: Accelerator) -> Run:
+    """The scores of all candidates, as `rerank score` computes them."""
+    budget = open_budget("auto", accelerator.device)
+    return score_candidates(model, workload.builder, workload.candidates, accelerator, budget)

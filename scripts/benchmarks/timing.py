@@ -19,28 +19,33 @@ REPEATS = 16
 
 
 def interleaved(
-    contestants: dict[str, Work], rounds: int, device: torch.device, least: float = 0.0
+    contestants: dict[str, Work],
+    rounds: int,
+    device: torch.device,
+    least: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call is repeated until `least` seconds have passed, and its mean time counts.
+    A call is repeated until `least` seconds have passed, and its mean time counts. `clock` may be time.process_time,
+    which counts the seconds of all threads on processors, and not those in which other jobs have them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name, work in contestants.items():
-            seconds[name].append(_seconds(work, device, least))
+            seconds[name].append(_seconds(work, device, least, clock))
         so_far = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
         log.info(f"round {number}/{rounds}: {so_far}")
     return seconds
 
 
-def _seconds(work: Work, device: torch.device, least: float) -> float:
+def _seconds(work: Work, device: torch.device, least: float, clock: Callable[[], float]) -> float:
     synchronise(device)
-    start, calls = time.perf_counter(), 0
+    start, calls = clock(), 0
     while True:
         work()
         synchronise(device)
-        calls, passed = calls + 1, time.perf_counter() - start
+        calls, passed = calls + 1, clock() - start
         if passed >= least:
             return passed / calls
 

@@ -61,7 +61,10 @@ def test_scoring(cross_encoder_folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     rows = {row["what"]: row for row in json.loads(out.read_text())["rows"]}
     peers = [what for what in rows if what.startswith("predict, batch")]
-    assert [what for what in rows if what not in peers] == [*PRODUCTS, scoring.OURS, scoring.OURS_LONG]
+    graphs = [what for what in rows if what.startswith("exported")]
+    assert [what for what in rows if what not in peers] == [*PRODUCTS, scoring.OURS, *graphs, scoring.OURS_LONG]
+    assert graphs or 'pip install "ir-rerank[cpu]"' in printed
+    assert all(rows[what][scoring.OURS_FASTER] > 0 for what in graphs)
     if importlib.util.find_spec("sentence_transformers") is None:
         assert not peers
         assert "pip install 'ir-rerank[peers]'" in printed
@@ -74,6 +77,16 @@ def test_scoring(cross_encoder_folder, tmp_path, capsys):
         assert rows[what]["documents/s"] == pytest.approx(8 / rows[what]["seconds"][0])
         assert rows[what]["tokens/s"] > rows[what]["documents/s"]
         assert rows[what]["useful GFLOP/s"] > 0
+
+
+def test_exports(cross_encoder_folder, tmp_path):
+    pytest.importorskip("nncf")
+    out = tmp_path / "exports.json"
+    main(["exports", "--encoder", str(cross_encoder_folder), "--documents", "8", "--rounds", "1", "--out", str(out)])
+    rows = {row["what"]: row for row in json.loads(out.read_text())["rows"]}
+    graphs = [f"exported, {form}, {precision}" for form in ("onnx", "openvino") for precision in ("float32", "int8")]
+    assert list(rows) == ["rerank", *graphs]
+    assert all(row["documents/CPU s"] == pytest.approx(8 / row["seconds"][0]) for row in rows.values())
 
 
 def test_training(folder, in_this_process, tmp_path, capsys):
