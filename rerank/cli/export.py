@@ -37,7 +37,7 @@ def export(
     format
         The library that runs the graph: ONNX Runtime or OpenVINO.
     int8
-        Integer products, 2 to 3 times as fast where the processor is made for them; needs --calibrate.
+        Integer products, which are faster and less exact; needs --calibrate.
     calibrate
         A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
     collection
