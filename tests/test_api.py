@@ -12,7 +12,7 @@ import torch
 
 import rerank
 from rerank.config import CollectionSettings, EncoderSettings, TrainingSettings
-from rerank.types import Fold
+from rerank.data.types import Fold
 from tests.support.paths import ROOT
 from tests.support.small_collection import SETTINGS
 

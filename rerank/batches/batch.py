@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.batches.transfer import to_device_together
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 
 Inputs = TypeVar("Inputs")
 

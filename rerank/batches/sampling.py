@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 
 Count = int | Literal["all"]
 

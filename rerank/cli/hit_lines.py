@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from rerank.types import Hit, Marked
+from rerank.data.types import Hit, Marked
 
 HEAD = ("rank", "score", "BM25 rank", "BM25 score", "document")
 INDENT = " " * 6

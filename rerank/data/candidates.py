@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from rerank.data.trec import check_common, ranked
-from rerank.types import Candidates, Qrels, Run
+from rerank.data.types import Candidates, Qrels, Run
 from rerank.utils.errors import UserError
 
 

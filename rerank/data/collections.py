@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 from rerank.data import formats
 from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
+from rerank.data.types import Document, Qrels
 from rerank.data.with_splits import WithSplits
-from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 EXPECTED = (

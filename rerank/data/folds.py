@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from rerank.types import Fold
+from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json

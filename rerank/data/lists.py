@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn
 
 from rerank.data.text_lines import lines_of
 from rerank.data.trec import FLOAT32_MAX
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rerank.data.folds import FINAL
-from rerank.types import Fold, Qrels
+from rerank.data.types import Fold, Qrels
 from rerank.utils.errors import UserError
 
 SPLIT = "split"

@@ -17,7 +17,7 @@ from typing import NoReturn
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
 from rerank.data.text_lines import fail_line
 from rerank.data.trec_lines import are_empty, numbered_lines
-from rerank.types import Qrels, Run
+from rerank.data.types import Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rerank.data.splits import Splits, merge_splits
-from rerank.types import Document, Qrels
+from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 if TYPE_CHECKING:

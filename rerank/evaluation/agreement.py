@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from rerank.data.trec import ranked
-from rerank.types import Run
+from rerank.data.types import Run
 
 TOP = 10
 

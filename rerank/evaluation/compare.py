@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.evaluate_runs import Evaluation, check_run, evaluate_runs, map_to_folds, select_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements
@@ -14,7 +15,6 @@ from rerank.evaluation.tables.html import as_html
 from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
 from rerank.evaluation.tables.summary import summary_table
 from rerank.evaluation.tables.table import Table, render
-from rerank.types import Fold, Qrels, Run
 from rerank.utils.errors import UserError, nearest
 
 

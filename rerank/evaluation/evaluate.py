@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rerank.data.trec import check_common, check_scores, ranked
+from rerank.data.types import Measurements, Qrels, Run
 from rerank.evaluation.graded import GRADED, HIGHEST_GAIN, graded_value
 from rerank.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measures
 from rerank.evaluation.third_party import import_package
-from rerank.types import Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 
 HIGHEST_COUNTED = 255  # trec_eval's time grows with the square of the highest gain; graded.py computes higher ones

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rerank.data.trec import check_common, examples
+from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
-from rerank.types import Fold, Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 
 

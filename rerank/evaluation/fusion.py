@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
-from rerank.types import Qrels, Run
 
 if TYPE_CHECKING:  # imported by the functions, so that `import rerank.evaluation` is fast
     import numpy as np

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rerank.data.trec import ranked
+from rerank.data.types import Measurements, Qrels, Run
 from rerank.evaluation.graded import graded_value
 from rerank.evaluation.measures import UnknownMeasureError
 from rerank.evaluation.third_party import import_package, quiet
-from rerank.types import Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 
 GDEVALS_HIGHEST_GRADE = 4

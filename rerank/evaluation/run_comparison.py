@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rerank.data.types import Measurements
 from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
 from rerank.evaluation.significance import CORRECTIONS, corrected, mean_and_error, paired_test
 from rerank.evaluation.summaries import summarised
-from rerank.types import Measurements
 
 LEVEL = 0.05
 

@@ -8,12 +8,12 @@ from accelerate import Accelerator
 
 from rerank.config import CollectionSettings, Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
+from rerank.data.types import Fold
 from rerank.experiments.features import open_features
 from rerank.experiments.open_text import open_text
 from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.training.task import Part, Task
-from rerank.types import Fold
 from rerank.utils.progress import log
 
 

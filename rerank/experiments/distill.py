@@ -12,6 +12,7 @@ from rerank.batches.text_template import check_text_template
 from rerank.config import Config, sections
 from rerank.data.candidates import select_candidates
 from rerank.data.trec import read_run
+from rerank.data.types import Candidates, Run
 from rerank.experiments.checks import check_settings
 from rerank.experiments.dataset import open_dataset
 from rerank.experiments.first_stage import find_index
@@ -29,7 +30,6 @@ from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import write_manifest
 from rerank.training.device import arithmetic, device_name, open_training_accelerator, precision_facts, uses_tf32
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
-from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.progress import log

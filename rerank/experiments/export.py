@@ -15,6 +15,7 @@ from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
 from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
+from rerank.data.types import Candidates, Run
 from rerank.evaluation.agreement import Agreement, agreement_of
 from rerank.experiments.export_card import write_export_card
 from rerank.experiments.source_checks import expect_text
@@ -23,7 +24,6 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
 from rerank.models.memory import open_budget
 from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
-from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log

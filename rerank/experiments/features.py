@@ -21,6 +21,7 @@ from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_all, open_fold
 from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
+from rerank.data.types import Fold, Qrels, Run
 from rerank.experiments.source_checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
@@ -29,7 +30,6 @@ from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss_of
-from rerank.types import Fold, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json

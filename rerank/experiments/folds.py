@@ -5,8 +5,8 @@ from rerank.data.collections import Collection
 from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
 from rerank.data.splits import SPLIT, describe_split, split_fold
 from rerank.data.trec import write_qrels
+from rerank.data.types import Fold
 from rerank.runs.layout import CollectionFolder
-from rerank.types import Fold
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import log

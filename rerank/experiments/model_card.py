@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import Config
+from rerank.data.types import Fold
 from rerank.models.config_file import CheckpointConfig, TokenizerConfig
 from rerank.models.hub import encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
-from rerank.types import Fold
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log

@@ -7,12 +7,12 @@ from rerank.config import Config, validate
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.trec import read_run
+from rerank.data.types import Candidates
 from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
 from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of
 from rerank.experiments.source_checks import check_first_stage, check_fold, expect_text
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
-from rerank.types import Candidates
 from rerank.utils.progress import log
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from rerank.config import Config, FirstStageSettings
 from rerank.data.collections import Collection
 from rerank.data.queries import check_query
+from rerank.data.types import Document, Hit
 from rerank.experiments.first_stage import documents_and_index
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import saved_settings
@@ -15,7 +16,6 @@ from rerank.retrieval.bm25 import search_one
 from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
 from rerank.training.device import select_device
-from rerank.types import Document, Hit
 
 TOP = 10
 """The documents that a search shows."""

@@ -19,6 +19,7 @@ from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
 from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
+from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.experiments.first_stage import recorded
 from rerank.experiments.folds import fold_names_of, folds_of, write_references
 from rerank.experiments.text_model import kernels, open_model, truncation_summary
@@ -33,7 +34,6 @@ from rerank.training.gradients import Loss
 from rerank.training.processes import main_process_first
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
-from rerank.types import Candidates, Fold, Qrels, Run
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from rerank.config import Config, sections
 from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import write_run
+from rerank.data.types import Fold, Run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.model_card import write_training_card
@@ -32,7 +33,6 @@ from rerank.training.losses import open_loss
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
-from rerank.types import Fold, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of

@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 from rerank.config import Config
 from rerank.data.collections import Collection, UnknownDocumentError
 from rerank.data.lists import OF_TEXT, TrainingLists, read_training_lists
+from rerank.data.types import Candidates, Fold
 from rerank.losses import LABELS
 from rerank.runs.layout import ExperimentFolder
-from rerank.types import Candidates, Fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json

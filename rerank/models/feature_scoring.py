@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rerank.batches.features import Vectors, rows_of, vectors
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.types import Qrels, Run
+from rerank.data.types import Qrels, Run
 from rerank.utils.errors import UserError
 
 DOCUMENTS_PER_FORWARD = 8192

@@ -18,6 +18,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.tokens import make_store
+from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights
 from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
@@ -32,7 +33,6 @@ from rerank.models.scoring import (
     passage_scores,
     score_chunks,
 )
-from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 

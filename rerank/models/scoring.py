@@ -12,10 +12,10 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.prefetch import prefetch
+from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights
 from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
-from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.types import Document, Run
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
 from rerank.retrieval.searchers import check_index, count_documents, expect_undamaged, open_searcher, record_index
-from rerank.types import Document, Run
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash

@@ -10,9 +10,9 @@ from rerank.data.collections import Collection, UnknownDocumentError
 from rerank.data.formats.irds import IrDataset
 from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
+from rerank.data.types import Document, Qrels
 from rerank.data.with_splits import WithSplits
 from rerank.retrieval.searchers import check_index, count_documents, open_searcher
-from rerank.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.json_files import parse_json

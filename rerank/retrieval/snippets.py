@@ -4,9 +4,9 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from rerank.data.types import Marked
 from rerank.retrieval.languages import ENGLISH
 from rerank.retrieval.words import Word, find_words
-from rerank.types import Marked
 
 LENGTH = 240
 """Characters of a snippet, at most, without the dots at its ends."""

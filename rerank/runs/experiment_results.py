@@ -7,11 +7,11 @@ from typing import Any
 
 from rerank.config import FirstStageSettings
 from rerank.data.trec import ranked, read_run
+from rerank.data.types import Run
 from rerank.runs.facts import FoldEpoch, Passages
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_settings
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json, read_json_lines
 

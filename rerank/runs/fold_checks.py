@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from rerank.data.folds import FINAL
 from rerank.data.trec import examples
+from rerank.data.types import Fold, Qrels
 from rerank.evaluation.measures import measure_name, measure_names
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import judgments_hash, outcome, read_manifest, recorded_fold
 from rerank.runs.manifest_facts import changed_facts, missing_facts, unrecorded_facts
 from rerank.runs.settings import differences, read_settings
-from rerank.types import Fold, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.integrity import as_record, changes

@@ -5,10 +5,10 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.data.trec import read_run
+from rerank.data.types import Run
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import differences, settings_of
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 

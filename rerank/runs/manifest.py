@@ -15,11 +15,11 @@ import xxhash
 from rerank.config import check_types
 from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
+from rerank.data.types import Fold, Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.facts import Facts
 from rerank.runs.settings import upgrade
-from rerank.types import Fold, Qrels
 from rerank.utils.files import atomic_write, file_hash
 from rerank.utils.json_files import check_shape, parse_json
 

@@ -10,11 +10,11 @@ from typing import TypedDict
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
+from rerank.data.types import Fold, Measurements, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
-from rerank.types import Fold, Measurements, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.json_files import read_json

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.data.splits import SPLIT
+from rerank.data.types import Run
 from rerank.runs.layout import ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
-from rerank.types import Run
 from rerank.utils.errors import UserError
 
 FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published split has a word in place of a number

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run
+from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
 from rerank.evaluation.fusion import fuse, tune_weight
@@ -21,7 +22,6 @@ from rerank.runs.run_files import (
     pretraining_notes,
     validation_run,
 )
-from rerank.types import Fold, Qrels, Run
 from rerank.utils.errors import UserError
 
 QRELS = CollectionFolder(Path()).qrels.name

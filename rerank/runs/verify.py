@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from rerank.data.folds import FINAL, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
+from rerank.data.types import Fold, Run
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.fold_checks import MEASURE, Checked, check_fold
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.pretraining_checks import check_pretraining
-from rerank.types import Fold, Run
 from rerank.utils.errors import UserError
 
 MISSING = "Missing, so not checked"

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rerank.data.queries import check_query
-from rerank.types import Hit
+from rerank.data.types import Hit
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 from rerank.utils.progress import log

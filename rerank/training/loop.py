@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
+from rerank.data.types import Candidates, Run
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
 from rerank.training.saving import StateSaver, saves_in_background
 from rerank.training.scaling import loss_scale, take_step
 from rerank.training.state import StagedBest, TrainingFolder, check_kept, restore_state
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
-from rerank.types import Candidates, Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 

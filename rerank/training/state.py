@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from rerank.data.trec import write_run
+from rerank.data.types import Run
 from rerank.training.linked_tensors import read_tensors, write_tensors
 from rerank.training.scaling import restore_scaler, scaler_tensors
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (

@@ -7,9 +7,9 @@ from typing import Any, Literal, Protocol
 from torch import nn
 
 from rerank.batches.batch import Batch
+from rerank.data.types import Qrels, Run
 from rerank.models.memory import TokenBudget
 from rerank.training.gradients import Loss
-from rerank.types import Qrels, Run
 
 Part = Literal["train", "valid", "test"]
 

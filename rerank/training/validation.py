@@ -8,10 +8,10 @@ from torch import Tensor
 
 from rerank.batches.features import make_grid, rows_of
 from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.types import Candidates, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.training.gradients import Loss
 from rerank.training.task import Task
-from rerank.types import Candidates, Run
 
 
 def validation_value(task: Task, run: Run, measure: str, loss: Loss) -> float:

@@ -9,10 +9,10 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from rerank.data.types import Run
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
 from scripts.benchmarks.exports import exported_works

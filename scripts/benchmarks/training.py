@@ -10,11 +10,11 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.prefetch import prefetch
+from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator
 from rerank.training.gradients import accumulate_gradient, probe_memory
-from rerank.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step

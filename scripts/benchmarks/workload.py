@@ -16,11 +16,11 @@ from accelerate import Accelerator
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import make_store, tokenise
+from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
-from rerank.types import Candidates
 from rerank.utils.progress import log
 from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 

@@ -2,7 +2,7 @@
 
 import random
 
-from rerank.types import Qrels, Run
+from rerank.data.types import Qrels, Run
 
 
 def judgments(rng: random.Random, highest: int) -> tuple[Qrels, Run]:

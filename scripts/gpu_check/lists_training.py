@@ -10,13 +10,13 @@ from torch import Tensor
 
 from rerank.batches.batch import Batch, make_batch
 from rerank.config import TrainingSettings
+from rerank.data.types import Candidates, Qrels, Run
 from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.types import Candidates, Qrels, Run
 from scripts.benchmarks.workload import Workload
 from scripts.gpu_check.setting import encoder_folder, open_documents
 from scripts.gpu_check.sizes import TINY, Setting

@@ -26,11 +26,11 @@ from rerank.batches.features import rows_of, vectors
 from rerank.config import Config, replace_setting
 from rerank.data.letor import FeatureSet, LetorFold
 from rerank.data.trec import write_run
+from rerank.data.types import Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.features import open_features
 from rerank.models.feature_scoring import run_of
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log_to_terminal, progress
 

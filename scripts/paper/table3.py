@@ -22,6 +22,7 @@ import cyclopts
 import torch
 
 from rerank.config import Config, replace_setting
+from rerank.data.types import Run
 from rerank.evaluation.tables.table import aligned
 from rerank.experiments.dataset import FoldTask
 from rerank.experiments.sweep.grid import cells, read_grid
@@ -30,7 +31,6 @@ from rerank.runs.layout import PretrainingFolder
 from rerank.runs.settings import read_toml
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
-from rerank.types import Run
 from rerank.utils.errors import UserError
 from scripts.paper.tables import loss_label
 

@@ -1,8 +1,8 @@
 """What NDCG of a batch takes as grades: judgments as they are, a teacher's scores scaled within each list."""
 
 from rerank.batches.batch import make_batch
+from rerank.data.types import Candidates
 from rerank.losses import exact_metric
-from rerank.types import Candidates
 
 LISTS = [
     Candidates("q1", ("a", "b", "c"), (-3.5, 6.5, 1.5)),

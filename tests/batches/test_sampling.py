@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rerank.batches.sampling import epoch_lists, sample_list
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 
 TEN = Candidates("q", tuple(f"d{i}" for i in range(10)), (0, 1, 0, 2, 0, 0, 1, 0, 0, 1))
 

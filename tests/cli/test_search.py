@@ -11,7 +11,7 @@ import pytest
 
 from rerank.cli.hit_lines import hit_lines
 from rerank.cli.main import main
-from rerank.types import Hit, Marked
+from rerank.data.types import Hit, Marked
 from tests.support.small_collection import SETTINGS as TRAINING
 from tests.support.small_collection import command, failed, write_collection, write_encoder, write_german
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 
 RUN = {"2": {"a": 1.0, "b": 3.0, "c": 1.0}, "1": {"x": 0.5}}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rerank.data.folds import make_folds, official_folds, read_folds, select_folds, write_folds
-from rerank.types import Fold
+from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
 QUERIES = [str(number) for number in range(301, 325)]

@@ -6,7 +6,7 @@ import pytest
 
 from rerank.data.collections import open_collection
 from rerank.data.splits import Splits, describe_split, merge_splits, split_fold
-from rerank.types import Fold
+from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_collection, write_qrels
 from tests.support.small_ids import DOCUMENTS, write_ids

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rerank.data.splits import final_fold, hold_out
-from rerank.types import Fold
+from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
 QUERIES = [str(number) for number in range(301, 351)]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rerank.data.folds import official_folds
+from rerank.data.types import Qrels, Run
 from rerank.evaluation import compare
-from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 
 QUERIES = [f"q{i}" for i in range(6)]

@@ -7,9 +7,9 @@ import pytest
 import pytrec_eval
 
 from rerank.data.trec import ranked, read_qrels, read_run, write_run
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
 from rerank.evaluation.measures import DEFAULT_MEASURES, parse_measures
-from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
 

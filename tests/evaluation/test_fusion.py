@@ -9,9 +9,9 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.folds import official_folds, write_folds
 from rerank.data.trec import ranked, write_qrels, write_run
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import GRID, fuse, tune_weight
-from rerank.types import Qrels, Run
 from tests.support.small_collection import failed
 
 QUERIES = [f"q{i}" for i in range(30)]

@@ -1,8 +1,8 @@
 import pytest
 
 from rerank.data.trec import ranked
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
-from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 from tests.evaluation.test_evaluate import graded
 

@@ -3,8 +3,8 @@ import math
 import pytest
 from scipy.stats import ttest_rel
 
+from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import compare_measurements
-from rerank.types import Measurements
 
 LOW = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
 HIGH = {"a": 0.31, "b": 0.39, "c": 0.5, "d": 0.62}

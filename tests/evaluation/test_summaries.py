@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from rerank.data.types import Fold
 from rerank.evaluation.compare import compare
 from rerank.evaluation.run_comparison import RunComparison
-from rerank.types import Fold
 
 QRELS = {"q1": {"a": 1, "b": 0}, "q2": {"a": 2}, "q3": {"c": 1}, "q4": {"a": 1}}
 RUNS = {

@@ -8,9 +8,9 @@ import pytest
 from rerank.cli.main import main
 from rerank.config import Config, LossSettings, TrainingSettings
 from rerank.data.lists import read_training_lists
+from rerank.data.types import Fold
 from rerank.experiments.train import open_experiment
 from rerank.experiments.training_lists import lists_of_fold
-from rerank.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_collection import command, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features

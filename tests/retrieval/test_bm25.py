@@ -9,6 +9,7 @@ import pytrec_eval
 
 from rerank.data.collections import open_collection
 from rerank.data.trec import write_run
+from rerank.data.types import Document
 from rerank.retrieval.bm25 import (
     build_index,
     choose_index,
@@ -18,7 +19,6 @@ from rerank.retrieval.bm25 import (
 )
 from rerank.retrieval.indexed_texts import IndexedTexts, raw_documents
 from rerank.retrieval.java import java_class
-from rerank.types import Document
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import SHARED_DATA

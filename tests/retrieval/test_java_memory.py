@@ -12,7 +12,7 @@ import resource, sys
 from pathlib import Path
 from rerank.cli.main import run_and_exit
 from rerank.retrieval.bm25 import build_index
-from rerank.types import Document
+from rerank.data.types import Document
 
 if limit := int(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
+from rerank.data.types import Document
 from rerank.retrieval.bm25 import build_index, search
 from rerank.retrieval.searchers import count_documents, expect_undamaged
-from rerank.types import Document
 from rerank.utils.errors import UserError
 from tests.support.small_collection import command, failed
 

@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+from rerank.data.types import Hit, Marked
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
-from rerank.types import Hit, Marked
 from rerank.utils.errors import UserError
 from tests.support.browser import CHROMIUM, open_tab
 

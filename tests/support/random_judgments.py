@@ -10,9 +10,9 @@ import sys
 
 import pytrec_eval
 
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import HIGHEST_COUNTED, evaluate
 from rerank.evaluation.measures import WHOLE, WITH_CUTOFF, parse_measures
-from rerank.types import Qrels, Run
 from scripts.campaign.judgments import judgments
 
 MEASURES = (

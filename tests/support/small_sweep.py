@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.trec import write_qrels, write_run
-from rerank.types import Fold
+from rerank.data.types import Fold
 
 QUERIES = [f"q{number}" for number in range(30)]
 DOCUMENTS = 5  # the first is relevant

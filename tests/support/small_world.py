@@ -10,7 +10,7 @@ from rerank.batches.batch import Packed
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import open_store
-from rerank.types import Candidates
+from rerank.data.types import Candidates
 
 WORDS = [
     "amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "larch",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rerank.data.splits import Splits, merge_splits
 from rerank.data.trec import read_qrels
-from rerank.types import Qrels
+from rerank.data.types import Qrels
 
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"

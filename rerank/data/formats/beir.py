@@ -14,7 +14,7 @@ from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.text_lines import lines_of
-from rerank.types import Document, Qrels
+from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown

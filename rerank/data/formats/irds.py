@@ -21,7 +21,7 @@ from rerank.data.formats._ir_datasets import (
 )
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
-from rerank.types import Document, Qrels
+from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError
 
 DOCUMENTS_AT_ONCE = 256

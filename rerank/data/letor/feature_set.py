@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from rerank.types import Qrels
+from rerank.data.types import Qrels
 
 
 @dataclass(frozen=True)

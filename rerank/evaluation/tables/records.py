@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import RunComparison
-from rerank.types import Measurements
 
 PER_QUERY = ("query_id", "fold", "run", "measure", "value")
 

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from rerank.data.types import Candidates, Document, Run
 from rerank.experiments.pretraining.negatives import select_negatives
 from rerank.experiments.pretraining.pseudo_queries import (
     Frequencies,
@@ -19,7 +20,6 @@ from rerank.experiments.pretraining.pseudo_queries import (
     text_of,
     variant_id,
 )
-from rerank.types import Candidates, Document, Run
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json_lines
 from rerank.utils.progress import progress

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Mapping, Sequence
 
+from rerank.data.types import Document
 from rerank.experiments.pretraining.pseudo_queries import MIN_WORDS, PseudoQuery, text_of, variant_id, words
-from rerank.types import Document
 
 SHINGLE = 3
 MIN_SIMILARITY = 0.5

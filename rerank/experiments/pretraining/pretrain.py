@@ -15,6 +15,7 @@ from rerank.batches.text_template import open_template
 from rerank.config import Config, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
+from rerank.data.types import Candidates, Qrels, Run
 from rerank.experiments.checks import check_encoder, pretraining_loss
 from rerank.experiments.first_stage import documents_and_index, recorded
 from rerank.experiments.model_card import write_pretraining_card
@@ -36,7 +37,6 @@ from rerank.training.processes import exclusive, expect_shared_folder, main_proc
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
-from rerank.types import Candidates, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder, short_hash
 from rerank.utils.integrity import files_below, record_of

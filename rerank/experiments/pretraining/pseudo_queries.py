@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rerank.types import Document
+from rerank.data.types import Document
 
 KINDS = ("title", "sentence", "keywords")
 

@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 from rerank.data.trec import ranked
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
-from rerank.types import Qrels, Run
 from rerank.utils.errors import UserError
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.data.trec import ranked
+from rerank.data.types import Qrels, Run
 from rerank.reports.charts.depth import common_queries
 from rerank.reports.charts.drawing import QUIET, colour, legend_above
 from rerank.runs.results import CollectionResults
-from rerank.types import Qrels, Run
 
 
 class Judged(NamedTuple):

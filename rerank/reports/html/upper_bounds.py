@@ -4,13 +4,13 @@ import math
 from statistics import fmean
 from typing import NamedTuple
 
+from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.reports.charts.depth import common_queries, ideal
 from rerank.reports.html.parts import Noted, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
-from rerank.types import Qrels, Run
 
 RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 

@@ -2,9 +2,9 @@ import csv
 import io
 import json
 
+from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
-from rerank.types import Measurements
 
 ROWS: dict[str, Measurements] = {
     "bm25": {"AP": {"a": 0.1, "b": 1 / 3}},

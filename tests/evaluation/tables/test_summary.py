@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.evaluation.tables.summary import summary_table
 from rerank.evaluation.tables.table import render
-from rerank.types import Measurements
 
 LOW = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
 HIGH = {"a": 0.31, "b": 0.39, "c": 0.5, "d": 0.62}

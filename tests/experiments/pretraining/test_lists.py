@@ -3,6 +3,7 @@
 import pytest
 
 from rerank.data.collections import open_collection
+from rerank.data.types import Candidates
 from rerank.experiments.pretraining.lists import (
     PseudoLists,
     make_lists,
@@ -13,7 +14,6 @@ from rerank.experiments.pretraining.lists import (
     write_lists,
 )
 from rerank.experiments.pretraining.pseudo_queries import KINDS, frequencies_of, parse_variant_id
-from rerank.types import Candidates
 from tests.support.small_documents import write_documents
 
 WEIGHTS = dict.fromkeys(KINDS, 1.0)

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from rerank.data.types import Fold
 from rerank.experiments.sweep.run import best_cells
-from rerank.types import Fold
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import open_results
