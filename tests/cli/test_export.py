@@ -93,6 +93,14 @@ def test_int8_scores_do_not_depend_on_the_other_documents(form, there):
     assert together == pytest.approx([reranker.score(QUERY, [text])[0] for text in TEXTS], abs=1e-5)
 
 
+def test_a_server_gets_the_same_scores(there):
+    model = Reranker.load("onnx-int8")
+    pairs = model.tokenise_pairs([(QUERY, text) for text in TEXTS])
+    with model.scoring():
+        scores = model.score_packed(pairs.builder(pairs.pairs)).numpy()[pairs.places]
+    assert scores == pytest.approx(model.score(QUERY, TEXTS), abs=1e-5)
+
+
 def test_score_reads_the_folder_and_its_settings(there, tmp_path):
     checkpoint = shutil.copytree("model", tmp_path / "towns-model")
     config = json.loads((checkpoint / "config.json").read_text())
