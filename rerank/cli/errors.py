@@ -6,6 +6,7 @@ from cyclopts import UnknownOptionError, ValidationError
 
 from rerank.cli.settings import setting_flags
 from rerank.cli.suggestions import suggest_flags
+from rerank.utils.errors import one_line
 
 LONGEST = 2000
 """Characters of a line; of a longer one, the middle is left out."""
@@ -22,8 +23,7 @@ def message(error: Exception) -> str:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     if len(text) > LONGEST:
         text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
-    text = " ".join(text.split())
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return one_line(" ".join(text.split()))
 
 
 def _unknown_flag(error: UnknownOptionError) -> str:

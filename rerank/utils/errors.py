@@ -5,7 +5,20 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """What is wrong, where, what was got, what was expected and what to do, in one line."""
+    r"""What is wrong, where, what was got, what was expected and what to do, in one line.
+
+    >>> print(UserError("grid.toml: tra\ning: no such setting"))
+    grid.toml: tra ing: no such setting
+    """
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
+
+
+def one_line(text: str) -> str:
+    """The text in one line: a space for a line break, and other control characters escaped."""
+    joined = " ".join(part.strip() for part in text.splitlines())
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in joined)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
