@@ -1,5 +1,6 @@
 """Arrays in .npy files."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,13 @@ def read_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != dimensions:
         raise ValueError(f"{path.name}: expected numbers of the type {np.dtype(kind)} in {dimensions} dimensions")
     return array
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Writes a .npy file.
+
+    numpy.save and tofile leave the last bytes to the C library, and do not notice if a full disk refuses them.
+    """
+    content = io.BytesIO()
+    np.save(content, array)
+    path.write_bytes(content.getbuffer())

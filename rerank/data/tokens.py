@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.arrays import write_array
 from rerank.data.pieces import PIECE, pieces
 from rerank.data.token_files import read_token_files
 from rerank.utils.errors import UserError
@@ -109,11 +110,11 @@ def _write_store(
         with (tmp / "tokens.bin").open("wb") as out:
             tokenised = _tokenise_in_chunks(texts, tokenizer, max_doc_tokens)
             for ids, length in progress(tokenised, len(doc_ids), "tokenising"):
-                ids.tofile(out)
+                out.write(ids.tobytes())  # not ids.tofile: see `write_array`
                 offsets.append(offsets[-1] + len(ids))
                 lengths.append(length)
-        np.save(tmp / "offsets.npy", np.asarray(offsets, dtype=np.int64))
-        np.save(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
+        write_array(tmp / "offsets.npy", np.asarray(offsets, dtype=np.int64))
+        write_array(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
         (tmp / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
         write_record(tmp)
 

@@ -1,8 +1,12 @@
 """The store of tokenised documents."""
 
+import contextlib
+import resource
+
 import numpy as np
 import pytest
 
+from rerank.data.arrays import read_array, write_array
 from rerank.data.tokens import open_store
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
@@ -67,6 +71,33 @@ def test_an_interrupt_leaves_no_half_store(tmp_path, tokenizer):
     with pytest.raises(KeyboardInterrupt):
         open_store(tmp_path, list(TEXTS), texts, tokenizer, 100, "x")
     assert [path.name for path in tmp_path.iterdir()] == ["tokens.lock"]
+
+
+@contextlib.contextmanager
+def files_of_at_most(size):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_takes_a_part_of_the_tokens_is_an_error(tmp_path, tokenizer):
+    """The C library keeps the last bytes of a file until it is closed; 305 tokens are 1,220 bytes."""
+    with files_of_at_most(1219), pytest.raises(UserError, match="File too large"):
+        opened(tmp_path, tokenizer, max_doc_tokens=300)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens.lock"]
+    with files_of_at_most(1220):
+        assert len(opened(tmp_path, tokenizer, max_doc_tokens=300)["c"]) == 300
+
+
+def test_a_disk_that_takes_a_part_of_an_array_is_an_error(tmp_path):
+    array = np.arange(520)
+    with files_of_at_most(4157), pytest.raises(OSError, match="File too large"):
+        write_array(tmp_path / "array.npy", array)
+    write_array(tmp_path / "array.npy", array)
+    assert np.array_equal(read_array(tmp_path / "array.npy", np.int64, 1), array)
 
 
 def test_a_damaged_store_is_one_clear_line(tmp_path, tokenizer):

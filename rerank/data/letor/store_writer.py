@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from rerank.data.arrays import write_array
 from rerank.data.letor.blocks import HashedFile, blocks
 from rerank.data.letor.line_errors import INDEX_FROM_1, LINE, LineError, quote
 from rerank.data.letor.parser import Lines, parse
@@ -162,7 +163,7 @@ def write(folder: Path, path: Path, file: HashedFile, first: int) -> dict[str, A
     if not documents.named:
         (folder / "doc_ids.txt").unlink()
     offsets = [[*documents.starts, documents.rows], [*documents.id_starts, documents.id_bytes]]
-    np.save(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
+    write_array(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
     (folder / "queries.txt").write_text("\n".join(documents.first_line), encoding="utf-8", newline="\n")
     return {"rows": documents.rows, "width": documents.layout[-1][1], "layout": documents.layout, "sha256": checksum}
 
