@@ -88,9 +88,16 @@ def _claim(folder: Path) -> int:
             continue
         with contextlib.suppress(OSError):  # a file system without locks: nothing there is ever taken for dead
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / LOCK).exists():
+        if _is_current(lock, folder / LOCK):
             return lock
         os.close(lock)
+
+
+def _is_current(lock: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`; it is not if another process removed it before it was locked."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(lock), path.stat())
+    return False
 
 
 def _remove_if_dead(folder: Path) -> None:
@@ -101,6 +108,8 @@ def _remove_if_dead(folder: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its process lives, or another one removes it
+        if not _is_current(lock, folder / LOCK):
+            return
         machine, _, name = os.read(lock, 4096).decode(errors="surrogateescape").partition("\n")
         if machine in ("", _machine()) or _is_old(folder / LOCK):
             if name and Path(name).name == name:

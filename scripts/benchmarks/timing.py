@@ -23,17 +23,17 @@ def interleaved(
     rounds: int,
     device: torch.device,
     least: float = 0.0,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
     """Returns name -> seconds per call, one value per round; the contestants take turns in each round.
 
-    A call is repeated until `least` seconds have passed, and its mean time counts. `clock` may be time.process_time,
-    which counts the seconds of all threads on processors, and not those in which other jobs have them.
+    A call is repeated until `least` seconds have passed, and its mean time counts. `clock` is
+    time.perf_counter, unless it is given: time.process_time counts the seconds that all threads have a processor.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name, work in contestants.items():
-            seconds[name].append(_seconds(work, device, least, clock))
+            seconds[name].append(_seconds(work, device, least, clock or time.perf_counter))
         so_far = ", ".join(f"{name} {values[-1]:.3g} s" for name, values in seconds.items())
         log.info(f"round {number}/{rounds}: {so_far}")
     return seconds
