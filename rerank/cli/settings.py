@@ -144,11 +144,18 @@ def _make_parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
             base = getattr(annotation, "__origin__", annotation)
             if is_typeddict(base):
                 for inner, of_inner in get_type_hints(base, include_extras=True).items():
-                    yield field.name, inner, _parameter(field.name, inner, of_inner, None, group)
+                    yield field.name, inner, _parameter(field.name, inner, _or_none(of_inner), None, group)
             else:
                 described = any(getattr(item, "help", None) for item in getattr(annotation, "__metadata__", ()))
                 text = None if described else _help_texts().get((type(section).__name__, key))
                 yield field.name, key, _parameter(field.name, key, annotation, getattr(section, key), group, text)
+
+
+def _or_none(annotation: Any) -> Any:
+    """The annotation of a flag that may be left out: cyclopts checks defaults too, where pydantic is imported."""
+    if about := getattr(annotation, "__metadata__", ()):
+        return Annotated[annotation.__origin__ | None, *about]
+    return annotation | None
 
 
 def _parameter(

@@ -94,7 +94,7 @@ def _claim(folder: Path) -> int:
 
 
 def _is_current(lock: int, path: Path) -> bool:
-    """Whether the open file is still the one at `path`; it is not if another process removed it before it was locked."""
+    """Whether the open file is still the one at `path`: another process may have removed it before it was locked."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(lock), path.stat())
     return False

@@ -127,3 +127,9 @@ def test_python_made_settings_have_the_same_bounds():
 def test_the_settings_are_imported_without_torch():
     code = "import sys, rerank.cli.train, rerank.cli.score; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_flags_may_be_left_out_where_pydantic_is_imported(capsys):
+    """cyclopts then checks the values of flags with it, those of flags that are not given too."""
+    pytest.importorskip("pydantic")
+    assert "--collection ./nowhere: no such file or folder" in failed(capsys, "train", "--collection", "./nowhere")
