@@ -130,6 +130,6 @@ def test_the_settings_are_imported_without_torch():
 
 
 def test_flags_may_be_left_out_where_pydantic_is_imported(capsys):
-    """cyclopts then checks the values of flags with it, those of flags that are not given too."""
+    """Cyclopts then checks the values of flags with it, those of flags that are not given too."""
     pytest.importorskip("pydantic")
     assert "--collection ./nowhere: no such file or folder" in failed(capsys, "train", "--collection", "./nowhere")
