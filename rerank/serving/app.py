@@ -16,7 +16,7 @@ from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.service import Service, refuse
 
 PUBLIC = ("/health",)
-"""What needs no token: whoever starts the server's process asks whether it is ready."""
+"""What needs no key: a supervisor asks whether the server is ready."""
 
 
 def make_app(service: Service, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:

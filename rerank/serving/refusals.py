@@ -50,7 +50,7 @@ class RefusalError(Exception):
     """A request that gets no scores.
 
     The message says what was wrong and what is expected; it never contains a query or a document. `retry_after` are
-    seconds after which an overloaded server may have room.
+    seconds after which an overloaded server may have space.
     """
 
     def __init__(self, reason: Reason, message: str, retry_after: int | None = None) -> None:
