@@ -57,8 +57,9 @@ def search(
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
-    from rerank.experiments.search import as_model_was_trained, open_reranker, open_searched
+    from rerank.experiments.search import as_model_was_trained, open_searched
     from rerank.experiments.search import search as search_collection
+    from rerank.training.open_reranker import open_reranker
 
     model = open_reranker(config, checkpoint)
     if not collection:

@@ -8,13 +8,13 @@ from cyclopts import Parameter
 from rerank.cli.checks import check_file, check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.parameters import Count, OptionalPath, PathText, Whole, at_least, between
+from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from rerank.models.reranker import Reranker
+    from rerank.serving.service import Service
 
 AtLeastOne = Annotated[Whole, at_least(1)]
 
@@ -86,10 +86,14 @@ def serve(
     key = read_key(api_key_file) if api_key_file else None
     with open_socket(host, port) as bound:
         from rerank.serving.app import make_app
-        from rerank.serving.opening import open_service
+        from rerank.serving.service import Service
+        from rerank.training.open_reranker import open_reranker
 
-        service = open_service(checkpoint, config, max_doc_tokens, limits)
-        pages = _search_page(config, service.reranker) if collection else []
+        reranker = open_reranker(config, checkpoint)
+        if max_doc_tokens is not None:
+            reranker.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
+        service = Service(reranker, checkpoint, limits)
+        pages = _search_page(config, service) if collection else []
         service.start()
         if key is None and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
@@ -101,10 +105,10 @@ def serve(
             service.stop()
 
 
-def _search_page(config: Config, reranker: "Reranker") -> "list[Route]":
+def _search_page(config: Config, service: "Service") -> "list[Route]":
     """The routes of the page that searches the collection of the settings, whose index is built first."""
     from rerank.experiments.search import open_searched, search
     from rerank.serving.search_page import page_routes
 
     searched = open_searched(config)
-    return page_routes(lambda query: search(query, searched, reranker.rank_passages), searched.collection.name)
+    return page_routes(lambda query: search(query, searched, service.rank_passages), searched.collection.name)

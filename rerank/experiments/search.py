@@ -11,11 +11,11 @@ from rerank.data.types import Document, Hit
 from rerank.experiments.first_stage import documents_and_index
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import saved_settings
-from rerank.models.reranker import BestPassage, Reranker
+from rerank.models.rankings import BestPassage
+from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import search_one
 from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
-from rerank.training.device import select_device
 
 TOP = 10
 """The documents that a search shows."""
@@ -32,19 +32,6 @@ class SearchedCollection:
     index: Path
     first_stage: FirstStageSettings
     language: str
-
-
-def open_reranker(config: Config, checkpoint: str) -> Reranker:
-    """The model of a checkpoint or of the hub, on the device of the settings; raises UserError as `Reranker.load`."""
-    return Reranker.load(
-        checkpoint,
-        device=select_device(config.training.device),
-        precision=config.training.precision,
-        max_tokens_per_forward=config.training.max_tokens_per_forward,
-        pooling=config.encoder.pooling,
-        max_doc_tokens=config.encoder.max_doc_tokens,
-        template=config.encoder.template,
-    )
 
 
 def open_searched(config: Config) -> SearchedCollection:

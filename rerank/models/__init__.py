@@ -8,7 +8,8 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.memory import TokenBudget
 from rerank.models.pooling import POOLINGS
-from rerank.models.reranker import Ranked, Reranker
+from rerank.models.rankings import Ranked
+from rerank.models.reranker import Reranker
 from rerank.models.scoring import score_candidates
 
 __all__ = [

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -24,8 +24,10 @@ from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_en
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
+from rerank.models.rankings import BestPassage, PairScores, Ranked, TokenisedPairs
 from rerank.models.scoring import (
     Passages,
+    best_passages,
     chunk_by_length,
     keep_passages,
     make_run,
@@ -35,41 +37,6 @@ from rerank.models.scoring import (
 )
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-
-QUERY = "query"
-"""The id of a query that is ranked by itself: errors and logs show ids, and no text of a user."""
-
-
-class Ranked(NamedTuple):
-    """A document of a ranking: its index in the list that was ranked, its score and its text."""
-
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    score: float
-    text: str
-
-
-class BestPassage(NamedTuple):
-    """A document of a ranking and its passage with the highest score.
-
-    The document's index in the list that was ranked, its score, and where the passage begins and ends in its text.
-    """
-
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    score: float
-    begin: int
-    end: int
-
-
-class TokenisedPairs(NamedTuple):
-    """(query, document) texts as tokens.
-
-    `builder` makes the passages of `pairs`, the (query_id, doc_id) of the distinct texts; `places` has the place in
-    `pairs` of each text that was given.
-    """
-
-    builder: PassageBuilder
-    pairs: list[tuple[str, str]]
-    places: list[int]
 
 
 class Reranker:
@@ -159,18 +126,17 @@ class Reranker:
         `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
         _check_texts(query, documents)
-        ids = {text: str(number) for number, text in enumerate(dict.fromkeys(documents))}
-        candidates = [Candidates(QUERY, tuple(ids.values()), (0,) * len(ids))]
-        passages: Passages = {QUERY: {}}
-        builder = self._builder({QUERY: query}, list(ids.values()), ids)
-        run = self._score(builder, candidates, show, passages)[QUERY]
-        doc_ids = [ids[text] for text in documents]
-        scores = [run[doc_id] for doc_id in doc_ids]
-        best_first = sorted(range(len(documents)), key=lambda index: -scores[index])[:top_k]
-        numbers = [passages[QUERY].get(doc_ids[index], (0, 1)) for index in best_first]
+        tokenised = self.tokenise_pairs([(query, document) for document in documents])
+        return self.best_passages(documents, self._score_pairs(tokenised, show), top_k)
+
+    def best_passages(
+        self, documents: Sequence[str], scored: PairScores, top_k: int | None = None
+    ) -> list[BestPassage]:
+        """What `rank_passages` gives, from scores of the documents in their order."""
+        best_first = np.argsort(-scored.scores, kind="stable")[:top_k].tolist()
         return [
-            BestPassage(index, scores[index], *self._span(documents[index], *number))
-            for index, number in zip(best_first, numbers, strict=True)
+            BestPassage(index, float(scored.scores[index]), *self._span(documents[index], *scored.best[index].tolist()))
+            for index in best_first
         ]
 
     def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
@@ -186,14 +152,7 @@ class Reranker:
 
         With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
-        tokenised = self.tokenise_pairs(pairs)
-        asked: dict[str, list[str]] = {}
-        for query, doc_id in tokenised.pairs:
-            asked.setdefault(query, []).append(doc_id)
-        candidates = [Candidates(query, tuple(found), (0,) * len(found)) for query, found in asked.items()]
-        run = self._score(tokenised.builder, candidates, show)
-        scores = [run[query][doc_id] for query, doc_id in tokenised.pairs]
-        return np.array([scores[place] for place in tokenised.places], dtype=np.float32)
+        return self._score_pairs(self.tokenise_pairs(pairs), show).scores
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
         """The passages of (query, document) texts, to be built and scored later; equal pairs are one.
@@ -201,13 +160,14 @@ class Reranker:
         `max_doc_tokens`, if given, cuts documents earlier than the model does. Raises UserError if the template leaves
         no token for query and document.
         """
-        places: dict[tuple[str, str], int] = {}
-        doc_ids: dict[str, str] = {}
-        for query, document in pairs:
-            places.setdefault((query, doc_ids.setdefault(document, str(len(doc_ids)))), len(places))
-        builder = self._builder({query: query for query, _ in pairs}, list(doc_ids.values()), doc_ids, max_doc_tokens)
-        asked = [places[query, doc_ids[document]] for query, document in pairs]
-        return TokenisedPairs(builder, list(places), asked)
+        # Errors and logs show ids, so these are numbers and no text of a user.
+        queries, texts = _numbered(query for query, _ in pairs), _numbered(document for _, document in pairs)
+        asked = [(queries[query], texts[document]) for query, document in pairs]
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
+        builder = self._builder(
+            {number: query for query, number in queries.items()}, list(texts.values()), texts, max_doc_tokens
+        )
+        return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
 
     @contextlib.contextmanager
     def scoring(self) -> Iterator[None]:
@@ -216,14 +176,14 @@ class Reranker:
         with cast_weights(self.model, self.device, self._autocast), torch.inference_mode():
             yield
 
-    def score_packed(self, inputs: Packed) -> torch.Tensor:
-        """(documents,) float32 scores on the CPU of passages that a builder made; memory is bounded as always.
+    def score_packed(self, inputs: Packed) -> PairScores:
+        """The scores of the documents of passages that a builder made; memory is bounded as always.
 
         The score of a document does not depend on the others, but for rounding. To be called within `scoring`.
         """
         scores = passage_scores(self.model, inputs, self.device, self._autocast, self._budget)
         pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
-        return pooled
+        return PairScores(pooled.numpy(), np.array(best_passages(scores, inputs.documents)).reshape(-1, 2))
 
     @property
     def max_tokens_per_forward(self) -> int:
@@ -264,6 +224,19 @@ class Reranker:
         kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
         store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
         return PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
+
+    def _score_pairs(self, tokenised: TokenisedPairs, show: bool) -> PairScores:
+        """The scores of the texts that were tokenised, in the order in which they were given."""
+        asked: dict[str, list[str]] = {}
+        for query_id, doc_id in tokenised.pairs:
+            asked.setdefault(query_id, []).append(doc_id)
+        candidates = [Candidates(query_id, tuple(found), (0,) * len(found)) for query_id, found in asked.items()]
+        passages: Passages = {}
+        run = self._score(tokenised.builder, candidates, show, passages)
+        scores = [run[query_id][doc_id] for query_id, doc_id in tokenised.pairs]
+        best = [passages.get(query_id, {}).get(doc_id, (0, 1)) for query_id, doc_id in tokenised.pairs]
+        scored = PairScores(np.array(scores, dtype=np.float32), np.array(best, dtype=np.int64).reshape(-1, 2))
+        return scored.take(tokenised.places)
 
     def _score(
         self,
@@ -307,3 +280,8 @@ def _check_texts(query: Any, documents: Any) -> None:
     for index, document in enumerate(documents):
         if not isinstance(document, str):
             raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")
+
+
+def _numbered(texts: Iterable[str]) -> dict[str, str]:
+    """The number of each distinct text, as an id."""
+    return {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}

@@ -55,11 +55,11 @@ class Held:
         self.bytes = 0
 
 
-def check_headers(request: Request, limits: Limits) -> None:
-    """Raises RefusalError for a type other than JSON, a compressed body, and one far over the limit of bytes."""
+def check_headers(request: Request, limits: Limits, expected: str = "application/json") -> None:
+    """Raises RefusalError for another type than expected, a compressed body, and one far over the limit of bytes."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise RefusalError(Reason.MEDIA_TYPE, "Content-Type: expected application/json")
+    if media_type != expected:
+        raise RefusalError(Reason.MEDIA_TYPE, f"Content-Type: expected {expected}")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise RefusalError(Reason.MEDIA_TYPE, "Content-Encoding: expected none, as bodies are not decompressed")
     length = request.headers.get("content-length", "0")

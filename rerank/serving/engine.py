@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from rerank.batches.batch import join_packed
-from rerank.models.reranker import Reranker, TokenisedPairs
+from rerank.models.rankings import PairScores, TokenisedPairs
+from rerank.models.reranker import Reranker
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.utils.progress import log
@@ -19,8 +20,8 @@ SMOOTHING = 0.2
 LONGEST_WAIT = 60
 """Seconds that Retry-After says at most."""
 
-Outcome = np.ndarray | RefusalError
-"""(pairs,) float32 scores, or why there are none."""
+Outcome = PairScores | RefusalError
+"""The scores of a request's pairs, in their order, or why there are none."""
 
 
 class Job:
@@ -29,8 +30,9 @@ class Job:
     def __init__(self, passages: TokenisedPairs, done: Callable[[Outcome], None]) -> None:
         self.passages, self.done = passages, done
         self.longest, self.totals = passages.builder.sizes(passages.pairs)
-        self.scores = np.full(len(passages.pairs), np.nan, dtype=np.float32)
-        self.left = len(passages.pairs)
+        pairs = len(passages.pairs)
+        self.scores = PairScores(np.full(pairs, np.nan, dtype=np.float32), np.zeros((pairs, 2), dtype=np.int64))
+        self.left = pairs
         self.ended = False
 
     @property
@@ -40,9 +42,9 @@ class Job:
 
     def outcome(self) -> Outcome:
         """The scores in the order of the request; a RefusalError if one is not finite."""
-        if not np.isfinite(self.scores).all():
+        if not np.isfinite(self.scores.scores).all():
             return RefusalError(Reason.FAILED, "the model's score is not finite; is the checkpoint broken?")
-        return self.scores[self.passages.places]
+        return self.scores.take(self.passages.places)
 
 
 Part = tuple[Job, list[int]]
@@ -184,7 +186,7 @@ class Engine:
         started = time.perf_counter()
         try:
             inputs = [job.passages.builder([job.passages.pairs[place] for place in places]) for job, places in parts]
-            scores = self._reranker.score_packed(join_packed(inputs)).numpy()
+            scored = self._reranker.score_packed(join_packed(inputs))
         except Exception as error:
             if len(parts) > 1:
                 for part in parts:
@@ -198,8 +200,9 @@ class Engine:
         self._count(parts, time.perf_counter() - started)
         begin = 0
         for job, places in parts:
-            job.scores[places] = scores[begin : begin + len(places)]
-            begin += len(places)
+            end = begin + len(places)
+            job.scores.scores[places], job.scores.best[places] = scored.scores[begin:end], scored.best[begin:end]
+            begin = end
             with self._changed:
                 job.left -= len(places)
             if job.left == 0:

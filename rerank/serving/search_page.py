@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,8 +21,11 @@ from starlette.routing import Route
 
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
+from rerank.serving.bodies import Bodies, check_headers, parse, read_body
+from rerank.serving.limits import Limits
+from rerank.serving.questions import text
+from rerank.serving.refusals import STATUSES, ClientGoneError, Reason, RefusalError
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import parse_json
 from rerank.utils.progress import log
 
 HERE = Path(__file__).parent
@@ -30,24 +33,11 @@ LARGEST_BODY = 2**16
 """Bytes of a request; of a query, the model reads half of its input length at most."""
 MOST_WAITING = 16
 """Searches that may wait or run at once."""
-RETRY_AFTER = "1"
+RETRY_AFTER = 1
+"""Seconds after which other searches may have ended."""
 
 Search = Callable[[str], Sequence[Hit]]
 """Finds the documents of a query, best first; its errors must not have the query in them."""
-
-
-class Asked(TypedDict):
-    """The body of a JSON request."""
-
-    query: str
-
-
-class RefusedError(Exception):
-    """A request that is not answered: its HTTP status, and one line that says why."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
 
 
 def page_routes(search: Search, collection: str) -> list[Route]:
@@ -57,13 +47,11 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "first_rank", "first_score", "title", "snippet"}]}`;
     title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word of the query, in characters.
 
-    A request that is refused gets a line in the page, or `{"error": "…"}`: 400 for a body that is malformed, 413 for
-    one that is too large, 415 for another type, 422 for an empty query, 429 where too many searches wait, and 500 where
-    a search fails. `search` is called in one thread of its own, for one query at a time; `collection` is the name that
-    the page shows.
+    A request that is refused gets a line in the page, or `{"error": "…"}`, with the status of its reason (`STATUSES`):
+    422 for an empty query, 429 where too many searches wait, 500 where a search fails. `search` is called in one thread
+    of its own, for one query at a time, and may raise RefusalError; `collection` is the name that the page shows.
     """
-    searches = _Searches(search)
-    page = _Page(collection)
+    searches, bodies, page = _Searches(search), Bodies(Limits(max_body_bytes=LARGEST_BODY)), _Page(collection)
 
     async def form(request: Request) -> Response:
         return page.response()
@@ -71,17 +59,17 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     async def results(request: Request) -> Response:
         query = ""
         try:
-            query = await _form_query(request)
+            query = _form_query(await _read(request, bodies, "application/x-www-form-urlencoded"))
             return page.response(query, await searches.run(query))
-        except RefusedError as refused:
-            return page.response(query, problem=refused.message, status=refused.status)
+        except RefusalError as refusal:
+            return page.response(query, refusal=refusal)
 
     async def endpoint(request: Request) -> Response:
         try:
-            hits = await searches.run(await _json_query(request))
-        except RefusedError as refused:
-            return JSONResponse({"error": refused.message}, refused.status, _headers(refused.status))
-        return JSONResponse({"hits": [_as_json(hit) for hit in hits]}, headers=_headers(200))
+            hits = await searches.run(text(parse(await _read(request, bodies, "application/json")), "query"))
+        except RefusalError as refusal:
+            return JSONResponse({"error": str(refusal)}, STATUSES[refusal.reason], _headers(refusal))
+        return JSONResponse({"hits": [_as_json(hit) for hit in hits]}, headers=_headers())
 
     return [
         Route("/", form, methods=["GET"]),
@@ -99,16 +87,18 @@ class _Searches:
         self._waiting = 0
 
     async def run(self, query: str) -> Sequence[Hit]:
-        """The hits of a query; raises RefusedError."""
+        """The hits of a query; raises RefusalError."""
         try:
             check_query(query)
         except UserError as error:
-            raise RefusedError(422, str(error)) from None
+            raise RefusalError(Reason.INVALID, str(error)) from None
         if self._waiting >= MOST_WAITING:
-            raise RefusedError(429, f"{MOST_WAITING} searches are waiting; try again")
+            raise RefusalError(Reason.OVERLOADED, f"{MOST_WAITING} searches are waiting; try again", RETRY_AFTER)
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._search, query)
+        except RefusalError:
+            raise
         except UserError as error:
             log.error(f"a search failed: {error}")
         except Exception as error:
@@ -117,7 +107,7 @@ class _Searches:
             log.error(f"a search failed: {type(error).__name__}\n{frames.rstrip()}")
         finally:
             self._waiting -= 1
-        raise RefusedError(500, "the search failed; the log of the server says why")
+        raise RefusalError(Reason.FAILED, "the search failed; the log of the server says why")
 
 
 class _Page:
@@ -141,45 +131,34 @@ class _Page:
         )
 
     def response(
-        self, query: str = "", hits: Sequence[Hit] | None = None, problem: str = "", status: int = 200
+        self, query: str = "", hits: Sequence[Hit] | None = None, refusal: RefusalError | None = None
     ) -> Response:
         """The page with the hits of a query, or with a line that says why there are none."""
-        content = self._template.render(query=query, hits=hits, problem=problem, **self._values)
-        return HTMLResponse(content, status, _headers(status) | {"Content-Security-Policy": self._policy})
+        content = self._template.render(query=query, hits=hits, problem=str(refusal or ""), **self._values)
+        status = STATUSES[refusal.reason] if refusal else 200
+        return HTMLResponse(content, status, _headers(refusal) | {"Content-Security-Policy": self._policy})
 
 
-def _headers(status: int) -> dict[str, str]:
+def _headers(refusal: RefusalError | None = None) -> dict[str, str]:
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
-    return headers | ({"Retry-After": RETRY_AFTER} if status == 429 else {})
+    return headers | ({"Retry-After": str(refusal.retry_after)} if refusal and refusal.retry_after else {})
 
 
-async def _form_query(request: Request) -> str:
-    body = await _body(request, "application/x-www-form-urlencoded")
+async def _read(request: Request, bodies: Bodies, media_type: str) -> bytes:
+    check_headers(request, bodies.limits, media_type)
+    try:
+        with bodies.held() as held:
+            return await read_body(request, held)
+    except ClientGoneError:
+        raise RefusalError(Reason.MALFORMED, "the body has no end") from None
+
+
+def _form_query(body: bytes) -> str:
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=8)
     except ValueError:
-        raise RefusedError(400, "expected a form with the field query, in UTF-8") from None
+        raise RefusalError(Reason.MALFORMED, "expected a form with the field query, in UTF-8") from None
     return fields.get("query", [""])[0]
-
-
-async def _json_query(request: Request) -> str:
-    body = await _body(request, "application/json")
-    try:
-        asked: Asked = parse_json(body, Asked)
-    except ValueError:
-        raise RefusedError(400, 'expected a JSON object {"query": "…"}, in UTF-8') from None
-    return asked["query"]
-
-
-async def _body(request: Request, media_type: str) -> bytes:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != media_type:
-        raise RefusedError(415, f"Content-Type: expected {media_type}")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_BODY:
-            raise RefusedError(413, f"the request has over {LARGEST_BODY} bytes")
-    return bytes(body)
 
 
 def _as_json(hit: Hit) -> dict[str, Any]:

@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from rerank.models.reranker import Reranker, TokenisedPairs
+from rerank.models.rankings import BestPassage, TokenisedPairs
+from rerank.models.reranker import Reranker
 from rerank.serving.bodies import Bodies, Held, check_headers, parse, read_body
 from rerank.serving.dialects import Dialect
 from rerank.serving.engine import Engine, Job, Outcome
@@ -57,6 +58,20 @@ class Service:
         """Scores what was submitted, and ends the threads."""
         self.engine.stop()
         self._tokeniser.shutdown()
+
+    def rank_passages(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[BestPassage]:
+        """What `Reranker.rank_passages` gives, scored together with the requests; blocks until it is.
+
+        Raises RefusalError if the queue is full or the model fails.
+        """
+        pairs = [(query, document) for document in documents]
+        passages = self._tokeniser.submit(self.reranker.tokenise_pairs, pairs).result()
+        outcome: Future[Outcome] = Future()
+        self.engine.submit(Job(passages, outcome.set_result))
+        found = outcome.result()
+        if isinstance(found, RefusalError):
+            raise found
+        return self.reranker.best_passages(documents, found, top_k)
 
     async def respond(self, request: Request, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Response:
         """The answer to a request, in the dialect of its body, or a refusal in it."""
@@ -132,7 +147,7 @@ class Service:
             self.engine.drop(job)
         if isinstance(found, RefusalError):
             raise found
-        return found, job.tokens
+        return found.scores, job.tokens
 
     async def _in_tokeniser(self, function: Callable[..., Result], argument: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._tokeniser, function, argument)

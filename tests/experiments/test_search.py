@@ -8,8 +8,9 @@ import pytest
 
 from rerank import Reranker, open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
-from rerank.experiments.search import open_reranker, open_searched, search
+from rerank.experiments.search import open_searched, search
 from rerank.retrieval.bm25 import retrieve
+from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_german
 from tests.support.small_world import WORDS

@@ -165,7 +165,7 @@ def test_wrong_arguments_are_refused(folder, reranker, tmp_path):
 
 def test_a_score_that_is_not_finite_is_an_error(reranker):
     torch.nn.init.constant_(reranker.model.encoder.classifier.bias, float("nan"))
-    with pytest.raises(UserError, match="query fjord, document 0: the model's score is nan; is it broken"):
+    with pytest.raises(UserError, match="query 0, document 0: the model's score is nan; is it broken"):
         reranker.score("fjord", ["amber"])
 
 
@@ -188,5 +188,5 @@ def test_an_error_of_a_ranking_does_not_show_the_query(reranker):
     with torch.no_grad():
         for parameter in reranker.model.parameters():
             parameter.fill_(float("nan"))
-    with pytest.raises(UserError, match="query query, document 0: the model's score is nan"):
+    with pytest.raises(UserError, match="query 0, document 0: the model's score is nan"):
         reranker.rank_passages("a secret", DOCUMENTS)

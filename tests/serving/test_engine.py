@@ -3,12 +3,13 @@
 import random
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 
 from rerank.serving.engine import Engine, Job
+from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import RefusalError
 from tests.support.servers import SECONDS, gated, in_threads, served, wait_until
@@ -37,7 +38,7 @@ class Waited:
 
     def outcome(self):
         assert self._done.wait(SECONDS)
-        return self.found
+        return self.found if isinstance(self.found, RefusalError) else self.found.scores
 
     @property
     def ended(self):
@@ -160,7 +161,8 @@ def test_scores_that_are_not_finite_are_an_error(reranker, path, status):
     body = {"query": "amber", field: ["birch"]} if path != "/score" else {"text_1": "amber", "text_2": "birch"}
     with served(reranker) as server:
         try:
-            reranker.score_packed = lambda inputs: torch.full((int(inputs.documents[-1]) + 1,), torch.nan)
+            score = reranker.score_packed
+            reranker.score_packed = lambda inputs: score(inputs)._replace(scores=np.full(1, np.nan, dtype=np.float32))
             answer = server.ask(path, body)
         finally:
             del reranker.score_packed
@@ -241,3 +243,29 @@ def test_many_clients_with_requests_of_all_lengths_get_their_own_scores(reranker
     with served(reranker) as server:
         in_threads([lambda requests=requests: client(requests) for requests in asked])
         assert server.metric("rerank_chunk_requests_sum") > server.metric("rerank_chunk_requests_count")
+
+
+def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranker):
+    texts = ["birch", " ".join(WORDS * 40), "", " ".join(WORDS[:5])]
+    with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
+        first = pool.submit(server.ask, "/rerank", {"query": "amber", "texts": ["birch"]})
+        wait_until(lambda: gate.passes)
+        searched = pool.submit(server.service.rank_passages, "fjord", texts, 3)
+        other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
+        wait_until(lambda: server.service.engine.queued_documents() == 1 + 4 + 1)
+        gate.open()
+        assert first.result().status == other.result().status == 200
+        found = searched.result()
+        assert gate.passes == [1, 5]
+    expected = reranker.rank_passages("fjord", texts, 3)
+    assert [(best.index, best.begin, best.end) for best in found] == [
+        (best.index, best.begin, best.end) for best in expected
+    ]
+    assert [best.score for best in found] == pytest.approx([best.score for best in expected], abs=1e-5)
+
+
+def test_a_search_that_does_not_fit_into_the_queue_is_refused(reranker):
+    with served(reranker, Limits(max_documents=2, max_queue=2)) as server:
+        with pytest.raises(RefusalError, match="the queue is full"):
+            server.service.rank_passages("fjord", ["amber", "birch", "cedar"])
+        assert len(server.service.rank_passages("fjord", ["amber", "birch"])) == 2

@@ -48,7 +48,12 @@ def test_every_score_under_load_is_right_and_memory_is_reported(small, tmp_path)
 
 def test_a_wrong_score_is_an_error(small, monkeypatch):
     score = Reranker.score_packed
-    monkeypatch.setattr(Reranker, "score_packed", lambda self, inputs: score(self, inputs) + 1e-4)
+
+    def shifted(self, inputs):
+        scored = score(self, inputs)
+        return scored._replace(scores=scored.scores + 1e-4)
+
+    monkeypatch.setattr(Reranker, "score_packed", shifted)
     with pytest.raises(UserError, match="have wrong scores"):
         serving_load.serving_load(small, 0.2, 2)
 
