@@ -27,7 +27,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish():
-    """Garbage collections pass over what lives as long as the tests: each took a third of a second, and folds end in one."""
+    """Keeps the tests out of garbage collections, which took a third of a second each; every fold ends with one."""
     gc.collect()
     gc.freeze()
 

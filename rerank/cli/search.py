@@ -14,23 +14,26 @@ from rerank.data.queries import check_query
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import log
 
-
-@with_settings(
+SETTINGS = (
     "collection.language",
     "first_stage.index",
     "first_stage.depth",
     "first_stage.k1",
     "first_stage.b",
     "first_stage.threads",
-    "encoder.max_doc_tokens",
     "encoder.pooling",
     "encoder.template",
     "training.device",
     "training.precision",
     "training.max_tokens_per_forward",
     "output.folder",
-    defaults={"first_stage.depth": 50},
 )
+"""The settings that act on a search."""
+DEFAULTS = {"first_stage.depth": 50}
+"""A search shows few documents, and somebody waits for them."""
+
+
+@with_settings(*SETTINGS, "encoder.max_doc_tokens", defaults=DEFAULTS)
 def search(
     checkpoint: PathText,
     query: str,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_inputs, check_path
+from rerank.cli.search import DEFAULTS, SETTINGS
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
@@ -19,21 +20,7 @@ if TYPE_CHECKING:
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
-@with_settings(
-    "collection.language",
-    "first_stage.index",
-    "first_stage.depth",
-    "first_stage.k1",
-    "first_stage.b",
-    "first_stage.threads",
-    "encoder.pooling",
-    "encoder.template",
-    "training.device",
-    "training.precision",
-    "training.max_tokens_per_forward",
-    "output.folder",
-    defaults={"first_stage.depth": 50},
-)
+@with_settings(*SETTINGS, defaults=DEFAULTS)
 def serve(
     checkpoint: PathText,
     *,

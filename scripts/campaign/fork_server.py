@@ -85,8 +85,7 @@ def start(command: dict[str, Any]) -> Running | None:
             os.close(writing)
             os.set_blocking(reading, False)
         return Running(process, (ends[0][0], ends[1][0]), command, _resident())
-    # The lock of progress bars is shared with forked processes: a command that is killed could hold it forever.
-    tqdm.set_lock(threading.RLock())
+    own_progress_lock()
     os.setpgid(0, 0)  # Ctrl-C in the campaign's terminal is not for the command
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -104,6 +103,14 @@ def start(command: dict[str, Any]) -> Running | None:
     module, _, name = command["call"].partition(":")
     getattr(importlib.import_module(module), name)(command["words"])
     return None
+
+
+def own_progress_lock() -> None:
+    """Gives a forked process a lock of its own for progress bars.
+
+    tqdm's is shared with the process that forked it, which would wait forever if this one is killed while it prints.
+    """
+    tqdm.set_lock(threading.RLock())
 
 
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]] | None:

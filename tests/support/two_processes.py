@@ -5,14 +5,14 @@ import pickle
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from accelerate.state import AcceleratorState, GradientState, PartialState
-from tqdm import tqdm
+
+from scripts.campaign.fork_server import own_progress_lock
 
 SECONDS = 300
 """After them a process is ended, as it waits for the other one in vain."""
@@ -56,14 +56,6 @@ def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arg
         (folder / f"result{rank}").write_bytes(pickle.dumps(result))
     finally:
         os._exit(0)
-
-
-def own_progress_lock() -> None:
-    """Gives a forked process a lock of its own for progress bars.
-
-    tqdm's is shared with the process that forked it, which would wait forever if this one is killed while it prints.
-    """
-    tqdm.set_lock(threading.RLock())
 
 
 def _free_port() -> int:

@@ -20,10 +20,10 @@ from rerank.training import loop, saving
 from rerank.training.linked_tensors import read_tensors
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
+from scripts.campaign.fork_server import own_progress_lock
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
-from tests.support.two_processes import own_progress_lock
 
 QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=3)
 
