@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from rerank.config import Config
 from rerank.data.collections import Collection
@@ -18,7 +18,7 @@ from rerank.data.trec import read_run, write_run
 from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.fusion_by_fold import tune_by_fold, tune_on, weights_in_words, weights_of_queries
 from rerank.evaluation.fusion_of_ranks import RRF_K, fuse_ranks
-from rerank.evaluation.fusion_of_scores import Weights, fuse_scores
+from rerank.evaluation.fusion_of_scores import Weights, check_weights, fuse_scores
 from rerank.experiments.folds import folds_of
 from rerank.runs.fuse_files import MEASURE, check_runs
 from rerank.runs.layout import CollectionFolder
@@ -38,10 +38,21 @@ class Source(TypedDict):
     sha256: str
 
 
-class Record(TypedDict):
-    """How a fused run was made: `origin` decides its content, `weights` are those of each fold, `run` is its hash."""
+class Origin(TypedDict):
+    """Everything that the fused run depends on; `folds` and `judgments` are hashes."""
 
-    origin: dict[str, Any]
+    method: str
+    runs: list[Source]
+    k: NotRequired[float]
+    measure: NotRequired[str]
+    folds: NotRequired[str]
+    judgments: NotRequired[str]
+
+
+class Record(TypedDict):
+    """How a fused run was made: its origin, the weights of each fold, if there are any, and its size and hash."""
+
+    origin: Origin
     weights: dict[str, list[float]]
     run: dict[str, Any]
 
@@ -61,7 +72,7 @@ def fused_first_stage(config: Config, collection: Collection, folder: Collection
         by_fold: dict[str, Weights] = {}
         if settings.fusion == "interpolate":
             folds = folds_of(collection, config.collection.folds)
-            by_fold = tune_by_fold(runs, collection.qrels, folds, _measure(config))
+            by_fold = tune_by_fold(runs, collection.qrels, folds, MEASURE)
             for name, weights in by_fold.items():
                 log.info(f"fold {name}: weights of the first stage: {weights_in_words(settings.runs, weights)}")
             queries = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
@@ -92,24 +103,28 @@ def fold_first_stage(
     if len(settings.runs) < 2:
         return None, {}
     record = _read_record(first_stage)
-    facts = {"method": settings.fusion, "runs": record["origin"]["runs"]}
+    facts: dict[str, Any] = {"method": settings.fusion, "runs": record["origin"]["runs"]}
     if settings.fusion == "rrf":
         return None, {"fusion": facts | {"k": RRF_K}}
     runs = _read(settings.runs)
     if fold.name == FINAL:
         judged: Qrels = {q: collection.qrels[q] for q in fold.valid or fold.train if q in collection.qrels}
-        weights = tune_on(runs, judged, _measure(config), f" of {FINAL}")
+        weights = tune_on(runs, judged, MEASURE, f" of {FINAL}")
         log.info(f"fold {FINAL}: weights of the first stage: {weights_in_words(settings.runs, weights)}")
     else:
-        weights = tuple(record["weights"][fold.name])
-    facts |= {"measure": _measure(config), "weights": list(weights)}
+        weights = _recorded_weights(record, fold, first_stage, len(runs))
+    facts |= {"measure": MEASURE, "weights": list(weights)}
     return fuse_scores(list(runs.values()), weights), {"fusion": facts}
 
 
-def _measure(config: Config) -> str:
-    """The measure that chooses the weights: that of validation, unless it is the loss."""
-    measure = config.training.measure
-    return MEASURE if measure == "loss" else measure
+def _recorded_weights(record: Record, fold: Fold, first_stage: Path, runs: int) -> Weights:
+    weights = record["weights"].get(fold.name, [])
+    try:
+        check_weights(weights, runs)
+    except ValueError as error:
+        file = _record_file(first_stage)
+        raise UserError(f"{file}: fold {fold.name}: {error}; remove it and {first_stage.name} to fuse again") from error
+    return tuple(weights)
 
 
 def _read(files: Sequence[str]) -> dict[str, Run]:
@@ -118,8 +133,7 @@ def _read(files: Sequence[str]) -> dict[str, Run]:
     return runs
 
 
-def _origin(config: Config, collection: Collection) -> dict[str, Any]:
-    """Everything that the fused run depends on."""
+def _origin(config: Config, collection: Collection) -> Origin:
     settings = config.first_stage
     sources = [Source(run=run, sha256=file_hash(Path(run))) for run in settings.runs]
     if settings.fusion == "rrf":
@@ -130,18 +144,18 @@ def _origin(config: Config, collection: Collection) -> dict[str, Any]:
     return {
         "method": settings.fusion,
         "runs": sources,
-        "measure": _measure(config),
+        "measure": MEASURE,
         "folds": short_hash(json.dumps([asdict(fold) for fold in folds])),
         "judgments": judgments_hash(valid),
     }
 
 
-def _check(file: Path, expected: dict[str, Any]) -> None:
+def _check(file: Path, expected: Origin) -> None:
     """Raises UserError if the fused run was made from something else than `expected`, or has changed since."""
     again = f"remove {file} and {_record_file(file).name} to fuse again, or take another --output.folder"
     record = _read_record(file)
     origin = record["origin"]
-    hashes = {source["run"]: source["sha256"] for source in origin.get("runs", [])}
+    hashes = {source["run"]: source["sha256"] for source in origin["runs"]}
     changed = [one["run"] for one in expected["runs"] if hashes.get(one["run"]) != one["sha256"]]
     if changed:
         raise UserError(f"{', '.join(changed)}: changed since the runs were fused into {file}; {again}")

@@ -39,9 +39,9 @@ class CascadeFacts(TypedDict):
     judged: int
 
 
-def cascade_rows(stages: Sequence[Stage], judged: int) -> list[list[str]]:
+def cascade_rows(stages: Sequence[Stage]) -> list[list[str]]:
     """A row for each stage below the head; after each mean, its gain over the stage before."""
-    measures = list(stages[0]["means"]) if judged else []
+    measures = [name for name in MEASURES if all(name in stage["means"] for stage in stages)]
     rows = [["stage", "depth", "documents", "tokens", "seconds", *measures]]
     for number, stage in enumerate(stages):
         cost = stage.get("cost")
@@ -62,4 +62,4 @@ def cascade_table(stages: Sequence[Stage], judged: int) -> str:
         if judged
         else "No query of the run is judged, so that the gain of each stage is not known."
     )
-    return f"{aligned(cascade_rows(stages, judged))}\n\n{over}"
+    return f"{aligned(cascade_rows(stages))}\n\n{over}"

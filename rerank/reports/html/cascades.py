@@ -19,7 +19,7 @@ def cascade_tables(folder: CollectionFolder) -> list[Rows | Missing]:
             tables.append(Missing(f"{file}: {error}"))
             continue
         if cascade:
-            head, *rows = cascade_rows(cascade["stages"], cascade["judged"])
+            head, *rows = cascade_rows(cascade["stages"])
             over = f"means over {cascade['judged']} judged queries" if cascade["judged"] else "no query is judged"
             tables.append(Rows(head, rows, f"{file.name.removesuffix('.json')}: {over}."))
     return tables
