@@ -1,5 +1,6 @@
 """A cascade (`rerank score A RUN --then B`): a small model scores many candidates, a larger one its best ones."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,9 @@ from rerank.experiments.rescore import rescore
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
-from rerank.runs.cascade_table import MEASURES, Stage, cascade_table
+from rerank.runs.cascade_table import MEASURES, Cost, Stage, cascade_table
 from rerank.runs.manifest import HASH, read_manifest, write_manifest
-from rerank.runs.output_run import run_manifest, run_stem, run_tag
+from rerank.runs.output_run import manifest_of, stem_of, tag_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, file_hash, output_target
 from rerank.utils.progress import log
@@ -79,24 +80,28 @@ def rescore_cascade(
         raise UserError(
             f"--out {out}: with --then, expected the name of a file, as the first model's run is kept next to it"
         )
-    manifest = run_manifest(out)
+    manifest = manifest_of(out)
     assert manifest is not None  # as it is not standard output
-    tag = run_tag(out)
-    first_out, second_out = (out.with_name(f"{run_stem(out)}.stage{number}.run") for number in (1, 2))
+    tag = tag_of(out)
+    first_out, second_out = (out.with_name(f"{stem_of(out)}.stage{number}.run") for number in (1, 2))
     for stage_out in (first_out, second_out):
-        run_manifest(stage_out)
+        manifest_of(stage_out)
     config, collection = _open(config, checkpoint, then, collection)
     qrels = collection.qrels
     log.info(f"stage 1: {checkpoint} scores the first {depth} documents of each query")
+    start = time.monotonic()
     rescore(config, checkpoint, run, first_out, collection)
     PartialState().wait_for_everyone()  # the main process has written the run that all read now
+    seconds = [time.monotonic() - start]
     log.info(f"stage 2: {then.checkpoint} scores the first {then.depth} of these; {first_out} has stage 1")
     second = replace(
         config,
         first_stage=replace(config.first_stage, depth=then.depth),
         encoder=replace(config.encoder, template=then.template),
     )
+    start = time.monotonic()
     rescore(second, then.checkpoint, first_out, second_out, collection)
+    seconds.append(time.monotonic() - start)
     if not PartialState().is_main_process:
         return Cascaded(out, "")
     above, below = read_run(second_out), read_run(first_out)
@@ -112,7 +117,7 @@ def rescore_cascade(
             "run": str(first_out),
             "sha256": first_facts["run"]["sha256"],
             "depth": depth,
-            "cost": first_facts["cost"],
+            "cost": _cost(below, first_facts, seconds[0]),
             "means": _means(below, judged),
         },
         {
@@ -120,14 +125,14 @@ def rescore_cascade(
             "run": str(out),
             "sha256": file_hash(out),
             "depth": then.depth,
-            "cost": second_facts["cost"],
+            "cost": _cost(above, second_facts, seconds[1]),
             "means": _means(joined, judged),
         },
     ]
     facts = {**second_facts, "run": {"sha256": file_hash(out)}}
     facts["cascade"] = {"stages": stages, "judged": len(judged), "first": first_facts}
     write_manifest(manifest, facts)
-    for file in (second_out, run_manifest(second_out)):
+    for file in (second_out, manifest_of(second_out)):
         if file is not None:
             file.unlink()
     return Cascaded(out, cascade_table(stages, len(judged)))
@@ -175,10 +180,15 @@ def _open(
 
 def _facts(out: Path) -> dict[str, Any]:
     """The manifest of a stage's run, without what every manifest says of itself."""
-    manifest = run_manifest(out)
+    manifest = manifest_of(out)
     assert manifest is not None
     facts = read_manifest(manifest)
     return {name: value for name, value in facts.items() if name != HASH}
+
+
+def _cost(scored: Run, facts: dict[str, Any], seconds: float) -> Cost:
+    documents = sum(map(len, scored.values()))
+    return {"queries": len(scored), "documents": documents, "tokens": facts["tokens"], "seconds": round(seconds, 3)}
 
 
 def _means(run: Run, judged: Qrels, measures: Sequence[str] = MEASURES) -> dict[str, float]:

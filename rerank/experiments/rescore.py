@@ -1,17 +1,13 @@
 """Re-ranks any run with a trained or a hub model (`rerank score`)."""
 
-import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, sections, validate
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run, write_run
-from rerank.data.types import Candidates
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.source_checks import expect_text
@@ -22,10 +18,9 @@ from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of
 from rerank.models.memory import open_budget
 from rerank.models.scoring import pairs_of, score_candidates
 from rerank.retrieval.languages import check_language
-from rerank.runs.cascade_table import Cost
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import write_manifest
-from rerank.runs.output_run import run_manifest, run_tag
+from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import arithmetic, device_name, open_accelerator, precision_facts
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
@@ -56,7 +51,7 @@ def rescore(
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
             text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
     """
-    manifest, tag = run_manifest(out), run_tag(out)
+    manifest, tag = manifest_of(out), tag_of(out)
     validate(config)
     check_encoder(config)
     if isinstance(collection, str):
@@ -92,9 +87,7 @@ def rescore(
             log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
-    start = time.monotonic()
     scored = score_candidates(model, passages, lists, accelerator, memory)
-    seconds = time.monotonic() - start
     if accelerator.is_main_process:
         write_run(out, scored, tag)
         if manifest is None:
@@ -110,18 +103,11 @@ def rescore(
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
             **precision_facts(accelerator),
-            "cost": _cost(lists, passages, seconds),
+            "tokens": int(passages.sizes(pairs_of(lists))[1].sum()),
             "run": {"sha256": file_hash(out)},
         }
         write_manifest(manifest, facts)
     return out
-
-
-def _cost(lists: Sequence[Candidates], passages: PassageBuilder, seconds: float) -> Cost:
-    """What was scored, and how long that took."""
-    pairs = pairs_of(lists)
-    tokens = int(passages.sizes(pairs)[1].sum())
-    return {"queries": len(lists), "documents": len(pairs), "tokens": tokens, "seconds": round(seconds, 3)}
 
 
 def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:

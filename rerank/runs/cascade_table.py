@@ -10,7 +10,7 @@ MEASURES = ("nDCG@10", "nDCG@20", "RR@10")
 
 
 class Cost(TypedDict):
-    """What a model scored, and the seconds that it took without opening the model and tokenising."""
+    """What a model scored, the tokens of all its passages, and the seconds, opening and tokenising included."""
 
     queries: int
     documents: int

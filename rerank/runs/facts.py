@@ -6,7 +6,7 @@ A key of a manifest may be missing, as older versions did not write all; what is
 from typing import Any, NotRequired, TypedDict
 
 from rerank.data.folds import FoldRecord
-from rerank.runs.cascade_table import CascadeFacts, Cost
+from rerank.runs.cascade_table import CascadeFacts
 
 
 class Outcome(TypedDict):
@@ -75,7 +75,7 @@ class Facts(TypedDict, total=False):
     pretraining: dict[str, Any] | None
     qrels: dict[str, str]
     outcome: dict[str, Outcome]
-    cost: Cost
+    tokens: int
     cascade: CascadeFacts
 
 

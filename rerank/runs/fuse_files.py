@@ -13,7 +13,7 @@ from rerank.evaluation.fusion_of_scores import Weights, check_weights, fuse_scor
 from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import write_manifest
-from rerank.runs.output_run import run_manifest, run_tag
+from rerank.runs.output_run import manifest_of, tag_of
 from rerank.runs.run_files import FOLDERS_UP, find_nearby
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -55,7 +55,7 @@ def fuse_files(
     """
     paths = list(paths)
     _check_arguments(paths, method, rrf_k, weights, qrels, folds, measure)
-    manifest, tag = run_manifest(out), run_tag(out)
+    manifest, tag = manifest_of(out), tag_of(out)
     runs = {str(path): read_run(path) for path in paths}
     check_runs(runs)
     if method == "rrf":

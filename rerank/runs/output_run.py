@@ -6,23 +6,23 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, output_target
 
 
-def run_tag(out: Path) -> str:
+def tag_of(out: Path) -> str:
     """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
     if output_target(out) == STANDARD_OUTPUT:
         return "rerank"
-    tag = "-".join(run_stem(out).split())
+    tag = "-".join(stem_of(out).split())
     if not tag:
         raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
     return tag
 
 
-def run_stem(out: Path) -> str:
+def stem_of(out: Path) -> str:
     """The name of the run without .run and .gz, as text that can be encoded: a name need not be UTF-8, a run is."""
     name = out.name.encode(errors="replace").decode()
     return name.removesuffix(".gz").removesuffix(".run")
 
 
-def run_manifest(out: Path) -> Path | None:
+def manifest_of(out: Path) -> Path | None:
     """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
     check_output(out)
     if output_target(out) == STANDARD_OUTPUT:

@@ -104,6 +104,9 @@ def check_shape(value: Any, shape: Any, place: str = "") -> None:
     >>> check_shape({"name": "1", "train": ["q1", 2]}, dict[str, str | list[str]])
     Traceback (most recent call last):
     ValueError: expected text or a list of text under 'train', got ['q1', 2]
+    >>> check_shape({"run": ["a.run", 2]}, dict[str, tuple[str, ...]])
+    Traceback (most recent call last):
+    ValueError: expected a list of text under 'run', got ['a.run', 2]
     """
     if not _fits(value, shape):
         _explain(value, shape, place)
