@@ -47,7 +47,8 @@ def add(parts: "np.ndarray") -> "np.ndarray":
     """The sums of (runs, documents) values over the runs; the order of the runs does not change the rounding."""
     import numpy as np
 
-    return np.sort(parts, axis=0).sum(axis=0)
+    sums: np.ndarray = np.sort(parts, axis=0).sum(axis=0)
+    return sums
 
 
 def ordered_scores(doc_ids: Sequence[str], scores: "np.ndarray") -> dict[str, float]:
