@@ -12,6 +12,8 @@ from rerank.cli.main import main
 from rerank.data.trec import ranked, read_qrels, read_run, write_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.cascade import join
+from rerank.reports.html.cascades import cascade_tables
+from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import file_hash
 from tests.support.small_collection import command, failed
 
@@ -26,7 +28,7 @@ def home(home, tmp_path_factory):
     shutil.copytree(home, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        main(command("--fold", "1", "--loss", "hinge", "--epochs", "1"))
+        main(command("--fold", "1", "--loss", "hinge", "--epochs", "1", "--lr", "0", "--training.head-lr", "0"))
         main(command("--fold", "1", "--loss", "smoothi", "--seed", "3"))
         main(["score", A, RUN, "--depth", "5", "--then", B, "--then.depth", "2", "--out", "runs/towns/both.run"])
     return folder
@@ -93,12 +95,17 @@ def test_the_table_and_the_report_show_it(here, capsys):
     assert "<h3>Cascades</h3>" in page
     assert "both.run: means over 15 judged queries." in page
     assert f"2: {B}" in page
+
+
+def test_the_report_leaves_out_other_runs_and_names_a_damaged_manifest(here):
+    folder = CollectionFolder(Path("runs/towns"))
+    (table,) = cascade_tables(folder)
+    assert [row[0] for row in table.rows] == [RUN, f"1: {A}", f"2: {B}"]
     Path("runs/towns/both.run.json").write_text("{")
-    main(["report", "runs/towns", "--out", "report.html"])
-    assert "runs/towns/both.run.json: not JSON" in Path("report.html").read_text()
+    (missing,) = cascade_tables(folder)
+    assert missing.reason.startswith("runs/towns/both.run.json: not JSON")
     Path("runs/towns/both.run.json").unlink()
-    main(["report", "runs/towns", "--out", "report.html"])
-    assert "<h3>Cascades</h3>" not in Path("report.html").read_text()
+    assert cascade_tables(folder) == []
 
 
 def test_without_judgments_the_cost_alone_is_shown(here, capsys):
