@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rerank.evaluation.compare import Comparison, compare
     from rerank.evaluation.evaluate import evaluate
     from rerank.evaluation.fusion import fuse
+    from rerank.evaluation.fusion_of_ranks import fuse_ranks
+    from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
     from rerank.experiments.train import train_folds as train
     from rerank.models.reranker import Reranker
     from rerank.retrieval.bm25 import retrieve
@@ -28,12 +30,15 @@ __all__ = [
     "compare",
     "evaluate",
     "fuse",
+    "fuse_ranks",
+    "fuse_scores",
     "losses",
     "open_collection",
     "read_qrels",
     "read_run",
     "retrieve",
     "train",
+    "tune_weights",
     "write_qrels",
     "write_run",
 ]
@@ -46,12 +51,15 @@ _PLACES = {
     "compare": "rerank.evaluation.compare:compare",
     "evaluate": "rerank.evaluation.evaluate:evaluate",
     "fuse": "rerank.evaluation.fusion:fuse",
+    "fuse_ranks": "rerank.evaluation.fusion_of_ranks:fuse_ranks",
+    "fuse_scores": "rerank.evaluation.fusion_of_scores:fuse_scores",
     "losses": "rerank.losses:",
     "open_collection": "rerank.data.collections:open_collection",
     "read_qrels": "rerank.data.trec:read_qrels",
     "read_run": "rerank.data.trec:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
     "train": "rerank.experiments.train:train_folds",
+    "tune_weights": "rerank.evaluation.fusion_of_scores:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",
 }

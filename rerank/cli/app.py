@@ -18,6 +18,8 @@ COMMANDS = {
     "doctor": "Check that Java, the collection, the index, the encoder, the GPU and the disk are ready.\n\n"
     "Exit code 1 if something is missing.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
+    "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
+    "The weights of an interpolation are given, or tuned on validation queries.",
     "pretrain": "Pre-train an encoder on pseudo-queries made from the documents.\n\n"
     "Titles, sentences and keywords of a document are queries for it; neither queries nor judgments are read.",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"

@@ -12,8 +12,9 @@ from rerank.utils.files import STANDARD_OUTPUT, output_target
 
 def check_inputs(config: Config) -> None:
     """Raises UserError for an unknown validation measure, a missing file, and an output folder that cannot be one."""
-    if config.first_stage.run and not Path(config.first_stage.run).is_file():
-        raise UserError(f"--first-stage.run {config.first_stage.run}: no such file; expected a TREC run")
+    for run in config.first_stage.runs:
+        if not Path(run).is_file():
+            raise UserError(f"--first-stage.run {run}: no such file; expected a TREC run")
     if config.training.lists:
         check_file("--training.lists", Path(config.training.lists))
     check_path("--collection", config.collection.source)

@@ -10,6 +10,7 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
+from rerank.experiments.source_checks import check_first_stage
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.java import describe_java
@@ -75,10 +76,9 @@ def _features(config: Config) -> str:
 
 
 def _first_stage(config: Config) -> str:
-    if config.first_stage.run:
-        if not Path(config.first_stage.run).is_file():
-            raise UserError(f"--first-stage.run {config.first_stage.run}: no such file")
-        return f"the run {config.first_stage.run}"
+    if runs := config.first_stage.runs:
+        check_first_stage(config)
+        return f"the run {runs[0]}" if len(runs) == 1 else f"the runs {', '.join(runs)}, fused"
     check_language(config.collection.language)
     collection = _open(config)
     if config.first_stage.index not in ("auto", "own"):

@@ -10,9 +10,10 @@ from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
 from rerank.config import Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
+from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, PathText
-from rerank.utils.progress import log
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText, TemplateText, Whole, at_least
+from rerank.utils.progress import log, print_result
 
 
 @with_settings(
@@ -39,6 +40,9 @@ def score(
     *,
     out: OutputPath,
     collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
+    then: Annotated[PathText, Parameter(name="--then", show_default=False)] = "",
+    then_depth: Annotated[Whole | None, Parameter(name="--then.depth"), at_least(1)] = None,
+    then_template: Annotated[TemplateText, Parameter(name="--then.template", show_default=False)] = "",
     config: Config,
 ) -> None:
     """Re-ranks a run, or BM25's, with a trained model or a cross-encoder of the hub.
@@ -53,15 +57,32 @@ def score(
         The TREC run to write, and its manifest; - for standard output, without a manifest.
     collection
         Where the queries and documents are; default: the collection that the checkpoint was trained on.
+    then
+        A second, larger model, which scores the best documents of the first one; a table shows cost and gain.
+    then_depth
+        The documents of each query that the second model scores [default: 100].
+    then_template
+        The second model's prompt, as --encoder.template is that of the first one.
     """
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_output(out)
+    check_path("--then", then)
+    if not then and (then_depth is not None or then_template):
+        raise UserError("--then.depth, --then.template: of no effect without --then, the second model")
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
         _say_unused(config, run)
+    if then:
+        from rerank.experiments.cascade import THEN_DEPTH, Then, rescore_cascade
+
+        second = Then(then, then_depth or THEN_DEPTH, then_template)
+        cascaded = rescore_cascade(config, checkpoint, second, run, out, collection or None)
+        print_result(cascaded.table)
+        print_output(cascaded.run)
+        return
     from rerank.experiments.rescore import rescore
 
     print_output(rescore(config, checkpoint, run, out, collection or None))

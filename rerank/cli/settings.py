@@ -110,9 +110,11 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
             argument = by_name.get(flag)
             if argument is None or argument.tokens:
                 continue
-            if isinstance(value, dict | list):
+            several = key == "run" and section.replace("-", "_") == "first_stage" and isinstance(value, list) and value
+            if not several and isinstance(value, dict | list):
                 raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
-            argument.append(Token(keyword=flag, value=str(value), source=str(path)))
+            for one in value if several else [value]:
+                argument.append(Token(keyword=flag, value=str(one), source=str(path)))
 
 
 def _nearest_flag(flag: str, flags: list[str]) -> str:

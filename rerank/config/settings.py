@@ -13,6 +13,7 @@ from rerank.utils.parameters import (
     Count,
     CountOrAuto,
     PathText,
+    PathTexts,
     Pattern,
     TemplateText,
     Whole,
@@ -62,8 +63,10 @@ class CollectionSettings:
 class FirstStageSettings:
     """The ranking to re-rank."""
 
-    run: PathText = ""
-    """A TREC run file to re-rank instead of BM25."""
+    run: PathTexts = ""
+    """A TREC run file to re-rank instead of BM25, or several, which are fused."""
+    fusion: Literal["rrf", "interpolate"] = "rrf"
+    """How several runs are fused: by reciprocal rank, or with weights tuned on the validation queries of the fold."""
     index: PathText = "auto"
     """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
     depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150
@@ -74,6 +77,11 @@ class FirstStageSettings:
     """BM25's b."""
     threads: Annotated[Whole, between(0, 1024)] = 0
     """Threads for indexing and retrieval; 0: all cores."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The files of `run`; () for BM25."""
+        return ((self.run,) if self.run else ()) if isinstance(self.run, str) else tuple(self.run)
 
 
 @section("encoder", 3)

@@ -1,6 +1,7 @@
 """The scores of a run as texts: every evaluator reads the same order, and reading and writing them changes nothing."""
 
 import itertools
+import math
 from array import array
 
 from rerank.utils.errors import UserError
@@ -15,18 +16,32 @@ def score_texts(scores: list[float], where: str) -> list[str]:
     texts = [f"{score:.6f}" for score in scores]
     if _decreases(texts) and not _have_nine_digits(scores):
         return texts
-    import numpy as np  # only here: reading and evaluating a run should start at once
-
-    lower = np.float32("-inf")
-    exact = np.asarray(scores, dtype=np.float32)
-    with np.errstate(over="ignore"):
-        for i in range(1, len(exact)):
-            exact[i] = min(exact[i], np.nextafter(exact[i - 1], lower))
-    if exact[-1] == lower:
-        raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
-    nine = [f"{score:.9g}" for score in exact.tolist()]
+    nine = [f"{score:.9g}" for score in strictly_decreasing(scores, where)]
     six = [f"{float(text):.6f}" for text in nine]
     return six if list(map(float, six)) == list(map(float, nine)) else nine  # both are read as the same scores
+
+
+def strictly_decreasing(scores: list[float], where: str) -> list[float]:
+    """The scores of one query, in the order of its ranking, as float32 values: those that tie or rise are moved down.
+
+    Each is at most the next float32 below the one before. Raises UserError, which begins with `where`, if no float32 is
+    left below the last one.
+    """
+    import numpy as np  # only here: reading and evaluating a run should start at once
+
+    exact = np.asarray(scores, dtype=np.float32)
+    if (exact[1:] >= exact[:-1]).any():
+        # Whole numbers in the order of float32 values, one for each: the next one below is 1 less.
+        bits = exact.view(np.int32).astype(np.int64)
+        numbers = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+        rank = np.arange(len(numbers))
+        lower = np.minimum.accumulate(numbers + rank) - rank
+        bits = np.where(lower < 0, -lower | 0x80000000, lower)
+        exact = np.where(lower < numbers, bits.astype(np.uint32).view(np.float32), exact)
+    if exact.size and not exact[-1] > -math.inf:
+        raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
+    values: list[float] = exact.tolist()
+    return values
 
 
 def _decreases(texts: list[str]) -> bool:

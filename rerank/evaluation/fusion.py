@@ -1,19 +1,12 @@
 """Fusion of a re-ranker's scores with the first stage's: s = w * model + (1 - w) * first."""
 
-import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rerank.data.types import Qrels, Run
-from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights, weight_grid
 
-if TYPE_CHECKING:  # imported by the functions, so that `import rerank.evaluation` is fast
-    import numpy as np
-
-GRID = tuple(step / 20 for step in range(21))
+GRID = tuple(weights[1] for weights in weight_grid(2))
 """The weights of the model that `tune_weight` tries: 0 (the first stage alone), 0.05, … 1 (the model alone)."""
-
-TIE = 1e-12  # smaller differences of means are rounding: the order in which the values are summed must not choose
 
 
 def fuse(model: Run, first: Run, weight: float | Mapping[str, float] = 0.7) -> Run:
@@ -34,8 +27,11 @@ def fuse(model: Run, first: Run, weight: float | Mapping[str, float] = 0.7) -> R
     outside = next((value for value in weight.values() if not 0 <= value <= 1), None)
     if outside is not None:
         raise ValueError(f"weight: expected 0 to 1, got {outside}")
-    queries = [query_id for query_id in weight if query_id in model or query_id in first]
-    return {q: _fuse_scores(*_scaled_scores(model.get(q, {}), first.get(q, {})), weight[q]) for q in queries}
+    fused = fuse_scores([first, model], {query_id: (1 - of_query, of_query) for query_id, of_query in weight.items()})
+    return {
+        query_id: {doc_id: float(len(scores) - rank) for rank, doc_id in enumerate(scores)}
+        for query_id, scores in fused.items()
+    }
 
 
 def tune_weight(model: Run, first: Run, qrels: Qrels, measure: str = "nDCG@20") -> float:
@@ -48,43 +44,4 @@ def tune_weight(model: Run, first: Run, qrels: Qrels, measure: str = "nDCG@20") 
     >>> tune_weight({"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1.0, "b": 2.0}}, qrels, "P@1")
     0.55
     """
-    scaled = {q: _scaled_scores(model.get(q, {}), first.get(q, {})) for q in qrels if q in model or q in first}
-    best, highest = GRID[0], -math.inf
-    for weight in GRID:
-        run = {query_id: _fuse_scores(*of_query, weight) for query_id, of_query in scaled.items()}
-        (values,) = evaluate(qrels, run, [measure]).values()
-        mean = math.fsum(values.values()) / len(values)
-        if mean > highest + TIE:
-            best, highest = weight, mean
-    return best
-
-
-def _scaled_scores(model: dict[str, float], first: dict[str, float]) -> tuple[list[str], "np.ndarray", "np.ndarray"]:
-    """The documents of both runs in the order that decides ties, and their scaled scores in `model` and `first`."""
-    import numpy as np
-
-    doc_ids = sorted(model.keys() | first.keys(), reverse=True)
-    model_scores, first_scores = _scale(model, doc_ids), _scale(first, doc_ids)
-    order = np.argsort(-first_scores, kind="stable")
-    return [doc_ids[i] for i in order], model_scores[order], first_scores[order]
-
-
-def _scale(scores: dict[str, float], doc_ids: list[str]) -> "np.ndarray":
-    import numpy as np
-
-    if not scores:
-        return np.zeros(len(doc_ids))
-    lowest = min(scores.values())
-    # In float32, as trec_eval compares scores: its ties are ties here.
-    values = np.array([scores.get(doc_id, lowest) for doc_id in doc_ids], dtype=np.float32).astype(np.float64)
-    values -= values.min()
-    return values / (values.max() or 1.0)
-
-
-def _fuse_scores(
-    doc_ids: list[str], model_scores: "np.ndarray", first_scores: "np.ndarray", weight: float
-) -> dict[str, float]:
-    import numpy as np
-
-    order = np.argsort(-(weight * model_scores + (1 - weight) * first_scores), kind="stable")
-    return {doc_ids[i]: float(len(doc_ids) - rank) for rank, i in enumerate(order)}
+    return tune_weights([first, model], qrels, measure)[1]

@@ -67,6 +67,11 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
     if LABELS[name] != "scores":
         expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
+    if config.first_stage.fusion != "rrf":
+        raise UserError(
+            f"--first-stage.fusion {config.first_stage.fusion}: the teacher's scores are made once for all folds, and "
+            "these weights differ by fold; expected rrf, or a run that `rerank fuse` has written"
+        )
     if given:
         raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
     accelerator = open_training_accelerator(config.training)
@@ -117,8 +122,8 @@ def _all_candidates(config: Config, dataset: TextDataset) -> dict[str, Candidate
     queries, first = dataset.collection.queries, config.first_stage
     others = {query_id: text for query_id, text in queries.items() if query_id not in dataset.candidates}
     run: Run = {}
-    if others and first.run:
-        run = read_run(first.run)
+    if others and first.runs:
+        run = read_run(dataset.first_stage)
     elif others:
         index, threads = find_index(config, dataset.collection, dataset.folder), first.threads or None
         run = search(index, others, first.depth, first.k1, first.b, threads, config.collection.language)

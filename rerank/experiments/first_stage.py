@@ -8,6 +8,7 @@ from typing import Any
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.trec import write_run
+from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index, search
 from rerank.retrieval.indexed_texts import IndexedTexts
@@ -37,12 +38,14 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
 
 
 def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
-    """The run to re-rank: the one that the settings name, else BM25's, retrieved unless `folder` has it.
+    """The run to re-rank: the one that the settings name, several fused, else BM25's, made unless `folder` has it.
 
     BM25 searches `queries_to_search`; the run of a file of queries has a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
-    if settings.run:
+    if len(settings.runs) > 1:
+        return fused_first_stage(config, collection, folder)
+    if settings.runs:
         return folder.first_stage(settings)
     queries, source = queries_to_search(collection), config.collection.queries or collection.source
     if not queries:

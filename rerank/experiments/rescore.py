@@ -16,14 +16,15 @@ from rerank.experiments.text_model import truncation_summary
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings
 from rerank.models.memory import open_budget
-from rerank.models.scoring import score_candidates
+from rerank.models.scoring import pairs_of, score_candidates
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import write_manifest
+from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import arithmetic, device_name, open_accelerator, precision_facts
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
+from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import log
 
 
@@ -50,7 +51,7 @@ def rescore(
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
             text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
     """
-    manifest, tag = _manifest(out), _tag(out)
+    manifest, tag = manifest_of(out), tag_of(out)
     validate(config)
     check_encoder(config)
     if isinstance(collection, str):
@@ -74,7 +75,7 @@ def rescore(
             config,
             collection=replace(config.collection, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
-            first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
+            first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template)
@@ -102,6 +103,7 @@ def rescore(
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
             **precision_facts(accelerator),
+            "tokens": int(passages.sizes(pairs_of(lists))[1].sum()),
             "run": {"sha256": file_hash(out)},
         }
         write_manifest(manifest, facts)
@@ -147,24 +149,3 @@ def _with_queries(config: Config, collection: Collection) -> tuple[Config, Colle
     if settings.queries or settings.query_field:
         collection = WithQueries(collection, settings.queries, settings.query_field)
     return replace(config, collection=settings), collection
-
-
-def _tag(out: Path) -> str:
-    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
-    if output_target(out) == STANDARD_OUTPUT:
-        return "rerank"
-    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, but a run is
-    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
-    if not tag:
-        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
-    return tag
-
-
-def _manifest(out: Path) -> Path | None:
-    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
-    check_output(out)
-    if output_target(out) == STANDARD_OUTPUT:
-        return None
-    manifest = out.with_name(f"{out.name}.json")
-    check_output(manifest, "--out: its manifest")
-    return manifest

@@ -1,7 +1,7 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
 from rerank.config import Config
-from rerank.data.candidates import queries_without_relevant
+from rerank.data.candidates import queries_without_relevant, select_candidates
 from rerank.data.collections import Collection
 from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
@@ -22,6 +22,7 @@ from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.experiments.first_stage import recorded
 from rerank.experiments.folds import fold_names_of, folds_of, write_references
+from rerank.experiments.fused_first_stage import fold_first_stage
 from rerank.experiments.text_model import kernels, open_model, truncation_summary
 from rerank.experiments.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.losses import LABELS
@@ -117,8 +118,13 @@ class TextDataset:
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
-        """The task of a fold."""
-        return TextTask(self, fold, accelerator)
+        """The task of a fold; of a first stage whose weights are tuned, it has the candidates of that fold."""
+        run, fusion = fold_first_stage(self.config, self.first_stage, self.collection, fold)
+        dataset = self
+        if run is not None:
+            depth = self.config.first_stage.depth
+            dataset = replace(self, candidates=select_candidates(run, self.qrels, depth, self.candidates))
+        return TextTask(dataset, fold, accelerator, fusion)
 
 
 class TextTask:
@@ -131,8 +137,10 @@ class TextTask:
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
-    def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
-        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
+    def __init__(
+        self, dataset: TextDataset, fold: Fold, accelerator: Accelerator, fusion: Mapping[str, Any] = {}
+    ) -> None:
+        self.dataset, self.fold, self.accelerator, self.fusion = dataset, fold, accelerator, fusion
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
@@ -237,7 +245,11 @@ class TextTask:
             "pretraining": pretraining_of(self.model),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
+            "first_stage": {
+                "run": str(dataset.first_stage),
+                "sha256": file_hash(dataset.first_stage),
+                **self.fusion,
+            },
             "java": None if self.config.first_stage.run else java_facts(),
             **(
                 {}

@@ -114,7 +114,7 @@ class ExperimentResults:
         """The run that was re-ranked; the file may have been removed since."""
         folder, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
         recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
-        if recorded and not settings.run:  # the settings alone do not tell the content of a file of queries
+        if recorded and len(settings.runs) != 1:  # the settings alone do not tell the content of a file of queries
             return folder.path / Path(recorded[0]).name
         return folder.first_stage(settings)
 

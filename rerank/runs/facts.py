@@ -6,6 +6,7 @@ A key of a manifest may be missing, as older versions did not write all; what is
 from typing import Any, NotRequired, TypedDict
 
 from rerank.data.folds import FoldRecord
+from rerank.runs.cascade_table import CascadeFacts
 
 
 class Outcome(TypedDict):
@@ -20,6 +21,22 @@ class RunFacts(TypedDict):
 
     run: str
     sha256: str
+
+
+class FusionFacts(TypedDict):
+    """How several runs were fused into the first stage; `weights` are those of the fold."""
+
+    method: str
+    runs: list[RunFacts]
+    k: NotRequired[float]
+    measure: NotRequired[str]
+    weights: NotRequired[list[float]]
+
+
+class FirstStageFacts(RunFacts):
+    """The run that was re-ranked, its hash, and what it was fused from."""
+
+    fusion: NotRequired[FusionFacts]
 
 
 class ListsFacts(TypedDict):
@@ -52,12 +69,14 @@ class Facts(TypedDict, total=False):
     java: dict[str, str | None] | None
     texts: dict[str, int]
     documents: dict[str, str] | None
-    first_stage: RunFacts
+    first_stage: FirstStageFacts
     training_lists: ListsFacts
     features: dict[str, Any]
     pretraining: dict[str, Any] | None
     qrels: dict[str, str]
     outcome: dict[str, Outcome]
+    tokens: int
+    cascade: CascadeFacts
 
 
 class Epoch(TypedDict):

@@ -154,7 +154,15 @@ def _first_stage_file(check: FoldCheck) -> tuple[Path, bool]:
     """The run that was re-ranked, and whether it belongs to the collection's folder."""
     path = Path(check.facts["first_stage"]["run"])
     given = check.facts.get("config", {}).get("first_stage", {}).get("run")
-    return (path, False) if given else (check.folder.experiment.collection.path / path.name, True)
+    if given and not _fused(check):
+        return path, False
+    return check.folder.experiment.collection.path / path.name, True
+
+
+def _fused(check: FoldCheck) -> list[dict[str, str]]:
+    """The runs that were fused into the one that was re-ranked, and their hashes; none if it was not fused."""
+    runs: list[dict[str, str]] = check.facts.get("first_stage", {}).get("fusion", {}).get("runs", [])
+    return runs
 
 
 def _first_stage(check: FoldCheck) -> Iterator[str]:
@@ -164,6 +172,9 @@ def _first_stage(check: FoldCheck) -> Iterator[str]:
             yield from _same_hash(path.name, check.facts["first_stage"]["sha256"], file_hash(path))
         elif in_collection:
             yield f"{path.name}: expected the first stage's run, found none"
+        for source in _fused(check):
+            if (file := Path(source["run"])).is_file():
+                yield from _same_hash(str(file), source["sha256"], file_hash(file))
 
 
 def _training_lists(check: FoldCheck) -> Iterator[str]:
@@ -196,6 +207,7 @@ def _gone(check: FoldCheck) -> list[str]:
     try:
         path, in_collection = _first_stage_file(check) if "first_stage" in check.facts else (Path(), True)
         gone = [] if in_collection or path.is_file() else [f"first_stage: {path}"]
+        gone += [f"first_stage: {source['run']}" for source in _fused(check) if not Path(source["run"]).is_file()]
         lists = check.facts.get("training_lists", {}).get("file")
         return [*gone, *([f"training_lists: {lists}"] if lists and not Path(lists).is_file() else [])]
     except (AttributeError, KeyError, TypeError, ValueError):  # an error of `_first_stage` or `_training_lists`

@@ -99,7 +99,12 @@ def current_key(key: str) -> str:
 
 
 def current_value(key: str, value: Any) -> Any:
-    """The value of a setting with a measure by its ir_measures name; all else, unknown measures too, as it is."""
+    """The value of a setting as files have it: several runs as a list, a measure by its ir_measures name.
+
+    All else, unknown measures too, is as it is.
+    """
+    if isinstance(value, tuple):
+        return list(value)
     if key != "training.measure" or not isinstance(value, str) or value == "loss":
         return value
     try:

@@ -1,7 +1,7 @@
 """Reads JSON of a known shape: any bytes give a value of this shape or one error, never one of another kind.
 
-A shape is a type: `str`, `int`, `float`, `bool`, `None`, `Any`, `list[…]`, `tuple[…]` (a list of that length),
-`dict[str, …]`, a TypedDict, a Literal, or a union of them.
+A shape is a type: `str`, `int`, `float`, `bool`, `None`, `Any`, `list[…]`, `tuple[…]` (a list of that length; of
+any length if it ends with `...`), `dict[str, …]`, a TypedDict, a Literal, or a union of them.
 """
 
 import json
@@ -104,6 +104,9 @@ def check_shape(value: Any, shape: Any, place: str = "") -> None:
     >>> check_shape({"name": "1", "train": ["q1", 2]}, dict[str, str | list[str]])
     Traceback (most recent call last):
     ValueError: expected text or a list of text under 'train', got ['q1', 2]
+    >>> check_shape({"run": ["a.run", 2]}, dict[str, tuple[str, ...]])
+    Traceback (most recent call last):
+    ValueError: expected a list of text under 'run', got ['a.run', 2]
     """
     if not _fits(value, shape):
         _explain(value, shape, place)
@@ -124,6 +127,8 @@ def _fits(value: Any, shape: Any) -> bool:
         return number and (isinstance(value, float) or abs(value) <= sys.float_info.max)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LONGEST_INTEGER
+    if kind is tuple and inner[1:] == (...,):
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
     if kind is tuple:
         return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, value, inner))
     if shape is None or not isinstance(value, kind):
@@ -174,6 +179,8 @@ def _in_words(shape: Any) -> str:
     if kind is Literal:
         return " or ".join(inner)
     if kind is list and inner:
+        return f"a list of {_in_words(inner[0])}"
+    if kind is tuple and inner[1:] == (...,):
         return f"a list of {_in_words(inner[0])}"
     if kind is tuple:
         return f"a list of {len(inner)}"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rerank.data.run_scores import strictly_decreasing
 from rerank.data.trec import ranked, read_run, write_run
+from rerank.utils.errors import UserError
 
 LARGEST = 3.4028234663852886e38  # float32
 EXTREMES = (LARGEST, 1e30, 2.0**60, 2.0**53, 16777217.0, 16777216.0, 1e-6, 4.9e-7, 1e-30, 1e-45, 0.0, -0.0, -1e-45)
@@ -66,3 +68,20 @@ def test_the_largest_float32_can_be_written_and_read(tmp_path: Path) -> None:
     """Its nine digits, 3.40282347e+38, are above it as a float64."""
     write_run(tmp_path / "a.run", {"q": {"a": LARGEST, "b": LARGEST}}, "t")
     assert list(read_run(tmp_path / "a.run")["q"]) == ["b", "a"]
+
+
+def test_scores_that_tie_or_rise_are_moved_to_the_next_float32_below() -> None:
+    import numpy as np
+
+    draw = random.Random(5)
+    for _ in range(200):
+        unit = draw.choice([1.0, 1e-44, 1e30, 1e-7])
+        drawn = [draw.choice([0.0, -0.0, 1.0, -1.0, 2.0, draw.gauss(0, 1)]) * unit for _ in range(draw.randint(1, 30))]
+        scores = sorted(drawn, reverse=True) if draw.random() < 0.8 else drawn
+        expected = np.array(scores, dtype=np.float32)
+        for i in range(1, len(expected)):
+            expected[i] = min(expected[i], np.nextafter(expected[i - 1], np.float32("-inf")))
+        assert strictly_decreasing(scores, "here") == expected.tolist()
+    with pytest.raises(UserError, match=r"here: scores tie at -3.40282347e\+38"):
+        strictly_decreasing([-LARGEST, -LARGEST], "here")
+    assert strictly_decreasing([], "here") == []

@@ -1,10 +1,11 @@
-"""The name of BM25's run."""
+"""The names of the runs of a first stage: BM25's, and several runs fused into one."""
 
 import re
 from dataclasses import fields
 from pathlib import Path
 
 from rerank.config import CollectionSettings, FirstStageSettings
+from rerank.utils.files import short_hash
 
 COLLECTION = CollectionSettings()
 """The default settings, which no name shows."""
@@ -33,3 +34,15 @@ def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COL
     if collection.language != COLLECTION.language:
         changed.append(f"-language={collection.language}")
     return "bm25" + "".join(changed)
+
+
+def fused_name(settings: FirstStageSettings) -> str:
+    """Returns the method, the names of the runs, and a hash of their paths.
+
+    >>> fused_name(FirstStageSettings(run=("a/bm25.run", "b/dense.run.gz")))
+    'fused-rrf=bm25+dense-5085db49'
+    """
+    names = "+".join(
+        re.sub(r"[^\w.=-]", "_", Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40] for run in settings.runs
+    )
+    return f"fused-{settings.fusion}={names[:160]}-{short_hash(*settings.runs)[:8]}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-from rerank.runs.layout.first_stage import COLLECTION, bm25_name
+from rerank.runs.layout.first_stage import COLLECTION, bm25_name, fused_name
 from rerank.runs.layout.pretraining import PRETRAINED_BEFORE, PretrainingFolder
 
 
@@ -192,8 +192,19 @@ class CollectionFolder:
     def first_stage(
         self, settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = ""
     ) -> Path:
-        """The run to re-rank: the one that the settings name, or BM25's; `queries` is the hash of a file of queries."""
-        return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings, collection, queries)}.run"
+        """The run to re-rank: the one that the settings name, the one that several are fused into, or BM25's.
+
+        `queries` is the hash of a file of queries.
+        """
+        if len(settings.runs) == 1:
+            return Path(settings.runs[0])
+        name = fused_name(settings) if settings.runs else bm25_name(settings, collection, queries)
+        return self.path / f"{name}.run"
+
+    @property
+    def run_manifests(self) -> list[Path]:
+        """The manifests of runs that were written here, such as those of `rerank score --then`."""
+        return sorted([*self.path.glob("*.run.json"), *self.path.glob("*.run.gz.json")])
 
     def teacher_lists(self, identity: str) -> Path:
         """The candidates with a teacher's scores, as training lists; a hash names the teacher and the candidates."""

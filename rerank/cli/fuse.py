@@ -1,0 +1,56 @@
+"""`rerank fuse`: several runs into one."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from rerank.cli.checks import check_file, check_measure, print_output
+from rerank.utils.files import check_output
+from rerank.utils.parameters import FilePath, OptionalPath, OutputPath
+
+Weights = Annotated[tuple[float, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)]
+
+
+def fuse(
+    *runs: FilePath,
+    out: OutputPath,
+    method: Literal["rrf", "interpolate"] = "rrf",
+    rrf_k: float | None = None,
+    weights: Weights = (),
+    qrels: OptionalPath = None,
+    folds: OptionalPath = None,
+    measure: str | None = None,
+) -> None:
+    """Fuses runs, such as those of BM25 and a dense retriever, into one.
+
+    Parameters
+    ----------
+    runs
+        Two TREC run files or more, .gz or not.
+    out
+        The TREC run to write, and its manifest; - for standard output, without a manifest.
+    method
+        rrf: the sum of 1 / (k + rank); interpolate: a weighted sum of the scores, scaled to [0, 1] for each query.
+    rrf_k
+        The k of rrf [default: 60].
+    weights
+        Those of interpolate, a number for each run [default: tuned].
+    qrels
+        The judgments to tune on: of validation queries, or with --folds of all [default: the qrels.txt near the runs].
+    folds
+        Tune a fold's weights on its validation queries, for its test queries [default: the folds.json near the runs].
+    measure
+        The measure that chooses the weights [default: nDCG@20].
+    """
+    check_output(out)
+    for run in runs:
+        check_file("run", Path(run))
+    for flag, file in (("--qrels", qrels), ("--folds", folds)):
+        if file:
+            check_file(flag, file)
+    if measure:
+        check_measure("--measure", measure)
+    from rerank.runs.fuse_files import fuse_files
+
+    print_output(fuse_files(runs, out, method, rrf_k=rrf_k, weights=weights, qrels=qrels, folds=folds, measure=measure))

@@ -1,0 +1,178 @@
+"""Fuses run files into one (`rerank fuse`), by reciprocal rank or with weights that are given or tuned."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rerank.data.folds import read_folds
+from rerank.data.trec import examples, read_qrels, read_run, write_run
+from rerank.data.types import Run
+from rerank.evaluation.fusion_by_fold import tune_by_fold, tune_on, weights_in_words, weights_of_queries
+from rerank.evaluation.fusion_of_ranks import RRF_K, fuse_ranks
+from rerank.evaluation.fusion_of_scores import Weights, check_weights, fuse_scores
+from rerank.evaluation.measures import measure_name
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.manifest import write_manifest
+from rerank.runs.output_run import manifest_of, tag_of
+from rerank.runs.run_files import FOLDERS_UP, find_nearby
+from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
+from rerank.utils.progress import log
+
+MEASURE = "nDCG@20"
+"""The measure that chooses the weights, unless another is named."""
+QRELS = CollectionFolder(Path()).qrels.name
+FOLDS = CollectionFolder(Path()).folds.name
+
+
+def fuse_files(
+    paths: Sequence[Path],
+    out: Path,
+    method: str = "rrf",
+    *,
+    rrf_k: float | None = None,
+    weights: Sequence[float] = (),
+    qrels: Path | None = None,
+    folds: Path | None = None,
+    measure: str | None = None,
+) -> Path:
+    """Fuses TREC runs into the run `out`, of every query that one of them has, and returns `out`.
+
+    Args:
+        paths: two runs or more.
+        out: the run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
+        method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
+        rrf_k: the k of rrf; None for 60.
+        weights: those of interpolate, a number for each run; if empty, they are tuned.
+        qrels: judgments to tune on. Those of validation queries alone, unless there are `folds`. None for the file
+            qrels.txt near the runs, with the folds.json there.
+        folds: a folds.json: the weights of a fold are tuned on its validation queries and apply to its test queries.
+        measure: the measure that chooses the weights; None for nDCG@20.
+
+    Raises:
+        UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, the
+            runs have no query in common, there is nothing to tune on, or `out` cannot be written.
+    """
+    paths = list(paths)
+    _check_arguments(paths, method, rrf_k, weights, qrels, folds, measure)
+    manifest, tag = manifest_of(out), tag_of(out)
+    runs = {str(path): read_run(path) for path in paths}
+    check_runs(runs)
+    if method == "rrf":
+        facts: dict[str, Any] = {"k": RRF_K if rrf_k is None else rrf_k}
+        fused = fuse_ranks(list(runs.values()), facts["k"])
+    else:
+        of_queries, facts = _weights(runs, paths, tuple(weights), qrels, folds, measure_name(measure or MEASURE))
+        fused = fuse_scores(list(runs.values()), of_queries)
+    write_run(out, fused, tag)
+    if manifest is not None:
+        sources = [{"run": str(path), "sha256": file_hash(path)} for path in paths]
+        fusion = {"method": method, **facts, "runs": sources}
+        write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
+    return out
+
+
+def check_runs(runs: Mapping[str, Run]) -> None:
+    """Raises UserError for a run that has no query in common with the others; logs runs without a common document."""
+    for name, run in runs.items():
+        others = {query_id for other, of_other in runs.items() if other != name for query_id in of_other}
+        if others.isdisjoint(run):
+            raise UserError(
+                f"{name}: has no query in common with the other runs: got queries {examples(run)} and "
+                f"{examples(sorted(others))}; expected runs of the same collection"
+            )
+        if not any(
+            query_id in run and not run[query_id].keys().isdisjoint(scores)
+            for other, of_other in runs.items()
+            if other != name
+            for query_id, scores in of_other.items()
+        ):
+            log.info(
+                f"{name}: has no document in common with the other runs, whatever the query; is it of the same ids?"
+            )
+
+
+def _weights(
+    runs: Mapping[str, Run],
+    paths: list[Path],
+    weights: Weights,
+    qrels: Path | None,
+    folds: Path | None,
+    measure: str,
+) -> tuple[dict[str, Weights], dict[str, Any]]:
+    """The weights of every query, and what the manifest says of them."""
+    queries = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
+    if weights:
+        return dict.fromkeys(queries, weights), {"weights": weights}
+    if qrels is None:
+        qrels, folds = find_nearby(paths, QRELS), folds or find_nearby(paths, FOLDS)
+        if qrels is None or folds is None:
+            nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
+            raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
+    judged = read_qrels(qrels)
+    facts: dict[str, Any] = {"measure": measure, "qrels": {"file": str(qrels), "sha256": file_hash(qrels)}}
+    if folds is None:
+        tuned = tune_on(runs, judged, measure)
+        log.info(
+            f"weights by {measure} on the {len(judged)} judged queries of {qrels}: "
+            f"{weights_in_words(list(runs), tuned)}; compare the fused run on other queries"
+        )
+        return dict.fromkeys(queries, tuned), {"weights": tuned, **facts}
+    known = read_folds(folds)
+    by_fold = tune_by_fold(runs, judged, known, measure)
+    of_queries = weights_of_queries(queries, known, by_fold, str(folds))
+    for fold, of_fold in by_fold.items():
+        log.info(
+            f"fold {fold}: weights by {measure} on its validation queries: {weights_in_words(list(runs), of_fold)}"
+        )
+    tested = {query_id for fold in known for query_id in fold.test}
+    if untested := [query_id for query_id in queries if query_id not in tested]:
+        log.info(
+            f"{len(untested)} of {len(queries)} queries are tested by no fold ({examples(untested)}): they have the "
+            "means of the folds' weights"
+        )
+    return of_queries, {"weights": by_fold, **facts, "folds": {"file": str(folds), "sha256": file_hash(folds)}}
+
+
+def _check_arguments(
+    paths: list[Path],
+    method: str,
+    rrf_k: float | None,
+    weights: Sequence[float],
+    qrels: Path | None,
+    folds: Path | None,
+    measure: str | None,
+) -> None:
+    expect_several(paths, "fuse")
+    if method == "rrf":
+        given = [
+            flag
+            for flag, value in (("--weights", weights), ("--qrels", qrels), ("--folds", folds), ("--measure", measure))
+            if value
+        ]
+        if given:
+            raise UserError(f"{', '.join(given)}: of no effect on --method rrf, which has no weights; leave it out")
+        if rrf_k is not None and not 0 <= rrf_k < float("inf"):
+            raise UserError(f"--rrf-k: got {rrf_k}, expected 0 or more")
+        return
+    if rrf_k is not None:
+        raise UserError(f"--rrf-k {rrf_k:g}: of no effect on --method {method}; leave it out")
+    if weights:
+        if qrels or folds or measure:
+            raise UserError("--weights: expected weights, or --qrels, --folds and --measure to tune them; got both")
+        try:
+            check_weights(weights, len(paths))
+        except ValueError as error:
+            raise UserError(f"--weights: {error}") from error
+    if measure:
+        measure_name(measure)
+
+
+def expect_several(paths: Sequence[Path], what: str) -> None:
+    """Raises UserError, which begins with `what`, for fewer than two runs, and for one that is given twice."""
+    if len(paths) < 2:
+        raise UserError(f"{what}: expected at least two runs to fuse, got {len(paths)}")
+    absolute = [path.absolute() for path in paths]
+    for number, path in enumerate(absolute):
+        if path in absolute[:number]:
+            raise UserError(f"{what}: {paths[number]}: given twice; expected each run once")

@@ -1,0 +1,166 @@
+"""`rerank fuse`: run files into one, by reciprocal rank, with given weights and with tuned ones."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.folds import official_folds, write_folds
+from rerank.data.trec import ranked, read_run, write_qrels, write_run
+from rerank.evaluation.fusion_of_ranks import fuse_ranks
+from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
+from rerank.utils.files import file_hash
+from tests.support.small_collection import failed
+
+QUERIES = [f"q{i}" for i in range(12)]
+FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
+QRELS = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in QUERIES}
+
+
+def drawn(seed, skill, queries=QUERIES):
+    draw = random.Random(seed)
+    return {q: {d: draw.gauss(0, 1) + skill * grade for d, grade in QRELS[q].items()} for q in queries}
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """a.run, b.run and c.run in runs/towns, with judgments and folds; what was written, by name."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs/towns")
+    write_qrels(folder / "qrels.txt", QRELS)
+    write_folds(folder / "folds.json", FOLDS)
+    for seed, name in enumerate("abc"):
+        write_run(folder / f"{name}.run", drawn(seed, 1.0 + seed), name)
+    return {name: read_run(folder / f"{name}.run") for name in "abc"}
+
+
+A, B, C = (f"runs/towns/{name}.run" for name in "abc")
+
+
+def orders(run):
+    return {query_id: ranked(scores) for query_id, scores in run.items()}
+
+
+def test_by_default_it_is_reciprocal_rank_with_a_manifest(runs, capsys):
+    main(["fuse", A, B, C, "--out", "fused.run"])
+    assert capsys.readouterr().out == "fused.run\n"
+    assert orders(read_run("fused.run")) == orders(fuse_ranks(list(runs.values()), 60))
+    assert Path("fused.run").read_text().splitlines()[0].endswith(" fused")
+    facts = json.loads(Path("fused.run.json").read_text())
+    sources = [{"run": file, "sha256": file_hash(Path(file))} for file in (A, B, C)]
+    assert facts["fusion"] == {"method": "rrf", "k": 60.0, "runs": sources}
+    assert facts["run"] == {"sha256": file_hash(Path("fused.run"))}
+    main(["fuse", A, B, "--rrf-k", "1", "--out", "other.run.gz"])
+    assert orders(read_run("other.run.gz")) == orders(fuse_ranks([runs["a"], runs["b"]], 1))
+    main(["fuse", A, B, "--out", "-"])
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in out if line.startswith("q0 ")] == ranked(
+        fuse_ranks([runs["a"], runs["b"]])["q0"]
+    )
+
+
+def test_a_run_that_is_fused_is_read_as_it_was_ranked(runs):
+    """Sums that differ a little, and ties, keep their order in the file."""
+    write_run("x.run", {"q": {f"d{i:04}": float(i) for i in range(1000)}}, "x")
+    write_run("y.run", {"q": {f"e{i:04}": float(i) for i in range(1000)}}, "y")
+    main(["fuse", "x.run", "y.run", "--out", "out.run"])
+    found = ranked(read_run("out.run")["q"])
+    assert found == [f"{name}{i:04}" for i in range(999, -1, -1) for name in "de"]
+
+
+def test_given_weights_interpolate(runs):
+    main(["fuse", A, B, "--method", "interpolate", "--weights", "0.3", "0.7", "--out", "fused.run"])
+    assert orders(read_run("fused.run")) == orders(fuse_scores([runs["a"], runs["b"]], (0.3, 0.7)))
+    assert json.loads(Path("fused.run.json").read_text())["fusion"]["weights"] == [0.3, 0.7]
+
+
+def test_weights_are_tuned_by_fold_and_no_test_query_is_used(runs, capsys):
+    words = ["fuse", A, B, "--method", "interpolate", "--measure", "P@3", "--out"]
+    main([*words, "fused.run"])
+    err = capsys.readouterr().err
+    facts = json.loads(Path("fused.run.json").read_text())["fusion"]
+    expected = {
+        fold.name: tune_weights([runs["a"], runs["b"]], {q: QRELS[q] for q in fold.valid}, "P@3") for fold in FOLDS
+    }
+    assert facts["weights"] == {name: list(weights) for name, weights in expected.items()}
+    assert facts["measure"] == "P@3"
+    assert facts["folds"] == {
+        "file": str(Path("runs/towns/folds.json").absolute()),
+        "sha256": file_hash(Path("runs/towns/folds.json")),
+    }
+    a, b = expected["1"]
+    assert f"fold 1: weights by P@3 on its validation queries: {A} {a:.2f}, {B} {b:.2f}" in err
+    of_query = {q: expected[fold.name] for fold in FOLDS for q in fold.test}
+    assert orders(read_run("fused.run")) == orders(fuse_scores([runs["a"], runs["b"]], of_query))
+    turned = {q: {d: 1 - g if q in FOLDS[0].test else g for d, g in of.items()} for q, of in QRELS.items()}
+    write_qrels("turned.txt", turned)
+    main([*words, "again.run", "--qrels", "turned.txt", "--folds", "runs/towns/folds.json"])
+    before, after = read_run("fused.run"), read_run("again.run")
+    assert all(before[q] == after[q] for q in (*FOLDS[0].test, *FOLDS[2].test))
+    assert any(before[q] != after[q] for q in FOLDS[1].test)  # it validates on what fold 1 tests
+
+
+def test_without_folds_the_judgments_are_those_of_validation_queries(runs, capsys):
+    write_qrels("valid.txt", {q: QRELS[q] for q in QUERIES[:4]})
+    main(["fuse", A, B, C, "--method", "interpolate", "--qrels", "valid.txt", "--out", "fused.run"])
+    weights = tune_weights(list(runs.values()), {q: QRELS[q] for q in QUERIES[:4]}, "nDCG@20")
+    assert json.loads(Path("fused.run.json").read_text())["fusion"]["weights"] == list(weights)
+    assert "on the 4 judged queries of valid.txt: " in capsys.readouterr().err
+    assert orders(read_run("fused.run")) == orders(fuse_scores(list(runs.values()), weights))
+
+
+def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
+    extra = {"new": {f"d{i:02}": float(i) for i in range(20)}}
+    write_run(A, runs["a"] | extra, "a")
+    write_run(B, runs["b"] | {"new": {f"d{i:02}": float(-i) for i in range(20)}}, "b")
+    main(["fuse", A, B, "--method", "interpolate", "--out", "fused.run"])
+    assert re.search(r"1 of 13 queries are tested by no fold \(new\): they have the means", capsys.readouterr().err)
+    by_fold = json.loads(Path("fused.run.json").read_text())["fusion"]["weights"].values()
+    a, b = (sum(weights) / len(weights) for weights in zip(*by_fold, strict=True))
+    assert ranked(read_run("fused.run")["new"])[0] == ("d19" if a > b else "d00")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([A], "fuse: expected at least two runs to fuse, got 1"),
+        ([A, A], f"fuse: {A}: given twice; expected each run once"),
+        ([A, "nowhere.run"], "run nowhere.run: no such file"),
+        ([A, "runs"], "run runs: is a folder, expected a file"),
+        ([A, "other.run"], f"{A}: has no query in common with the other runs: got queries q0, q1, q2, … and x"),
+        ([A, "bad.run"], "bad.run:1: expected 6 columns"),
+        ([A, B, "--rrf-k", "-1"], "--rrf-k: got -1.0, expected 0 or more"),
+        ([A, B, "--weights", "1", "2"], "--weights: of no effect on --method rrf"),
+        ([A, B, "--qrels", "qrels.txt"], "--qrels qrels.txt: no such file"),
+        ([A, B, "--method", "sum"], "--method"),
+        ([A, B, "--method", "interpolate", "--rrf-k", "60"], "--rrf-k 60: of no effect on --method interpolate"),
+        ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
+        ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),
+        (
+            [A, B, "--method", "interpolate", "--weights", "1", "1", "--measure", "AP"],
+            "--weights: expected weights, or --qrels, --folds and --measure to tune them; got both",
+        ),
+        ([A, B, "--method", "interpolate", "--measure", "nDGC"], "--measure nDGC: "),
+        (["x.run", "y.run", "--method", "interpolate"], "no weights: expected --weights, --qrels FILE of validation"),
+        ([A, "part.run", "--method", "interpolate"], "part.run: has none of the 4 judged validation queries of fold"),
+        ([A, B, "--out", "runs"], "--out runs: is a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(runs, capsys, words, expected):
+    write_run("other.run", {"x": {"d00": 1.0}}, "t")
+    Path("bad.run").write_text("q0 Q0 d1\n")
+    write_run("part.run", {q: runs["a"][q] for q in FOLDS[0].test}, "t")
+    for name in ("x.run", "y.run"):
+        write_run(name, {"q0": {"d00": 1.0}}, "t")
+    out = [] if "--out" in words else ["--out", "no.run"]
+    assert expected in failed(capsys, "fuse", *words, *out)
+    assert not Path("no.run").exists()
+
+
+def test_runs_of_other_document_ids_are_said(runs, capsys):
+    write_run("numbers.run", {q: {"1": 1.0, "2": 2.0} for q in QUERIES}, "t")
+    main(["fuse", A, "numbers.run", "--out", "fused.run"])
+    assert "numbers.run: has no document in common with the other runs" in capsys.readouterr().err
