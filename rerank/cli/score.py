@@ -1,5 +1,6 @@
 """`rerank score`: any run, re-ranked by a trained model."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,13 @@ from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
 from rerank.config import Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
+from rerank.utils.cluster.jobs import LOCAL, Engine
+from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, PathText
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, Whole, at_least
 from rerank.utils.progress import log
+
+PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
 
 
 @with_settings(
@@ -39,6 +44,9 @@ def score(
     *,
     out: OutputPath,
     collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
+    parts: Annotated[Whole | None, at_least(1)] = None,
+    part: Annotated[str, Parameter(validator=PART, metavar="I/N", show_default=False)] = "",
+    on: Engine = LOCAL,
     config: Config,
 ) -> None:
     """Re-ranks a run, or BM25's, with a trained model or a cross-encoder of the hub.
@@ -53,7 +61,16 @@ def score(
         The TREC run to write, and its manifest; - for standard output, without a manifest.
     collection
         Where the queries and documents are; default: the collection that the checkpoint was trained on.
+    parts
+        Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
+        after the last part.
+    part
+        Score one part alone, such as 3/16, as a job of an array does; the job that ends last joins them.
+    on
+        Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
+        ray://HOST:10001.
     """
+    number, parts = _which_part(part, parts, on)
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
@@ -62,9 +79,32 @@ def score(
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
         _say_unused(config, run)
+    if on != LOCAL:
+        from rerank.experiments.score_on_cluster import rescore_on_cluster
+
+        if not rescore_on_cluster(config, checkpoint, run, out, collection, parts, on):
+            sys.exit(1)
+        print_output(out)
+        return
     from rerank.experiments.rescore import rescore
 
-    print_output(rescore(config, checkpoint, run, out, collection or None))
+    print_output(rescore(config, checkpoint, run, out, collection or None, parts, number))
+
+
+def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:
+    """The number of the only part to score, if any, and the number of parts. Raises UserError where flags disagree."""
+    if not part:
+        return None, parts
+    number, count = map(int, part.split("/"))
+    if not 1 <= number <= count:
+        raise UserError(f"--part {part}: got part {number} of {count}; expected 1/{count} to {count}/{count}")
+    if parts not in (None, count):
+        raise UserError(
+            f"--part {part}: says how many parts there are, and --parts {parts} otherwise; leave --parts out"
+        )
+    if on != LOCAL:
+        raise UserError(f"--part {part}: is scored here; --on {on} scores all parts: leave one of them out")
+    return number, count
 
 
 def _say_unused(config: Config, run: Path) -> None:

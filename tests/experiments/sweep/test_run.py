@@ -31,7 +31,7 @@ def grid(here):
 def inline(monkeypatch):
     """Trains in this process, which is quicker than to start one."""
     monkeypatch.setattr(
-        command, "work", lambda function, jobs, workers: ((job, outcome(function, job)) for job in jobs)
+        command, "work", lambda function, jobs, workers, gpus: ((job, outcome(function, job)) for job in jobs)
     )
 
 
