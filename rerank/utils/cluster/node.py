@@ -7,7 +7,7 @@ from functools import partial
 from rerank.utils.cluster.jobs import Work
 from rerank.utils.workers import Worker, call_pickled, end, give, result, serve, start
 
-SECONDS_TO_SEE = 10.0
+SECONDS_TO_SEE = 3.0
 """How long a network file system may take to show a new file on another machine."""
 
 
