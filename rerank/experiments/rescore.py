@@ -82,7 +82,9 @@ def rescore(
             if accelerator.is_main_process:
                 plan.open()
         score_parts(scoring, plan, tag, [part] if part else None)
-        if accelerator.is_main_process and not join_parts(scoring, plan, manifest) and part:
+        if accelerator.is_main_process and not join_parts(scoring, plan, manifest):
+            if part is None:
+                raise UserError(f"{folder}: parts were removed while others were scored; run the command again")
             return plan.file(part)
         return out
 

@@ -46,6 +46,7 @@ def running_cluster(nodes):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.delenv("RAY_ADDRESS", raising=False)
+        handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
         cluster = Cluster(initialize_head=True, head_node_args=NODE | {"ray_client_server_port": free_port()})
         try:
             for _ in range(nodes - 1):
@@ -54,6 +55,7 @@ def running_cluster(nodes):
             yield cluster
         finally:
             cluster.shutdown()
+            signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(scope="module")
