@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -36,32 +34,29 @@ def free_port():
         return listener.getsockname()[1]
 
 
-@contextlib.contextmanager
-def running_cluster(nodes):
-    """A cluster of this machine, of nodes with a CPU each, which RAY_ADDRESS names."""
+def start_head(patch):
+    """The head of a new cluster, with one CPU, which RAY_ADDRESS names."""
     from ray.cluster_utils import Cluster
 
+    handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
+    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"ray_client_server_port": free_port()})
+    signal.signal(signal.SIGTERM, handler)
+    patch.setenv("RAY_ADDRESS", cluster.address)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two nodes with one CPU each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.delenv("RAY_ADDRESS", raising=False)
-        handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
-        cluster = Cluster(initialize_head=True, head_node_args=NODE | {"ray_client_server_port": free_port()})
-        try:
-            for _ in range(nodes - 1):
-                cluster.add_node(**NODE)
-            patch.setenv("RAY_ADDRESS", cluster.address)
-            yield cluster
-        finally:
-            cluster.shutdown()
-            signal.signal(signal.SIGTERM, handler)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with running_cluster(2) as cluster:
+        cluster = start_head(patch)
+        cluster.add_node(**NODE)
         yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -115,23 +110,24 @@ def test_an_interrupt_ends_the_jobs_on_the_nodes(cluster, tmp_path):
 
 def test_the_jobs_of_a_node_that_is_removed_go_to_another(cluster, tmp_path, caplog):
     names = [tmp_path / "a", tmp_path / "b"]
-    begun = lambda: len(list(tmp_path.glob("[ab].*")))  # noqa: E731
 
     def remove_a_node():
         until(lambda: begun() == 2)  # one on each node
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-        until(lambda: begun() == 3)  # the lost one on the other node
+        until(lambda: "a node was lost, and its job goes to another" in caplog.text)
         for name in names:
             name.with_suffix(".go").touch()
+
+    def begun():
+        return len([path for path in tmp_path.glob("[ab].*") if path.suffix != ".go"])
 
     remover = threading.Thread(target=remove_a_node)
     remover.start()
     try:
         with propagated(caplog):
-            assert sorted(work_on_ray("ray", job, [f"until {name}" for name in names], tmp_path)) == [
-                (f"until {name}", "") for name in names
-            ]
-        assert "a node was lost, and its job goes to another" in caplog.text
+            ended = sorted(work_on_ray("ray", job, [f"until {name}" for name in names], tmp_path))
+        assert ended == [(f"until {name}", "") for name in names]
+        assert begun() == 3
     finally:
         remover.join(SECONDS)
         cluster.add_node(**NODE)
@@ -148,14 +144,14 @@ def propagated(caplog):
 
 
 def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys):
-    main(command("--fold", "2", "--epochs", "1", "--name", "alone"))
+    main(command("--fold", "2", "--collection.folds", "3", "--epochs", "1", "--name", "alone"))
     capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
-        main(command("--fold", "all", "--epochs", "1", "--on", "ray"))
+        main(command("--fold", "all", "--collection.folds", "3", "--epochs", "1", "--on", "ray"))
     assert ended.value.code == 0
     printed = capsys.readouterr()
     assert printed.out == "runs/towns/smoothi\n"
-    assert "5 folds, 0 of them finished already" in printed.err
+    assert "3 folds, 0 of them finished already" in printed.err
     folder = here / "runs" / "towns"
     assert (folder / "smoothi/fold2/test.run").read_bytes().replace(b"smoothi", b"alone") == (
         folder / "alone/fold2/test.run"
@@ -188,31 +184,6 @@ def test_a_node_that_does_not_see_the_folder_is_named(cluster, there, capsys):
     line = failed(capsys, *command("--fold", "all", "--on", "ray", "--output.folder", "/proc/self/cwd/others"))
     assert "--on ray: node " in line
     assert "does not see what this machine writes in /proc/self/cwd/others" in line
-
-
-def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(here):
-    Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\nloss.name = "hinge"\n')
-    words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--on", "ray"]
-    words += ["--epochs", "60", "--training.patience", "60"]
-    fold = here / "runs" / "towns" / "hinge" / "fold1"
-    with running_cluster(1) as cluster:
-        sweep = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        until(lambda: (fold / "state" / "history.json").exists() or sweep.poll() is not None)
-        for process in cluster.head_node.all_processes["raylet"] + cluster.head_node.all_processes["gcs_server"]:
-            os.kill(process.process.pid, signal.SIGKILL)
-        _, told = sweep.communicate(timeout=SECONDS)
-    assert sweep.returncode == 2, told
-    assert "the same command goes on" in told.splitlines()[-1]
-    assert "Traceback" not in told
-    before = (fold / "log.jsonl").read_text().splitlines()
-    assert len(before) < 60
-    with running_cluster(1):
-        again = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
-    assert again.returncode == 0, again.stderr
-    after = (fold / "log.jsonl").read_text().splitlines()
-    assert len(after) == 60
-    assert after[: len(before)] == before
-    assert "the best of 1 finished cells" in again.stdout
 
 
 @pytest.mark.parametrize("engine", ["ray", "ray://127.0.0.1:1"])
@@ -248,3 +219,37 @@ def test_a_job_given_up_after_its_node_is_lost_again_and_again():
     losses[None] = driver.MOST_LOSSES_AT_ENTRY - 1
     with pytest.raises(UserError, match="workers cannot be started"):
         driver._lose(pipe, None, losses, waiting, RuntimeError("gone"))
+
+
+def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(cluster, here, capsys, monkeypatch):
+    """The last test of this cluster."""
+    Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\nloss.name = "hinge"\n')
+    words = ["sweep", "grid.toml", "--fold", "1", "--on", "ray", "--epochs", "60", "--training.patience", "60"]
+    fold = here / "runs" / "towns" / "hinge" / "fold1"
+
+    def kill_the_head():
+        until(lambda: (fold / "state" / "history.json").exists())
+        for kind in ("raylet", "gcs_server"):
+            os.kill(cluster.head_node.all_processes[kind][0].process.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_head)
+    killer.start()
+    line = failed(capsys, *words)
+    killer.join(SECONDS)
+    assert "the Ray cluster" in line
+    assert "is lost" in line
+    assert line.endswith("the same command goes on")
+    cluster.shutdown()
+    before = (fold / "log.jsonl").read_text().splitlines()
+    assert 0 < len(before) < 60
+    restarted = start_head(monkeypatch)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+    finally:
+        restarted.shutdown()
+    assert ended.value.code == 0
+    assert "the best of 1 finished cells" in capsys.readouterr().out
+    after = (fold / "log.jsonl").read_text().splitlines()
+    assert len(after) == 60
+    assert after[: len(before)] == before

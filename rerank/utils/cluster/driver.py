@@ -18,7 +18,7 @@ from rerank.utils.workers import SECONDS_TO_END, Pipe, prepare
 
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often the driver looks for new nodes, and whether the head answers, while no job ends."""
-SECONDS_WITHOUT_HEAD = 20.0
+SECONDS_WITHOUT_HEAD = 10.0
 MOST_LOSSES = 3
 """A job is given up when its node was lost so many times."""
 
@@ -102,8 +102,7 @@ def _run_all(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
                 actor = actor_class.remote(work)
                 hired[actor.enter.remote()] = actor, None
             done, _ = ray.wait(list(hired), timeout=SECONDS_BETWEEN_LOOKS)
-            if not done:
-                head.expect_answer()
+            if not done and head.answers(pipe):
                 nodes = _alive()
                 if not (said or at_work or any(_room(node, share) for node in nodes)):
                     said = True
@@ -116,7 +115,8 @@ def _run_all(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
                 except ray.exceptions.RayActorError as error:
                     with contextlib.suppress(ray.exceptions.RayError):
                         ray.kill(actor)  # it may only be out of reach
-                    nodes = _alive()
+                    if head.answers(pipe):
+                        nodes = _alive()
                     _lose(pipe, job, losses, waiting, error)
                     continue
                 if job is not None:
@@ -219,15 +219,19 @@ class _Head:
         self.address = ray.get_runtime_context().gcs_address if given in ("auto", "local", "") else given
         self.engine, self.answered = engine, time.monotonic()
 
-    def expect_answer(self) -> None:
-        """Raises UserError if it has not answered for a while."""
+    def answers(self, pipe: Pipe) -> bool:
+        """Whether it answers now; if it has not for a while, reports so and ends this process.
+
+        Ray itself would wait for the head for a minute, whatever is asked, and then end the process without a word.
+        """
         reason = _silence(self.address, SECONDS_BETWEEN_LOOKS)
         if not reason:
             self.answered = time.monotonic()
         elif time.monotonic() - self.answered > SECONDS_WITHOUT_HEAD:
-            raise UserError(
-                f"--on {self.engine}: the head of the Ray cluster, {self.address}, is lost: {reason}{AGAIN}"
-            )
+            line = f"--on {self.engine}: the head of the Ray cluster, {self.address}, is lost: {reason}{AGAIN}"
+            pipe.send(("refused", 0, line))
+            os._exit(1)
+        return not reason
 
 
 def _stop(actors: Sequence[Any]) -> None:

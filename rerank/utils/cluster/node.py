@@ -1,6 +1,7 @@
 """What runs on a node of a Ray cluster: an actor, which runs jobs one after the other in a process of its own."""
 
 import os
+import sys
 import time
 from functools import partial
 
@@ -20,6 +21,7 @@ class Node:
     def __init__(self, work: Work) -> None:
         self.work = work
         self.worker: Worker | None = None
+        sys.modules["__main__"].__file__ = None  # else multiprocessing would import Ray's main module in the worker
 
     def enter(self) -> bool:
         """Enters the folder of the command; False if this node does not see it."""
