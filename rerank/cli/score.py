@@ -1,5 +1,6 @@
 """`rerank score`: any run, re-ranked by a trained model."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,13 @@ from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
 from rerank.config import Config, flag_name
 from rerank.data.letor.layouts import is_feature_source
+from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, PathText, TemplateText, Whole, at_least
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, TemplateText, Whole, at_least
 from rerank.utils.progress import log, print_result
+
+PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
 
 
 @with_settings(
@@ -43,6 +47,9 @@ def score(
     then: Annotated[PathText, Parameter(name="--then", show_default=False)] = "",
     then_depth: Annotated[Whole | None, Parameter(name="--then.depth"), at_least(1)] = None,
     then_template: Annotated[TemplateText, Parameter(name="--then.template", show_default=False)] = "",
+    parts: Annotated[Whole | None, at_least(1)] = None,
+    part: Annotated[str, Parameter(validator=PART, metavar="I/N", show_default=False)] = "",
+    on: Engine = LOCAL,
     config: Config,
 ) -> None:
     """Re-ranks a run, or BM25's, with a trained model or a cross-encoder of the hub.
@@ -63,7 +70,16 @@ def score(
         The documents of each query that the second model scores [default: 100].
     then_template
         The second model's prompt, as --encoder.template is that of the first one.
+    parts
+        Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
+        after the last part.
+    part
+        Score one part alone, such as 3/16, as a job of an array does; the job that ends last joins them.
+    on
+        Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
+        ray://HOST:10001.
     """
+    number, parts = _which_part(part, parts, on)
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
@@ -72,6 +88,8 @@ def score(
     check_path("--then", then)
     if not then and (then_depth is not None or then_template):
         raise UserError("--then.depth, --then.template: of no effect without --then, the second model")
+    if then and (parts is not None or number is not None or on != LOCAL):
+        raise UserError("--then: expected without --parts, --part and --on; for parts, run the two stages one by one")
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
         _say_unused(config, run)
@@ -83,9 +101,32 @@ def score(
         print_result(cascaded.table)
         print_output(cascaded.run)
         return
+    if on != LOCAL:
+        from rerank.experiments.score_on_cluster import rescore_on_cluster
+
+        if not rescore_on_cluster(config, checkpoint, run, out, collection, parts, on):
+            sys.exit(1)
+        print_output(out)
+        return
     from rerank.experiments.rescore import rescore
 
-    print_output(rescore(config, checkpoint, run, out, collection or None))
+    print_output(rescore(config, checkpoint, run, out, collection or None, parts, number))
+
+
+def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:
+    """The number of the only part to score, if any, and the number of parts. Raises UserError where flags disagree."""
+    if not part:
+        return None, parts
+    number, count = map(int, part.split("/"))
+    if not 1 <= number <= count:
+        raise UserError(f"--part {part}: got part {number} of {count}; expected 1/{count} to {count}/{count}")
+    if parts not in (None, count):
+        raise UserError(
+            f"--part {part}: says how many parts there are, and --parts {parts} otherwise; leave --parts out"
+        )
+    if on != LOCAL:
+        raise UserError(f"--part {part}: is scored here; --on {on} scores all parts: leave one of them out")
+    return number, count
 
 
 def _say_unused(config: Config, run: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file
+from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 
 
@@ -16,6 +17,7 @@ def sweep(
     config: OptionalPath = None,
     fold: str = "",
     workers: Annotated[Whole | None, at_least(1)] = None,
+    on: Engine = LOCAL,
 ) -> None:
     """Trains every combination of a grid of settings in parallel.
 
@@ -30,9 +32,11 @@ def sweep(
     fold
         The test fold, or all; default: the grid's.
     workers
-        Processes that train at the same time; default: one per core, or one if there is a GPU.
+        Processes that train at the same time; default: one per GPU, or one per core if there is none.
+    on
+        Where they train: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS), ray://HOST:10001.
     """
     check_file("grid", grid)
     from rerank.experiments.sweep.run import run_sweep
 
-    sys.exit(0 if run_sweep(grid, settings, config, fold, workers) else 1)
+    sys.exit(0 if run_sweep(grid, settings, config, fold, workers, on) else 1)

@@ -1,5 +1,7 @@
 """`rerank train`: fine-tuning on the folds of a collection."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -7,6 +9,7 @@ from cyclopts import Parameter
 from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath
 from rerank.utils.progress import print_result
 
@@ -16,6 +19,7 @@ def train(
     *,
     fold: str = "all",
     epochs_from: Annotated[OptionalPath, Parameter(name="--training.epochs-from", metavar="FOLDS")] = None,
+    on: Engine = LOCAL,
     config: Config,
 ) -> None:
     """Fine-tunes an encoder, or a network on feature vectors, and writes the runs of the test queries.
@@ -26,8 +30,25 @@ def train(
         The test fold: 1, 2, …, or all; final: the model to deploy, trained on every judged query but 10 % to validate.
     epochs_from
         With --fold final: no validation; the median of the best epochs of the folds in runs/<collection>/<experiment>.
+    on
+        Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
+        machine, or RAY_ADDRESS), ray://HOST:10001.
     """
     check_inputs(config)
+    if on != LOCAL:
+        _train_on_cluster(config, fold, on, epochs_from)
+        return
     from rerank.experiments.train import train_folds
 
     print_result(train_folds(config, fold, epochs_from).path)
+
+
+def _train_on_cluster(config: Config, fold: str, on: str, epochs_from: Path | None) -> None:
+    """Trains the folds and prints the folder; exits with 1 if some have failed."""
+    from rerank.experiments.train_on_cluster import train_on_cluster
+
+    trained = train_on_cluster(config, fold, on, epochs_from)
+    print_result(trained.folder.path)
+    for name, error in trained.failed.items():
+        print(f"failed: fold {name}: {error}", file=sys.stderr)
+    sys.exit(1 if trained.failed else 0)

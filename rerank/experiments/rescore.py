@@ -1,40 +1,48 @@
 """Re-ranks any run with a trained or a hub model (`rerank score`)."""
 
+import contextlib
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config, sections, validate
+from accelerate import Accelerator
+
+from rerank.config import Config, validate
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
-from rerank.data.trec import read_run, write_run
+from rerank.data.trec import read_run
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.score_run import Scoring, is_joined, join_parts, place, plan_parts, score_parts
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
 from rerank.experiments.text_model import truncation_summary
 from rerank.experiments.trained_on import as_trained, open_trained_on
-from rerank.models.checkpoints import open_trained_cross_encoder, pretraining_of, saved_settings
-from rerank.models.memory import open_budget
-from rerank.models.scoring import pairs_of, score_candidates
+from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
-from rerank.runs.manifest import write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
-from rerank.training.device import arithmetic, device_name, open_accelerator, precision_facts
+from rerank.training.device import open_accelerator
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import log
 
 
 def rescore(
-    config: Config, checkpoint: str, run: Path | None, out: Path, collection: str | Collection | None = None
+    config: Config,
+    checkpoint: str,
+    run: Path | None,
+    out: Path,
+    collection: str | Collection | None = None,
+    parts: int | None = None,
+    part: int | None = None,
 ) -> Path:
     """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
 
     The texts of the queries are those of the file `--collection.queries`, else of the collection. Queries without a
-    text are left out and logged; judgments are not read.
+    text are left out and logged; judgments are not read. Each part of the run is written to `out` + ".parts" when it is
+    scored, and the same call goes on after the last one; in the end they are joined, and the folder is removed.
 
     Args:
         config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
@@ -43,15 +51,46 @@ def rescore(
         out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
         collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
             checkpoint was trained on.
+        parts: how many parts of about equal size the queries are cut into; None for up to 100, by the tokens. The last
+            digits of a score may depend on it, as they do on the other documents of a forward pass.
+        part: the only part to score, from 1; None for all. The call that finds all parts there joins them.
 
     Returns:
-        `out`.
+        `out`, or the file of the part while others are missing, which is logged.
 
     Raises:
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
-            text, a file is missing or malformed, or `out` cannot be written or gives the run no name.
+            text, a file is missing or malformed, `out` cannot be written or gives the run no name, or there are parts
+            of another run.
     """
     manifest, tag = manifest_of(out), tag_of(out)
+    if part is not None and manifest is None:
+        raise UserError("--part: its run needs a file that all parts know; expected --out FILE")
+    check_scoring(config, run, collection)
+    accelerator = open_accelerator(config.training.precision, config.training.device, tf32=config.training.tf32)
+    scoring = open_scoring(config, checkpoint, run, collection, accelerator)
+    place(scoring)
+    with contextlib.ExitStack() as stack:
+        folder = parts_folder(out) if manifest else Path(stack.enter_context(tempfile.TemporaryDirectory())) / "parts"
+        plan = plan_parts(scoring, out, folder, tag, parts)
+        if part is not None and part > plan.count:
+            raise UserError(f"--part {part}/{plan.count}: expected a part from 1 to {plan.count}")
+        if part is not None and is_joined(plan, manifest):
+            log.info(f"{out}: has all {plan.count} parts already")
+            return out
+        with main_process_first(accelerator, "plan of the parts"):
+            if accelerator.is_main_process:
+                plan.open()
+        score_parts(scoring, plan, tag, [part] if part else None)
+        if accelerator.is_main_process and not join_parts(scoring, plan, manifest):
+            if part is None:
+                raise UserError(f"{folder}: parts were removed while others were scored; run the command again")
+            return plan.file(part)
+        return out
+
+
+def check_scoring(config: Config, run: Path | None, collection: str | Collection | None) -> None:
+    """Raises UserError, before a model is opened, for settings that are invalid and inputs that are missing."""
     validate(config)
     check_encoder(config)
     if isinstance(collection, str):
@@ -59,7 +98,12 @@ def rescore(
     check_language(config.collection.language)
     if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
-    accelerator = open_accelerator(config.training.precision, config.training.device, tf32=config.training.tf32)
+
+
+def open_scoring(
+    config: Config, checkpoint: str, run: Path | None, collection: str | Collection | None, accelerator: Accelerator
+) -> Scoring:
+    """Opens the model, on the CPU, and the candidates of the run; retrieves and tokenises what is not there yet."""
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
@@ -79,35 +123,9 @@ def rescore(
         )
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template)
-    for line in model.place(accelerator.device, accelerator.autocast):
-        if accelerator.is_main_process:
-            log.info(line)
-    if accelerator.is_main_process:
-        for line in (*notes, truncation_summary(passages, config.encoder.max_doc_tokens)):
-            log.info(line)
+    notes = [*notes, truncation_summary(passages, config.encoder.max_doc_tokens)]
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
-    memory = open_budget(config.training.max_tokens_per_forward, accelerator.device)
-    scored = score_candidates(model, passages, lists, accelerator, memory)
-    if accelerator.is_main_process:
-        write_run(out, scored, tag)
-        if manifest is None:
-            return out
-        facts = {
-            "model": checkpoint,
-            "pretraining": pretraining_of(model),
-            "config": sections(config),
-            "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
-            "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
-            "device": str(accelerator.device),
-            "device_name": device_name(accelerator.device),
-            "arithmetic": arithmetic(),
-            **precision_facts(accelerator),
-            "tokens": int(passages.sizes(pairs_of(lists))[1].sum()),
-            "run": {"sha256": file_hash(out)},
-        }
-        write_manifest(manifest, facts)
-    return out
+    return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator, notes)
 
 
 def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
@@ -149,3 +167,8 @@ def _with_queries(config: Config, collection: Collection) -> tuple[Config, Colle
     if settings.queries or settings.query_field:
         collection = WithQueries(collection, settings.queries, settings.query_field)
     return replace(config, collection=settings), collection
+
+
+def parts_folder(out: Path) -> Path:
+    """Where the parts of the run `out` are."""
+    return out.with_name(f"{out.name}.parts")

@@ -125,13 +125,19 @@ def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | Non
     try:
         for part in experiment.folds:
             _train_unless_finished(experiment, part)
-        folders = [experiment.folder.fold(name) for name in experiment.fold_names]
-        if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
-            write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
+        if fold != FINAL and experiment.accelerator.is_main_process:
+            write_joined_run(experiment)
         experiment.accelerator.wait_for_everyone()
     finally:
         experiment.claim.release()
     return experiment.folder
+
+
+def write_joined_run(experiment: Experiment) -> None:
+    """Writes the test runs of all folds as one run, if all are finished."""
+    folders = [experiment.folder.fold(name) for name in experiment.fold_names]
+    if all(folder.finished for folder in folders):
+        write_run(experiment.folder.all_run, joined_test_runs(folders, experiment.config), experiment.folder.name)
 
 
 def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:

@@ -1,6 +1,6 @@
 """Scores (query, document) pairs with a cross-encoder, within a token budget."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,16 +78,30 @@ def score_chunks(
     show: bool = True,
 ) -> list[PairScore]:
     """The scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
+    found = scored_chunks(model, builder, chunks, device, autocast, budget)
+    return [pair for chunk in progress(found, len(chunks), what, show=show) for pair in chunk]
+
+
+def scored_chunks(
+    model: Any,
+    builder: PassageBuilder,
+    chunks: Iterable[Pairs],
+    device: torch.device,
+    autocast: Autocast,
+    budget: TokenBudget,
+) -> Iterator[list[PairScore]]:
+    """Yields the scores of each chunk; see `score_chunks`."""
     model.eval()
-    scored = []
-    with cast_weights(model, device, autocast), torch.inference_mode():
-        for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
-            scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
-            scores = model.pool(scores_of_passages, inputs.documents).tolist()
-            best = best_passages(scores_of_passages, inputs.documents)
-            for (query_id, doc_id), score, (number, count) in zip(chunk, scores, best, strict=True):
-                scored.append(PairScore(query_id, doc_id, score, number, count))
-    return scored
+    with cast_weights(model, device, autocast):
+        for chunk, inputs in prefetch(chunks, builder):
+            with torch.inference_mode():  # not around the yield, where the caller may do anything
+                scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
+                scores = model.pool(scores_of_passages, inputs.documents).tolist()
+                best = best_passages(scores_of_passages, inputs.documents)
+            yield [
+                PairScore(query_id, doc_id, score, number, count)
+                for (query_id, doc_id), score, (number, count) in zip(chunk, scores, best, strict=True)
+            ]
 
 
 def passage_scores(

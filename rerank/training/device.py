@@ -17,6 +17,7 @@ from rerank.models.memory import prefer_expandable_segments
 from rerank.training.processes import group_settings
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from rerank.utils.workers import GPUS
 
 VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
 """How the names begin that Linux gives to the instructions of which a matrix product is made."""
@@ -148,6 +149,15 @@ def select_device(device: str) -> torch.device:
     if number:
         torch.cuda.set_device(index)
     return torch.device("cuda", index if index < count else 0)
+
+
+def visible_gpus() -> list[str]:
+    """The CUDA GPUs that this process sees, as CUDA_VISIBLE_DEVICES names them."""
+    if not torch.cuda.is_available():
+        return []
+    count = torch.cuda.device_count()
+    names = [name.strip() for name in os.environ.get(GPUS, "").split(",")]
+    return names[:count] if len(names) >= count and all(names[:count]) else [str(number) for number in range(count)]
 
 
 def describe_device(device: str, precision: Precision) -> str:

@@ -2,36 +2,42 @@
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from rerank.utils.errors import UserError
 
 Job = TypeVar("Job")
+Pipe: TypeAlias = "connection.Connection[object, object]"
 SECONDS_TO_END = 20.0
 """The time that an interrupted worker has to clean up before it is killed."""
+GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class Worker(NamedTuple):
-    """A process and our end of its pipe."""
+    """A process, our end of its pipe, and its number among the workers at the same time."""
 
     process: SpawnProcess
-    pipe: "connection.Connection[object, object]"
+    pipe: Pipe
+    number: int = 0
 
 
-def work(function: Callable[[Job], None], jobs: Sequence[Job], workers: int) -> Generator[tuple[Job, str], None, None]:
+def work(
+    function: Callable[[Job], None], jobs: Sequence[Job], workers: int, gpus: Sequence[str] = ()
+) -> Generator[tuple[Job, str], None, None]:
     """Yields each job when it has ended, with its error, "" if it had none.
 
-    `function` is called in `workers` spawned processes, which are reused and write nothing to the terminal. An
-    interrupt here, or the end of the iteration (use contextlib.closing), interrupts all of them once and waits for
-    them.
+    `function` is called in `workers` spawned processes, which are reused and write nothing to the terminal. Worker i
+    sees one of the `gpus` alone, number i modulo their count, as CUDA_VISIBLE_DEVICES names it. An interrupt here, or
+    the end of the iteration (use contextlib.closing), interrupts all of them once and waits for them.
     """
     waiting = deque(jobs)
     idle: list[Worker] = []
@@ -39,50 +45,81 @@ def work(function: Callable[[Job], None], jobs: Sequence[Job], workers: int) -> 
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:
-                worker = idle.pop() if idle else _start(function)
+                if not idle:
+                    taken = {worker.number for worker in busy}
+                    number = next(number for number in range(workers) if number not in taken)
+                    environment = {GPUS: gpus[number % len(gpus)]} if gpus else {}
+                    idle.append(start(serve, function, environment=environment)._replace(number=number))
+                worker = idle.pop()
                 busy[worker] = waiting.popleft()
-                with contextlib.suppress(OSError):  # if it has died, reading from it tells
-                    worker.pipe.send(busy[worker])
+                give(worker, busy[worker])
             ready = connection.wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
                 job = busy.pop(worker)
-                try:
-                    error = str(worker.pipe.recv())
+                error = result(worker)
+                if worker.process.is_alive():
                     idle.append(worker)
-                except (EOFError, OSError):
-                    worker.process.join()
-                    error = f"its process ended with exit code {worker.process.exitcode} (-9: killed, as for memory)"
                 yield job, error
     finally:
-        _end([*idle, *busy])
+        end([*idle, *busy])
 
 
-def _start(function: Callable[[Job], None]) -> Worker:
+def give(worker: Worker, job: object) -> None:
+    """Gives an idle worker, started with `serve`, a job."""
+    with contextlib.suppress(OSError):  # if it has died, reading from it tells
+        worker.pipe.send(job)
+
+
+def result(worker: Worker) -> str:
+    """Waits for the job of a worker and returns its error; if the worker died, its process has ended."""
+    try:
+        return str(worker.pipe.recv())
+    except (EOFError, OSError):
+        worker.process.join()
+        return f"its process ended with exit code {worker.process.exitcode} (-9: killed, as for memory)"
+
+
+def start(main: Callable[..., None], *arguments: object, environment: Mapping[str, str] = {}) -> Worker:
+    """Spawns a process that calls `main(pipe, *arguments)`, with these variables set before it imports anything.
+
+    `main` begins with `prepare`. Until then an interrupt of the process waits.
+    """
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
-    process = context.Process(target=_serve, args=(worker_end, function), daemon=True)
+    process = context.Process(target=main, args=(worker_end, *arguments), daemon=True)
     resource_tracker.ensure_running()  # the first worker would start it, which unblocks the signal
     # The worker inherits the blocked signal and unblocks it when it is ready: Ctrl-C prints no trace of its imports.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        process.start()
+        with _environment(environment):
+            process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     worker_end.close()  # so that reading from a dead worker ends
     return Worker(process, parent_end)
 
 
-def _serve(pipe: "connection.Connection[object, object]", function: Callable[[Job], None]) -> None:
-    """The main function of a worker."""
+def prepare() -> None:
+    """Makes the process that `start` began one that its parent alone interrupts, that ends with it, and is silent."""
     os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which interrupts each worker once
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
+
+
+def serve(pipe: Pipe, function: Callable[..., None]) -> None:
+    """The main function of a worker."""
+    prepare()
     with contextlib.suppress(KeyboardInterrupt, EOFError):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         while True:
             pipe.send(outcome(function, pipe.recv()))
+
+
+def call_pickled(function: bytes, job: bytes) -> None:
+    """Calls a pickled function with a pickled job: what passes them on need not import what they are made of."""
+    pickle.loads(function)(pickle.loads(job))
 
 
 def outcome(function: Callable[..., None], job: object) -> str:
@@ -103,12 +140,28 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def _end(workers: list[Worker]) -> None:
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets the variables in the block, for the process that is started in it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def end(workers: Sequence[Worker], seconds: float = SECONDS_TO_END) -> None:
+    """Interrupts the workers, and kills those that have not ended after so many seconds."""
     for worker in workers:
         if worker.process.is_alive() and worker.process.pid:
             os.kill(worker.process.pid, signal.SIGINT)
     for worker in workers:
-        worker.process.join(SECONDS_TO_END)
+        worker.process.join(seconds)
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()

@@ -32,6 +32,10 @@ def job(word: str) -> None:
         raise ZeroDivisionError("a fault")
     if word == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if word.startswith("until "):
+        wait_for_go(Path(word.removeprefix("until ")))
+    if word.startswith("gpu "):
+        Path(word.removeprefix("gpu ")).write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
     if word.startswith("wait "):
         begun = Path(word.removeprefix("wait "))
         begun.with_suffix(f".{os.getpid()}").touch()
@@ -40,3 +44,13 @@ def job(word: str) -> None:
         except KeyboardInterrupt:
             begun.with_suffix(f".{os.getpid()}").write_text("interrupted")
             raise
+
+
+def wait_for_go(begun: Path) -> None:
+    """Leaves a file with the number of this process, and waits for the file that lets it go on."""
+    begun.with_suffix(f".{os.getpid()}").touch()
+    deadline = time.monotonic() + 60
+    while not begun.with_suffix(".go").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(begun)
+        time.sleep(0.05)

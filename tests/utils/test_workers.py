@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -44,6 +46,32 @@ def test_workers_end_with_their_parent_however_it_ends_and_whatever_it_ignores(t
     parent.wait()
     until(lambda: path.read_text() == "interrupted")
     until(lambda: not Path(f"/proc/{path.suffix[1:]}").exists())
+
+
+def test_each_worker_sees_one_gpu_and_one_that_replaces_it_sees_the_same(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    jobs = [f"until {tmp_path / 'held'}", f"gpu {tmp_path / 'first'}", "killed", f"gpu {tmp_path / 'second'}"]
+    with closing(work(job, jobs, workers=2, gpus=["2", "5"])) as ended:
+        assert next(ended) == (jobs[1], "")
+        assert [word for word, _ in (next(ended), next(ended))] == jobs[2:]
+        (tmp_path / "held.go").touch()
+        assert list(ended) == [(jobs[0], "")]
+    assert [(tmp_path / name).read_text() for name in ("first", "second")] == ["5", "5"]
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_more_workers_than_gpus_share_them(tmp_path):
+    names = [tmp_path / name for name in "abc"]
+    jobs = [f"until {name}" for name in names]
+    with closing(work(job, jobs, workers=3, gpus=["0", "1"])) as ended:
+        # Each has begun before any goes on, so that each is in a process of its own.
+        threading.Thread(target=lambda: (until(lambda: len(list(tmp_path.iterdir())) == 3), go(names))).start()
+        assert sorted(ended) == [(word, "") for word in jobs]
+
+
+def go(names):
+    for name in names:
+        name.with_suffix(".go").touch()
 
 
 def until(true):

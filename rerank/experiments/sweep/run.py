@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,9 @@ from rerank.runs.claims import claim
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
+from rerank.training.device import visible_gpus
 from rerank.training.losses import open_loss
+from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
@@ -40,14 +42,18 @@ class Job(NamedTuple):
     fold: str
 
 
-def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, workers: int | None) -> bool:
+def run_sweep(
+    path: Path, flags: Sequence[str], config: Path | None, fold: str, workers: int | None, engine: str = LOCAL
+) -> bool:
     """Trains the unfinished cells of the grid in `path`, prints the best ones, and returns whether none failed.
 
-    `flags` apply to all cells; `config` and `fold` replace those of the grid. A cell whose training fails is reported
-    at the end and does not stop the others. Raises UserError for invalid input before anything is trained.
+    `flags` apply to all cells; `config` and `fold` replace those of the grid. `engine` is this machine or a Ray cluster
+    (see `work_on_ray`). A cell whose training fails is reported at the end and does not stop the others. Raises
+    UserError for invalid input before anything is trained.
     """
     if workers is not None and workers < 1:
         raise UserError(f"--workers: got {workers}, expected 1 or more")
+    expect_engine(engine)
     grid = read_grid(path)
     base_file = config or grid.config
     base = read_toml(base_file, "--config " if config else f"{path}: config: ") if base_file else {}
@@ -66,7 +72,7 @@ def run_sweep(path: Path, flags: Sequence[str], config: Path | None, fold: str, 
         for name in of_cell.folds
         if not _finished(of_cell, cell.output.name, name)
     ]
-    failed = _train_all(jobs, workers, sum(len(of_cell.folds) for of_cell in shared))
+    failed = _train_all(jobs, workers, engine, sum(len(of_cell.folds) for of_cell in shared))
     for folder in dict.fromkeys(of_cell.folder for of_cell in shared):
         in_folder = [(c, s) for c, s in zip(configs, shared, strict=True) if s.folder == folder]
         measure = in_folder[0][0].training.measure
@@ -112,16 +118,14 @@ def _finished(shared: Shared, name: str, fold: str) -> bool:
     return experiment.all_run.exists() or not all(experiment.fold(other).finished for other in shared.all_folds)
 
 
-def _train_all(jobs: list[Job], workers: int | None, total: int) -> list[tuple[Job, str]]:
+def _train_all(jobs: list[Job], workers: int | None, engine: str, total: int) -> list[tuple[Job, str]]:
     """Trains all jobs and returns those that failed, with the reason."""
     log.info(f"{total} folds of cells, {total - len(jobs)} of them finished already")
     if not jobs:
         return []
-    cores = count_cores()
-    workers = min(workers or (1 if torch.cuda.is_available() else cores), len(jobs))
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
     failed: list[tuple[Job, str]] = []
-    with closing(work(partial(_train, max(1, cores // workers)), jobs, workers)) as ended:
+    with closing(_ended(jobs, workers, engine)) as ended:
         for job, error in progress(ended, len(jobs), "sweep", lambda: f"{len(failed)} failed" if failed else ""):
             if error:
                 failed.append((job, error))
@@ -129,6 +133,24 @@ def _train_all(jobs: list[Job], workers: int | None, total: int) -> list[tuple[J
     return failed
 
 
-def _train(threads: int, job: Job) -> None:
-    torch.set_num_threads(min(torch.get_num_threads(), threads))
+def _ended(jobs: list[Job], workers: int | None, engine: str) -> Generator[tuple[Job, str], None, None]:
+    """Yields each job when it has ended, with its error; by default there is a worker for each GPU, else each core.
+
+    Where the cells do not choose a GPU themselves, each worker has one of its own.
+    """
+    devices = {job.config.training.device for job in jobs}
+    if engine != LOCAL:
+        folder = Path(jobs[0].config.output.folder)
+        return work_on_ray(engine, partial(_train, None), jobs, folder, workers, gpus=devices != {"cpu"})
+    gpus, cores = visible_gpus(), count_cores()
+    own = gpus if devices <= {"auto", "cuda"} else []
+    default = cores if not gpus or devices == {"cpu"} else len(own) or 1
+    workers = min(workers or default, len(jobs))
+    return work(partial(_train, max(1, cores // workers)), jobs, workers, own)
+
+
+def _train(threads: int | None, job: Job) -> None:
+    """Trains a job, with as many threads as that, or as many as torch has been told by the environment."""
+    if threads is not None:
+        torch.set_num_threads(min(torch.get_num_threads(), threads))
     train_folds(job.config, job.fold)

@@ -14,6 +14,7 @@ from rerank.config import Config
 from rerank.data.trec import read_run
 from rerank.experiments.sweep import run as command
 from rerank.training import loop as training
+from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
 from rerank.utils.workers import outcome
 from tests.support.small_collection import failed
@@ -31,7 +32,7 @@ def grid(here):
 def inline(monkeypatch):
     """Trains in this process, which is quicker than to start one."""
     monkeypatch.setattr(
-        command, "work", lambda function, jobs, workers: ((job, outcome(function, job)) for job in jobs)
+        command, "work", lambda function, jobs, workers, gpus: ((job, outcome(function, job)) for job in jobs)
     )
 
 
@@ -166,3 +167,36 @@ def test_the_workers_share_the_cores(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "train_folds", lambda config, fold: threads.append(torch.get_num_threads()))
     command._train(1, command.Job(Config(), "1"))
     assert threads == [1]
+
+
+def test_by_default_there_is_a_worker_for_each_gpu_that_the_cells_do_not_choose_themselves(grid, monkeypatch):
+    asked = []
+
+    def note(function, jobs, workers, gpus):
+        asked.append((workers, list(gpus)))
+        return ((job, "not trained") for job in jobs)
+
+    monkeypatch.setattr(command, "work", note)
+    monkeypatch.setattr(command, "count_cores", lambda: 3)
+    monkeypatch.setattr(command, "visible_gpus", lambda: ["4", "6"])
+    for words in ([], ["--workers", "3"], ["--device", "cpu"]):
+        assert sweep("--fold", "1", "--epochs", "1", *words) == 1
+    assert asked == [(2, ["4", "6"]), (3, ["4", "6"]), (3, [])]
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "names"),
+    [
+        (None, 2, ["0", "1"]),
+        ("4,6", 2, ["4", "6"]),
+        ("GPU-8a, MIG-3b,7", 2, ["GPU-8a", "MIG-3b"]),  # those that CUDA does not know end the list
+        ("4,6", 0, []),
+    ],
+)
+def test_gpus_have_the_names_that_the_process_was_given(monkeypatch, given, count, names):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert visible_gpus() == names

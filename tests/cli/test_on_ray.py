@@ -1,0 +1,255 @@
+"""Commands on a Ray cluster of two nodes on this machine: what is lost, what goes on, and what is refused."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from rerank.utils.cluster import jobs as clusters
+from rerank.utils.cluster.jobs import work_on_ray
+from rerank.utils.errors import UserError
+from tests.support.paths import ROOT
+from tests.support.small_collection import command, failed
+from tests.support.small_grid import job
+
+pytest.importorskip("ray", reason="the extra `cluster` is not installed")
+
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+SECONDS = 90
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start_head(patch):
+    """The head of a new cluster, with one CPU, which RAY_ADDRESS names."""
+    from ray.cluster_utils import Cluster
+
+    handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
+    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"ray_client_server_port": free_port()})
+    signal.signal(signal.SIGTERM, handler)
+    patch.setenv("RAY_ADDRESS", cluster.address)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two nodes with one CPU each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        cluster = start_head(patch)
+        cluster.add_node(**NODE)
+        yield cluster
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def trained(home, tmp_path_factory):
+    """A folder with a trained fold, and the run that one process scores in four parts."""
+    folder = tmp_path_factory.mktemp("trained") / "home"
+    shutil.copytree(home, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1", "--epochs", "1"))
+        main(["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4"])
+        Path("out.run").rename("whole.run")
+    return folder
+
+
+CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
+
+
+@pytest.fixture
+def there(trained, tmp_path, monkeypatch):
+    """A copy of it to work in."""
+    shutil.copytree(trained, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def until(true):
+    deadline = time.monotonic() + SECONDS
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert true()
+
+
+def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path):
+    words = ["fine", "wrong", "killed", "broken", "well"]
+    ended = dict(work_on_ray("ray", job, words, tmp_path))
+    assert sorted(ended) == sorted(words)
+    assert (ended["fine"], ended["well"], ended["wrong"]) == ("", "", "a mistake")
+    assert "exit code -9" in ended["killed"]
+    assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_ends_the_jobs_on_the_nodes(cluster, tmp_path):
+    waiting = [f"wait {tmp_path / name}" for name in "ab"]
+    with closing(work_on_ray("ray", job, ["fine", *waiting], tmp_path)) as ended:
+        assert next(ended) == ("fine", "")
+        until(lambda: len(list(tmp_path.glob("[ab].*"))) == 2)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["interrupted"] * 2
+
+
+def test_the_jobs_of_a_node_that_is_removed_go_to_another(cluster, tmp_path, caplog):
+    names = [tmp_path / "a", tmp_path / "b"]
+
+    def remove_a_node():
+        until(lambda: begun() == 2)  # one on each node
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        until(lambda: "a node was lost, and its job goes to another" in caplog.text)
+        for name in names:
+            name.with_suffix(".go").touch()
+
+    def begun():
+        return len([path for path in tmp_path.glob("[ab].*") if path.suffix != ".go"])
+
+    remover = threading.Thread(target=remove_a_node)
+    remover.start()
+    try:
+        with propagated(caplog):
+            ended = sorted(work_on_ray("ray", job, [f"until {name}" for name in names], tmp_path))
+        assert ended == [(f"until {name}", "") for name in names]
+        assert begun() == 3
+    finally:
+        remover.join(SECONDS)
+        cluster.add_node(**NODE)
+
+
+@contextlib.contextmanager
+def propagated(caplog):
+    """Gives pytest the lines of our logger."""
+    clusters.log.addHandler(caplog.handler)
+    try:
+        yield
+    finally:
+        clusters.log.removeHandler(caplog.handler)
+
+
+def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys):
+    main(command("--fold", "2", "--collection.folds", "3", "--epochs", "1", "--name", "alone"))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(command("--fold", "all", "--collection.folds", "3", "--epochs", "1", "--on", "ray"))
+    assert ended.value.code == 0
+    printed = capsys.readouterr()
+    assert printed.out == "runs/towns/smoothi\n"
+    assert "3 folds, 0 of them finished already" in printed.err
+    folder = here / "runs" / "towns"
+    assert (folder / "smoothi/fold2/test.run").read_bytes().replace(b"smoothi", b"alone") == (
+        folder / "alone/fold2/test.run"
+    ).read_bytes()
+    assert read_run(folder / "smoothi" / "all.run").keys() == read_run(RUN).keys()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/towns/smoothi"])
+    assert ended.value.code == 0
+
+
+def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, there):
+    main(["score", CHECKPOINT, RUN, "--out", "out.run", "--part", "2/4"])
+    main(["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4", "--on", "ray"])
+    assert Path("out.run").read_bytes() == Path("whole.run").read_bytes()
+    assert not Path("out.run.parts").exists()
+    facts = json.loads(Path("out.run.json").read_text())
+    assert (facts["parts"], facts["device"], facts["precision"]) == (4, "cpu", "float32")
+
+
+def test_a_client_of_ray_from_another_machine(cluster, tmp_path):
+    port = cluster.head_node._ray_params.ray_client_server_port
+    assert sorted(work_on_ray(f"ray://127.0.0.1:{port}", job, ["fine", "wrong"], tmp_path)) == [
+        ("fine", ""),
+        ("wrong", "a mistake"),
+    ]
+
+
+def test_a_node_that_does_not_see_the_folder_is_named(cluster, there, capsys):
+    """The nodes have another folder at this path, which is that of each process' own working directory."""
+    line = failed(capsys, *command("--fold", "all", "--on", "ray", "--output.folder", "/proc/self/cwd/others"))
+    assert "--on ray: node " in line
+    assert "does not see what this machine writes in /proc/self/cwd/others" in line
+
+
+@pytest.mark.parametrize("engine", ["ray", "ray://127.0.0.1:1"])
+def test_a_head_that_is_not_there_is_one_line(here, capsys, monkeypatch, engine):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    line = failed(capsys, *command("--fold", "all", "--on", engine))
+    assert f"--on {engine}: no Ray cluster answers at" in line
+    assert "127.0.0.1:1: Connection refused; start one with `ray start --head`" in line
+    assert not list(here.glob("runs/towns/smoothi/fold*"))
+
+
+def test_without_ray_the_line_says_what_to_install(here, capsys, monkeypatch):
+    monkeypatch.setattr(clusters, "find_spec", lambda name: None)
+    for words in (command(), ["sweep", "towns.toml"], ["score", "encoder", RUN, "--out", "out.run"]):
+        line = failed(capsys, *words, "--on", "ray")
+        assert line.endswith("--on ray: Ray is not installed; pip install 'ir-rerank[cluster]'")
+
+
+def test_a_job_given_up_after_its_node_is_lost_again_and_again():
+    """The nodes of a cluster are not killed three times for this."""
+    from collections import Counter, deque
+
+    from rerank.utils.cluster import driver
+
+    class Pipe(list):
+        send = list.append
+
+    pipe, losses, waiting = Pipe(), Counter(), deque([7])
+    for _ in range(driver.MOST_LOSSES):
+        driver._lose(pipe, 3, losses, waiting, RuntimeError("gone\nnow"))
+    assert [message[:2] for message in pipe] == [("log", 3), ("log", 3), ("ended", 3)]
+    assert pipe[-1][2].endswith("gone now")
+    losses[None] = driver.MOST_LOSSES_AT_ENTRY - 1
+    with pytest.raises(UserError, match="workers cannot be started"):
+        driver._lose(pipe, None, losses, waiting, RuntimeError("gone"))
+
+
+def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(cluster, here, capsys, monkeypatch):
+    """The last test of this cluster."""
+    Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\nloss.name = "hinge"\n')
+    words = ["sweep", "grid.toml", "--fold", "1", "--on", "ray", "--epochs", "60", "--training.patience", "60"]
+    fold = here / "runs" / "towns" / "hinge" / "fold1"
+
+    def kill_the_head():
+        until(lambda: (fold / "state" / "history.json").exists())
+        for kind in ("raylet", "gcs_server"):
+            os.kill(cluster.head_node.all_processes[kind][0].process.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_head)
+    killer.start()
+    line = failed(capsys, *words)
+    killer.join(SECONDS)
+    assert "the Ray cluster" in line
+    assert "is lost" in line
+    assert line.endswith("the same command goes on")
+    cluster.shutdown()
+    before = (fold / "log.jsonl").read_text().splitlines()
+    assert 0 < len(before) < 60
+    restarted = start_head(monkeypatch)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+    finally:
+        restarted.shutdown()
+    assert ended.value.code == 0
+    assert "the best of 1 finished cells" in capsys.readouterr().out
+    after = (fold / "log.jsonl").read_text().splitlines()
+    assert len(after) == 60
+    assert after[: len(before)] == before

@@ -1,0 +1,215 @@
+"""`rerank score` part by part: what is kept and checked, and that the joined run is that of one process."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from rerank.experiments import score_run
+from rerank.experiments.score_parts import cut, default_parts
+from rerank.utils.files import file_hash
+from tests.support.small_collection import command, failed
+from tests.support.two_processes import in_two_processes
+
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+RUN = "runs/towns/bm25.run"
+PARTS = Path("out.run.parts")
+
+
+@pytest.fixture(scope="module")
+def trained(home, tmp_path_factory):
+    """A folder with a trained fold, and the run that one process writes in four parts."""
+    folder = tmp_path_factory.mktemp("trained") / "home"
+    shutil.copytree(home, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(command("--fold", "1", "--epochs", "1"))
+        score("--parts", "4")
+        Path("out.run").rename("whole.run")
+        Path("out.run.json").unlink()
+    return folder
+
+
+@pytest.fixture
+def there(trained, tmp_path, monkeypatch):
+    """A copy of it to work in."""
+    shutil.copytree(trained, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def score(*words, out="out.run"):
+    main(["score", CHECKPOINT, RUN, "--out", out, *words])
+
+
+def whole():
+    """The run of one process, under the name of `out.run`."""
+    return Path("whole.run").read_bytes()
+
+
+def test_parts_have_about_equal_tokens_and_none_is_empty():
+    tokens = np.array([3, 9, 1, 1, 1, 30, 2, 2, 5, 4])
+    for parts in range(1, len(tokens) + 1):
+        bounds = cut(tokens, parts)
+        assert bounds[0] == 0
+        assert bounds[-1] == len(tokens)
+        assert len(bounds) == parts + 1
+        assert (np.diff(bounds) > 0).all()
+    even = cut(np.full(1000, 7), 10)
+    assert np.diff(even).tolist() == [100] * 10
+
+
+@pytest.mark.parametrize(
+    ("queries", "tokens", "parts"), [(10, 100, 1), (10, 2**18, 10), (1000, 2**13, 31), (10_000, 2**14, 100)]
+)
+def test_the_number_of_parts_follows_from_the_tokens(queries, tokens, parts):
+    assert default_parts(np.full(queries, tokens)) == parts
+
+
+def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkeypatch, capsys):
+    scored, make_run = [], score_run.make_run
+
+    def interrupt_after_two(lists, pairs):
+        if len(scored) == 2:
+            raise KeyboardInterrupt
+        scored.append([candidates.query_id for candidates in lists])
+        return make_run(lists, pairs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(score_run, "make_run", interrupt_after_two)
+        with pytest.raises(SystemExit) as ended:
+            score("--parts", "4")
+    assert ended.value.code == 130
+    assert sorted(path.name for path in PARTS.iterdir() if path.suffix == ".run") == ["00001.run", "00002.run"]
+    assert not Path("out.run").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(score_run, "make_run", lambda lists, pairs: scored.append("again") or make_run(lists, pairs))
+        score("--parts", "4")
+    assert scored[2:] == ["again"] * 2
+    assert "out.run.parts: 2 of 4 parts are there already" in capsys.readouterr().err
+    assert Path("out.run").read_bytes() == whole()
+    assert not PARTS.exists()
+    facts = json.loads(Path("out.run.json").read_text())
+    assert facts["parts"] == 4
+    assert facts["run"] == {"sha256": file_hash(Path("out.run"))}
+    assert facts["first_stage"] == {"run": RUN, "sha256": file_hash(Path(RUN))}
+
+
+def test_each_part_alone_and_the_last_to_end_joins_them(there, capsys):
+    for number in (3, 1, 4):
+        score("--part", f"{number}/4")
+        assert capsys.readouterr().out == f"out.run.parts/0000{number}.run\n"
+        assert not Path("out.run").exists()
+    score("--part", "4/4")
+    printed = capsys.readouterr()
+    assert "out.run: is written when all 4 parts are there; missing: 2\n" in printed.err
+    score("--part", "2/4")
+    assert capsys.readouterr().out == "out.run\n"
+    assert Path("out.run").read_bytes() == whole()
+    assert not PARTS.exists()
+    score("--part", "2/4")  # as a job that is started once more
+    assert "out.run: has all 4 parts already" in capsys.readouterr().err
+    assert not PARTS.exists()
+
+
+def test_a_part_that_is_damaged_or_was_not_finished_is_scored_again(there, capsys):
+    for number in (1, 2, 3):
+        score("--part", f"{number}/4")
+    Path(PARTS, "00001.run").write_bytes(Path(PARTS, "00001.run").read_bytes()[:-1])
+    Path(PARTS, "00002.json").unlink()
+    Path(PARTS, "00003.json").write_text("{}")
+    capsys.readouterr()
+    score("--parts", "4")
+    told = capsys.readouterr().err
+    assert "00001.run: expected" in told
+    assert "00003.json: expected" in told
+    assert Path("out.run").read_bytes() == whole()
+
+
+def test_parts_of_another_run_are_refused_and_what_differs_is_named(there, capsys):
+    score("--part", "1/4")
+    before = Path(PARTS, "00001.run").read_bytes()
+    for words, named in (
+        (["--parts", "5"], "parts (there 4, here 5)"),
+        (["--parts", "4", "--depth", "3"], "depth (there 150, here 3)"),
+        (["--parts", "4", "--training.precision", "float32"], "precision (there auto, here float32)"),
+    ):
+        line = failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run", *words)
+        assert "out.run.parts: has parts of another run, which differs in" in line
+        assert named in line
+    weights = Path(CHECKPOINT, "model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\1\0")
+    assert "differs in checkpoint (there" in failed(
+        capsys, "score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4"
+    )
+    assert Path(PARTS, "00001.run").read_bytes() == before
+    assert not Path("out.run").exists()
+
+
+def test_parts_of_two_precisions_are_not_joined(there, capsys):
+    for number in (1, 2, 3):
+        score("--part", f"{number}/4")
+    record = json.loads(Path(PARTS, "00003.json").read_text())
+    record["device"]["precision"] = "bf16"
+    Path(PARTS, "00003.json").write_text(json.dumps(record))
+    line = failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run", "--part", "4/4")
+    assert "part 1 was scored with precision float32, part 3 with bf16" in line
+    assert len(list(PARTS.glob("*.run"))) == 4
+
+
+def test_a_folder_of_something_else_is_left_alone(there, capsys):
+    PARTS.mkdir()
+    Path(PARTS, "notes.txt").write_text("mine")
+    assert "out.run.parts: is not a folder of parts" in failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run")
+    assert Path(PARTS, "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--part", "5/4"], "--part 5/4: got part 5 of 4; expected 1/4 to 4/4"),
+        (["--part", "0/4"], "--part 0/4: got part 0 of 4"),
+        (["--part", "first"], "--part: got first, expected the number of a part and how many there are, such as 3/16"),
+        (["--part", "1/4", "--parts", "5"], "--part 1/4: says how many parts there are, and --parts 5 otherwise"),
+        (["--parts", "0"], "--parts: got 0, expected 1 or more"),
+        (["--parts", "16"], "--parts 16: the run has 15 queries with candidates; expected 15 or less"),
+        (["--part", "1/16"], "--parts 16: the run has 15 queries"),
+        (["--part", "1/4", "--on", "ray"], "--part 1/4: is scored here; --on ray scores all parts"),
+        (["--on", "spark"], "--on: got spark, expected local, ray or ray://HOST:10001"),
+    ],
+)
+def test_mistakes_are_one_line(there, capsys, words, expected):
+    assert expected in failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run", *words)
+    assert not PARTS.exists()
+
+
+def test_standard_output_and_gzip_have_the_same_bytes(there, capfd):
+    score("--parts", "4", out="-")
+    assert capfd.readouterr().out.encode().replace(b" rerank\n", b" out\n") == whole()
+    assert "--part: its run needs a file" in failed(capfd, "score", CHECKPOINT, RUN, "--out", "-", "--part", "1/4")
+    score("--parts", "4", out="out.run.gz")
+    assert gzip.decompress(Path("out.run.gz").read_bytes()) == whole()
+    score("--parts", "4", out="out.gz")
+    assert Path("out.gz").read_bytes() == Path("out.run.gz").read_bytes()  # without a name or a time inside
+
+
+def test_other_parts_change_a_score_by_rounding_alone(there):
+    score("--parts", "15")
+    found = read_run("out.run")
+    for query_id, scores in read_run("whole.run").items():
+        assert found[query_id] == pytest.approx(scores, abs=1e-5)
+
+
+def rescored():
+    score("--parts", "4")
+
+
+def test_two_processes_write_the_run_of_one(there, tmp_path):
+    assert in_two_processes(tmp_path, rescored) == [None, None]
+    assert Path("out.run").read_bytes() == whole()
+    assert not PARTS.exists()
