@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.config import Config, sections, validate
-from rerank.data.candidates import select_candidates
+from rerank.data.candidate_lists import CandidateLists
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
-from rerank.data.trec import read_run, write_run
+from rerank.data.run_arrays import read_run_arrays
+from rerank.data.trec import write_run
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.source_checks import expect_text
@@ -24,6 +25,7 @@ from rerank.training.device import arithmetic, device_name, open_accelerator, pr
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, check_output, file_hash, output_target, short_hash
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
 
 
@@ -96,7 +98,7 @@ def rescore(
             "pretraining": pretraining_of(model),
             "config": sections(config),
             "documents": {"fingerprint": collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": kept_hash(dataset.first_stage)},
             "queries": short_hash(*((query_id, dataset.collection.queries[query_id]) for query_id in scored)),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
@@ -115,7 +117,7 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
-    found = read_run(run)
+    found = read_run_arrays(run, config.first_stage.depth, collection.queries)
     known = [query_id for query_id in collection.queries if query_id in found]
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
         texts, those = file or collection.source, f"the {len(found)} queries of {run}"
@@ -133,7 +135,7 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
         notes.append(
             f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
         )
-    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    candidates = CandidateLists(found, {}, known)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
 

@@ -16,8 +16,9 @@ from rerank.data.splits import Splits
 from rerank.data.text_lines import lines_of
 from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, short_hash
+from rerank.utils.files import short_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -107,7 +108,7 @@ class BeirFolder:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of corpus.jsonl, computed once while its size and time stay."""
+        """A hash of corpus.jsonl, computed once while its size and time stay (see `kept_hash`)."""
         keys = (self.id_key, self.title_key, self.text_key)
         parts = () if keys == ("_id", "title", "text") else keys
         return short_hash("beir", _checksum(self._corpus, _stamp(self._corpus)), *parts)
@@ -214,7 +215,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=2)
 def _checksum(path: Path, _stamp: tuple[int, int]) -> str:
-    return file_hash(path)
+    return kept_hash(path)
 
 
 @functools.lru_cache(maxsize=2)

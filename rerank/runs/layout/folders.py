@@ -190,10 +190,15 @@ class CollectionFolder:
         return self.path / "features.json"
 
     def first_stage(
-        self, settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = ""
+        self,
+        settings: FirstStageSettings,
+        collection: CollectionSettings = COLLECTION,
+        queries: str = "",
+        drawn: str = "",
     ) -> Path:
-        """The run to re-rank: the one that the settings name, or BM25's; `queries` is the hash of a file of queries."""
-        return Path(settings.run) if settings.run else self.path / f"{bm25_name(settings, collection, queries)}.run"
+        """The run to re-rank: the one that the settings name, or BM25's; for `queries` and `drawn` see `bm25_name`."""
+        name = bm25_name(settings, collection, queries, drawn)
+        return Path(settings.run) if settings.run else self.path / f"{name}.run"
 
     def teacher_lists(self, identity: str) -> Path:
         """The candidates with a teacher's scores, as training lists; a hash names the teacher and the candidates."""
