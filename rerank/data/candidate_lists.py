@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rerank.data.candidates import queries_without_relevant
 from rerank.data.run_arrays import RunArrays
 from rerank.data.trec import check_common
-from rerank.data.types import Candidates, Qrels
+from rerank.data.types import Candidates, Judgments
 
 AT_ONCE = 4096
 """Texts that are made together."""
@@ -24,7 +24,7 @@ class CandidateLists(Mapping[str, Candidates]):
     share no query: they belong to different collections.
     """
 
-    def __init__(self, run: RunArrays, qrels: Qrels, query_ids: Iterable[str]) -> None:
+    def __init__(self, run: RunArrays, qrels: Judgments, query_ids: Iterable[str]) -> None:
         if qrels:
             check_common(run, qrels)
         self._run, self._qrels = run, qrels
@@ -33,7 +33,7 @@ class CandidateLists(Mapping[str, Candidates]):
     def __getitem__(self, query_id: str) -> Candidates:
         if query_id not in self._query_ids:
             raise KeyError(query_id)
-        doc_ids = self._run[query_id] if query_id in self._run.numbers else ()
+        doc_ids = self._run.get(query_id, ())
         judged = self._qrels.get(query_id, {})
         return Candidates(query_id, doc_ids, tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids))
 
@@ -43,13 +43,16 @@ class CandidateLists(Mapping[str, Candidates]):
     def __len__(self) -> int:
         return len(self._query_ids)
 
+    def __contains__(self, query_id: object) -> bool:
+        return query_id in self._query_ids
+
     def doc_ids(self) -> pa.Array:
         """The distinct ids of all candidates, sorted by their bytes, as an array of texts."""
-        if len(self._query_ids) == len(self._run.numbers) and self._query_ids.keys() == self._run.numbers.keys():
+        if len(self._query_ids) == len(self._run) and self._query_ids.keys() == self._run.keys():
             return self._run.ids
         used = np.zeros(len(self._run.ids), bool)
         for query_id in self._query_ids:
-            if query_id in self._run.numbers:
+            if query_id in self._run:
                 used[self._run.rows_of(query_id)] = True
         return self._run.ids.filter(pa.array(used))
 
@@ -66,7 +69,7 @@ class CandidateLists(Mapping[str, Candidates]):
         return [query_id for query_id, doc_ids in relevant.items() if not self._has_one_of(query_id, doc_ids, row_of)]
 
     def _has_one_of(self, query_id: str, doc_ids: list[str], row_of: Mapping[str, int]) -> bool:
-        if query_id not in self._run.numbers:
+        if query_id not in self._run:
             return False
         rows = [row_of[doc_id] for doc_id in doc_ids if doc_id in row_of]
         return any((self._run.rows_of(query_id) == row).any() for row in rows)

@@ -1,4 +1,7 @@
-"""Lines in the plain form of a run, which pyarrow reads: columns apart by one blank, no comments, no empty lines."""
+"""Lines of runs and judgments in the plain form, which pyarrow reads: one blank between columns, nothing but columns.
+
+What these readers take, those of `rerank.data.trec_columns` read in the same way; the reverse is not so.
+"""
 
 import codecs
 from typing import NamedTuple
@@ -8,16 +11,13 @@ import pyarrow as pa
 from pyarrow import csv
 
 from rerank.data.run_scores import FLOAT32_MAX
+from rerank.data.trec_columns import whole_number
 
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
-COLUMNS = ["query", "iteration", "document", "rank", "score", "tag"]
-PARSING = csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False)
-CONVERSION = csv.ConvertOptions(
-    column_types={"query": pa.binary(), "document": pa.binary(), "score": pa.float64()},
-    include_columns=["query", "document", "score"],
-    null_values=[],
-    check_utf8=False,
-)
+RUN = ["query", "", "document", "", "score", ""]
+JUDGMENTS = {3: ["query", "document", "grade"], 4: ["query", "", "document", "grade"]}
+"""The columns by their number; those without a name are not read."""
+TYPES = {"query": pa.binary(), "document": pa.binary(), "score": pa.float64(), "grade": pa.binary()}
 
 
 class RunColumns(NamedTuple):
@@ -30,18 +30,73 @@ class RunColumns(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the arrays, about."""
-        return self.queries.nbytes + self.documents.nbytes + self.scores.nbytes
+        return int(self.queries.nbytes + self.documents.nbytes + self.scores.nbytes)
 
     def from_line(self, begin: int) -> "RunColumns":
         """The lines from number `begin` on, counted from 0."""
         return RunColumns(self.queries[begin:], self.documents[begin:], self.scores[begin:])
 
 
-def plain_columns(block: bytes) -> RunColumns | None:
-    """The columns of whole lines of a run, or None if not all are in the plain form, or one is malformed.
+class JudgmentColumns(NamedTuple):
+    """Lines of judgments: ids as binary arrays, grades as (lines,) int32 places in `distinct_grades`."""
 
-    What it takes `rerank.data.trec_columns.run_lines` reads in the same way; the reverse is not so.
-    """
+    queries: pa.Array
+    documents: pa.Array
+    grades: np.ndarray
+    distinct_grades: list[int]
+
+
+def plain_run(block: bytes) -> RunColumns | None:
+    """The columns of whole lines of a run, or None if not all are in the plain form, or one is malformed."""
+    columns = _columns(block, RUN)
+    if columns is None:
+        return None
+    scores = np.asarray(columns["score"])
+    if not (np.abs(scores) <= FLOAT32_MAX).all():
+        return None
+    return RunColumns(columns["query"], columns["document"], scores.astype(np.float32))
+
+
+def plain_judgments(block: bytes, width: int) -> JudgmentColumns | None:
+    """The same of judgments with so many columns."""
+    columns = _columns(block, JUDGMENTS[width])
+    if columns is None:
+        return None
+    grades, texts = encoded(columns["grade"])
+    try:
+        distinct = [whole_number(text) for text in texts.to_pylist()]
+    except ValueError:
+        return None
+    return JudgmentColumns(columns["query"], columns["document"], grades, distinct)
+
+
+def run_columns(lines: list[tuple[str, str, float]]) -> RunColumns:
+    """The columns of lines that were read one by one: query, document and score."""
+    queries, documents, scores = zip(*lines, strict=True)
+    return RunColumns(_binary(queries), _binary(documents), np.array(scores, np.float64).astype(np.float32))
+
+
+def judgment_columns(lines: list[tuple[str, str, int]]) -> JudgmentColumns:
+    """The same of judgments: query, document and relevance."""
+    queries, documents, grades = zip(*lines, strict=True)
+    places = {grade: place for place, grade in enumerate(dict.fromkeys(grades))}
+    codes = np.array([places[grade] for grade in grades], np.int32)
+    return JudgmentColumns(_binary(queries), _binary(documents), codes, list(places))
+
+
+def joined(parts: list[RunColumns]) -> RunColumns:
+    """The lines of all parts, of which there is at least one."""
+    queries, documents = (pa.concat_arrays([part[place] for part in parts]) for place in (0, 1))
+    return RunColumns(queries, documents, np.concatenate([part.scores for part in parts]))
+
+
+def encoded(ids: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """The int32 number of each id, and the distinct ids, in the order in which they first occur."""
+    found = ids.dictionary_encode()
+    return np.asarray(found.indices), found.dictionary
+
+
+def _columns(block: bytes, names: list[str]) -> dict[str, pa.Array] | None:
     text = block.replace(b"\r\n", b"\n") if b"\r" in block else block
     text = text.translate(BLANKS)
     if b"\0" in text or text.startswith((b" ", b"\n", b"#", codecs.BOM_UTF8)) or text.endswith(b" "):
@@ -49,28 +104,27 @@ def plain_columns(block: bytes) -> RunColumns | None:
     blank = np.frombuffer(text, np.uint8) <= ord(" ")
     if (blank[1:] & blank[:-1]).any() or (b"#" in text and b"\n#" in text) or not _is_unicode(text):
         return None
+    unique = [name or str(place) for place, name in enumerate(names)]
+    read = [name for name in names if name]
     try:
-        reading = csv.ReadOptions(use_threads=False, column_names=COLUMNS, block_size=len(text) + 1)
-        table = csv.read_csv(pa.py_buffer(text), reading, PARSING, CONVERSION)
+        table = csv.read_csv(
+            pa.py_buffer(text),
+            csv.ReadOptions(use_threads=False, column_names=unique, block_size=len(text) + 1),
+            csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types={name: TYPES[name] for name in read},
+                include_columns=read,
+                null_values=[],
+                check_utf8=False,
+            ),
+        )
     except pa.ArrowInvalid:
         return None
-    scores = table["score"].to_numpy()
-    if not (np.abs(scores) <= FLOAT32_MAX).all():
-        return None
-    queries, documents = (table[name].combine_chunks() for name in ("query", "document"))
-    return RunColumns(queries, documents, scores.astype(np.float32))
+    return {name: table[name].combine_chunks() for name in read}
 
 
-def columns_of(lines: list[tuple[str, str, float]]) -> RunColumns:
-    """The columns of lines that are read one by one: query, document and score."""
-    queries, documents = (pa.array([line[place].encode() for line in lines], pa.binary()) for place in (0, 1))
-    return RunColumns(queries, documents, np.array([line[2] for line in lines], np.float64).astype(np.float32))
-
-
-def joined(parts: list[RunColumns]) -> RunColumns:
-    """The lines of all parts, of which there is at least one."""
-    queries, documents = (pa.concat_arrays([part[place] for part in parts]) for place in (0, 1))
-    return RunColumns(queries, documents, np.concatenate([part.scores for part in parts]))
+def _binary(texts: tuple[str, ...]) -> pa.Array:
+    return pa.array([text.encode() for text in texts], pa.binary())
 
 
 def _is_unicode(text: bytes) -> bool:

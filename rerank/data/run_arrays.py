@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.data.line_order import RepeatedLineError
-from rerank.data.plain_lines import RunColumns, columns_of, joined, plain_columns
+from rerank.data.plain_lines import RunColumns, joined, plain_run, run_columns
 from rerank.data.run_collectors import Collected, GroupedLines, NotGroupedError, ScatteredLines
 from rerank.data.trec_columns import RUN_LINE, expect_some, fail_repeated, run_lines
 from rerank.utils.errors import UserError
@@ -42,6 +42,9 @@ class RunArrays(Mapping[str, tuple[str, ...]]):
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    def __contains__(self, query_id: object) -> bool:
+        return query_id in self.numbers
 
     def rows_of(self, query_id: str) -> np.ndarray:
         """The rows of a query's documents, best first: (documents,) int32."""
@@ -90,7 +93,7 @@ class _Parts:
 
     def take(self, _number: int, block: bytes) -> bool:
         """Takes the lines of a block, if they are plain."""
-        part = plain_columns(block)
+        part = plain_run(block)
         if part is None:
             return False
         self._flush()
@@ -112,7 +115,7 @@ class _Parts:
 
     def _flush(self) -> None:
         if self._lines:
-            self._append(columns_of(self._lines))
+            self._append(run_columns(self._lines))
             self._lines = []
 
     def _append(self, part: RunColumns) -> None:

@@ -1,6 +1,7 @@
 """Collects the lines of a run into arrays: query by query where the file has them so, and all of them where not."""
 
 from collections.abc import Container
+from sys import intern
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 
 from rerank.data.id_rows import IdRows
 from rerank.data.line_order import RepeatedLineError, best_lines, first_repetition
-from rerank.data.plain_lines import RunColumns
+from rerank.data.plain_lines import RunColumns, encoded
 
 AT_ONCE = 2**22
 """Lines that are sorted together, at most, unless a query has more."""
@@ -43,11 +44,11 @@ class GroupedLines:
 
     def add(self, lines: RunColumns, are_last: bool) -> RunColumns:
         """Adds lines and returns the rest of them: those of the last query, unless they `are_last`."""
-        codes, names = _encoded(lines.queries)
+        codes, names = encoded(lines.queries)
         if (codes[1:] < codes[:-1]).any():
             raise NotGroupedError
         end = len(codes) if are_last else int(np.searchsorted(codes, codes[-1]))
-        query_ids = [name.decode() for name in names[: codes[end - 1] + 1].to_pylist()] if end else []
+        query_ids = [intern(name.decode()) for name in names[: codes[end - 1] + 1].to_pylist()] if end else []
         if not self._numbers.keys().isdisjoint(query_ids):
             raise NotGroupedError
         self._numbers.update((query_id, number) for number, query_id in enumerate(query_ids, len(self._numbers)))
@@ -62,7 +63,7 @@ class GroupedLines:
         return Collected(self._numbers, begins, rows, ids)
 
     def _add_queries(self, queries: np.ndarray, query_ids: list[str], lines: RunColumns) -> None:
-        documents, names = _encoded(lines.documents[: len(queries)])
+        documents, names = encoded(lines.documents[: len(queries)])
         if (repeated := first_repetition(queries, documents)) is not None:
             raise RepeatedLineError(self._lines + repeated)
         scores = lines.scores[: len(queries)]
@@ -89,11 +90,11 @@ class ScatteredLines:
 
     def add(self, lines: RunColumns, are_last: bool) -> RunColumns:
         """Adds lines; none is left."""
-        codes, names = _encoded(lines.queries)
-        numbers = [self._numbers.setdefault(name.decode(), len(self._numbers)) for name in names.to_pylist()]
+        codes, names = encoded(lines.queries)
+        numbers = [self._numbers.setdefault(intern(name.decode()), len(self._numbers)) for name in names.to_pylist()]
         self._queries.append(np.array(numbers, np.int32)[codes])
         self._scores.append(lines.scores)
-        codes, names = _encoded(lines.documents)
+        codes, names = encoded(lines.documents)
         self._ids.add(names, codes)
         return lines.from_line(len(codes))
 
@@ -122,12 +123,6 @@ class ScatteredLines:
 
     def _columns(self) -> tuple[tuple[type, list[np.ndarray]], ...]:
         return (np.int32, self._queries), (np.float32, self._scores)
-
-
-def _encoded(ids: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """The int32 number of each id, and the distinct ids, in the order in which they first occur."""
-    encoded = ids.dictionary_encode()
-    return encoded.indices.to_numpy(), encoded.dictionary
 
 
 def _ranks_of(names: pa.Array, documents: np.ndarray) -> np.ndarray:

@@ -7,13 +7,14 @@ that no evaluator can tie or sort into another order.
 
 import gzip
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from sys import intern
+from typing import Any
 
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
 from rerank.data.trec_columns import RUN_LINE, expect_some, fail_disagreement, fail_repeated, qrels_lines, run_lines
-from rerank.data.types import Qrels, Run
+from rerank.data.types import Judgments, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
@@ -92,7 +93,7 @@ def read_qrels(path: str | Path) -> Qrels:
     return qrels
 
 
-def write_qrels(path: str | Path, qrels: Qrels) -> None:
+def write_qrels(path: str | Path, qrels: Judgments) -> None:
     """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
 
     Raises UserError for names that are empty or have white space.
@@ -115,7 +116,9 @@ def check_scores(run: Run, where: str = "") -> None:
             raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
 
 
-def check_common(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
+def check_common(
+    run: Mapping[str, Any], qrels: Judgments, run_name: str = "the run", qrels_name: str = "the qrels"
+) -> None:
     """Raises UserError where a run and judgments share no query: they belong to different collections."""
     if run.keys().isdisjoint(qrels):
         raise UserError(

@@ -71,7 +71,8 @@ def describe_folds(config: Config, collection: Collection) -> list[str]:
     """A line about the published split, if there is one, and a line for everything that is not used."""
     splits, folds = collection.splits, config.collection.folds
     lines = list(splits.notes)
-    if drawing := [f"{flag} {count}" for flag, count in _counts(config).items() if count != "all"]:
+    drawing = [f"{flag} {count}" for flag, count in _counts(config).items() if count != "all"]
+    if drawing and collection.qrels:
         lines.append(f"{', '.join(drawing)}: drawn from each fold by seed {config.training.seed}")
     if splits.train:
         lines.append(describe_split(splits, collection.source))

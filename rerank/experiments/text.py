@@ -18,7 +18,7 @@ from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
 from rerank.data.tokens import open_store
-from rerank.data.types import Candidates, Fold, Qrels, Run
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.experiments.first_stage import recorded
 from rerank.experiments.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.experiments.text_model import kernels, open_model, truncation_summary
@@ -78,7 +78,7 @@ class TextDataset:
         return self.encoder
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
@@ -210,7 +210,7 @@ class TextTask:
 
     def score(self, part: Part) -> Run:
         """Scores all candidates of a part; `best_passages` are those of the test queries."""
-        lists, what = self.lists[part], "testing" if part == "test" else "validating"
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
         best_passages = self.best_passages if part == "test" else None
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what, best_passages)
 

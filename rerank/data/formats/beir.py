@@ -14,7 +14,7 @@ from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.text_lines import lines_of
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown
@@ -61,7 +61,7 @@ class BeirFolder:
         return self._folder.resolve().name
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The judgments; {} if the folder has no file in qrels/."""
         return self._judgments[0]
 
@@ -71,7 +71,7 @@ class BeirFolder:
         return self._judgments[1]
 
     @functools.cached_property
-    def _judgments(self) -> tuple[Qrels, Splits]:
+    def _judgments(self) -> tuple[Judgments, Splits]:
         if not any(self._folder.glob(JUDGMENTS)):
             return {}, Splits()
         self._check_files(QRELS)
