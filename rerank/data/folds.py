@@ -58,7 +58,7 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     return folds
 
 
-def draw_queries(fold: Fold, train: int | str, valid: int | str, seed: int) -> Fold:
+def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:
     """The fold with at most so many training and validation queries, or "all", drawn by the seed; their order stays.
 
     >>> draw_queries(Fold("1", ("a", "b", "c", "d"), ("e", "f"), ("g",)), 2, "all", seed=0)

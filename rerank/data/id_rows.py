@@ -8,6 +8,15 @@ WAITING = 2**21
 """Ids, at least, that wait until they get their rows together: a hash table is made of all ids each time."""
 
 
+FEW = 16
+"""Ids that are made one by one in less time than together."""
+
+
+def ids_at(ids: pa.Array, rows: np.ndarray) -> list[str]:
+    """The texts in these rows of an array."""
+    return [ids[row].as_py() for row in rows.tolist()] if len(rows) < FEW else ids.take(pa.array(rows)).to_pylist()
+
+
 class IdRows:
     """Distinct ids and, for every id that was added, its row.
 

@@ -9,7 +9,7 @@ from sys import intern
 import numpy as np
 import pyarrow as pa
 
-from rerank.data.id_rows import IdRows
+from rerank.data.id_rows import IdRows, ids_at
 from rerank.data.plain_lines import JudgmentColumns, encoded, judgment_columns, plain_judgments
 from rerank.data.trec_columns import fail_disagreement, qrels_lines
 from rerank.utils.errors import UserError
@@ -37,8 +37,8 @@ class JudgmentArrays(Mapping[str, dict[str, int]]):
     def __getitem__(self, query_id: str) -> dict[str, int]:
         number = self.numbers[query_id]
         judged = slice(self.begins[number], self.begins[number + 1])
-        doc_ids = self.ids.take(pa.array(self.rows[judged])).to_pylist()
-        return {doc_id: self.distinct_grades[grade] for doc_id, grade in zip(doc_ids, self.grades[judged], strict=True)}
+        grades = (self.distinct_grades[grade] for grade in self.grades[judged].tolist())
+        return dict(zip(ids_at(self.ids, self.rows[judged]), grades, strict=True))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.numbers)

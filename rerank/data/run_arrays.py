@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from rerank.data.id_rows import ids_at
 from rerank.data.line_order import RepeatedLineError
 from rerank.data.plain_lines import RunColumns, joined, plain_run, run_columns
 from rerank.data.run_collectors import Collected, GroupedLines, NotGroupedError, ScatteredLines
@@ -35,7 +36,7 @@ class RunArrays(Mapping[str, tuple[str, ...]]):
     ids: pa.Array
 
     def __getitem__(self, query_id: str) -> tuple[str, ...]:
-        return tuple(self.ids.take(pa.array(self.rows_of(query_id))).to_pylist())
+        return tuple(ids_at(self.ids, self.rows_of(query_id)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.numbers)

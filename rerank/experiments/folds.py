@@ -56,7 +56,8 @@ def _counts(config: Config) -> dict[str, int | str]:
 
 
 def _drawn(config: Config, fold: Fold) -> Fold:
-    return draw_queries(fold, *_counts(config).values(), seed=config.training.seed)
+    train, valid = _counts(config).values()
+    return draw_queries(fold, train, valid, config.training.seed)
 
 
 def fold_names_of(collection: Collection, count: int) -> list[str]:

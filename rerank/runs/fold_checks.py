@@ -18,8 +18,6 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.integrity import as_record, changes
 
-DRAWING = (("collection", "train_queries"), ("training", "validate_queries"))
-"""The settings that leave queries of a fold out."""
 MEASURE = "nDCG@20"
 """The measure that the table shows."""
 TOLERANCE = 1e-9
@@ -44,8 +42,9 @@ class FoldCheck:
     def fold(self) -> Fold:
         """The queries that trained and validated: those of the whole fold that the settings of the manifest draw."""
         config = self.facts.get("config", {})
-        counts = (config.get(section, {}).get(key, "all") for section, key in DRAWING)
-        return draw_queries(self.whole_fold, *counts, seed=config.get("training", {}).get("seed", 0))
+        collection, training = config.get("collection", {}), config.get("training", {})
+        counts = collection.get("train_queries", "all"), training.get("validate_queries", "all")
+        return draw_queries(self.whole_fold, *counts, training.get("seed", 0))
 
     def judged(self, part: str) -> Qrels:
         """The judgments of the fold's queries: "train", "valid" or "test"."""

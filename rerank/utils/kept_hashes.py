@@ -65,6 +65,7 @@ def _keep(path: Path, content: str) -> None:
 def _read(place: Path) -> KeptHash | None:
     """What is kept there; None if there is nothing, or something else."""
     try:
-        return parse_json(place.read_bytes(), KeptHash)
+        kept: KeptHash = parse_json(place.read_bytes(), KeptHash)
+        return kept
     except (OSError, ValueError):
         return None
