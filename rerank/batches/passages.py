@@ -12,6 +12,9 @@ from rerank.batches.pair_template import PairTemplate
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError
 
+QUERIES_AT_ONCE = 4096
+"""Queries that are tokenised together: the tokenizer's own records of them take several KB each."""
+
 
 class _Plan(NamedTuple):
     """Of each pair the document's row, the tokens of query and document, and the passages: (pairs,) int64 each."""
@@ -46,8 +49,12 @@ class PassageBuilder:
 
         Raises UserError if the template leaves no token for query and document.
         """
-        texts = [template.query_lead + query for query in queries.values()]
-        tokens = dict(zip(queries, tokenise(texts, tokenizer) if texts else (), strict=True))
+        tokens: dict[str, list[int]] = {}
+        query_ids = list(queries)
+        for first in range(0, len(query_ids), QUERIES_AT_ONCE):
+            some = query_ids[first : first + QUERIES_AT_ONCE]
+            texts = [template.query_lead + queries[query_id] for query_id in some]
+            tokens.update(zip(some, tokenise(texts, tokenizer), strict=True))
         builder = cls(tokens, documents, template, max_length)
         if builder.max_tokens < 2:
             raise UserError(

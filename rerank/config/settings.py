@@ -48,6 +48,8 @@ class CollectionSettings:
     """A collection of the same documents whose queries train; those of the source test."""
     valid: PathText = ""
     """A collection of the same documents whose queries validate; default: 10 % of those that train."""
+    train_queries: Annotated[Count, at_least(1)] = "all"
+    """Training queries of a fold, drawn by --seed; BM25 does not search for those that no fold has."""
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: PathText = ""
@@ -164,6 +166,8 @@ class TrainingSettings:
     """Maximum gradient norm; 0: no clipping."""
     patience: Annotated[Whole, at_least(1)] = 20
     """Epochs without a better validation value before training stops."""
+    validate_queries: Annotated[Count, at_least(1)] = "all"
+    """Validation queries of a fold, drawn by --seed, that are scored after each epoch."""
     measure: str = "nDCG@20"
     """Validation measure to maximise, such as nDCG@20 or AP, or loss (minimised; logged negated)."""
     device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"

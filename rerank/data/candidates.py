@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from rerank.data.trec import check_common, ranked
-from rerank.data.types import Candidates, Qrels, Run
+from rerank.data.types import Candidates, Judgments, Run
 from rerank.utils.errors import UserError
 
 
 def select_candidates(
-    run: Run, qrels: Qrels, depth: int, query_ids: Iterable[str] | None = None
+    run: Run, qrels: Judgments, depth: int, query_ids: Iterable[str] | None = None
 ) -> dict[str, Candidates]:
     """The best `depth` documents by query_id, in first-stage order, for `query_ids` or every query of the run.
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from rerank.data import formats
 from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.data.with_splits import WithSplits
 from rerank.utils.errors import UserError
 
@@ -48,7 +48,7 @@ class Collection(Protocol):
         """query_id to text, of every query, judged or not; the title, for TREC topics."""
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The judgments; {} for a collection without judgments."""
 
     @property

@@ -58,6 +58,22 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
     return folds
 
 
+def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:
+    """The fold with at most so many training and validation queries, or "all", drawn by the seed; their order stays.
+
+    >>> draw_queries(Fold("1", ("a", "b", "c", "d"), ("e", "f"), ("g",)), 2, "all", seed=0)
+    Fold(name='1', train=('c', 'd'), valid=('e', 'f'), test=('g',))
+    """
+    return Fold(fold.name, _drawn(fold.train, train, seed), _drawn(fold.valid, valid, seed), fold.test)
+
+
+def _drawn(query_ids: tuple[str, ...], count: int | str, seed: int) -> tuple[str, ...]:
+    if isinstance(count, str) or count >= len(query_ids):
+        return query_ids
+    drawn = set(random.Random(seed).sample(sorted(query_ids), count))
+    return tuple(query_id for query_id in query_ids if query_id in drawn)
+
+
 def select_folds(folds: Sequence[Fold], name: str) -> list[Fold]:
     """The fold called `name`, or every fold for "all". Raises UserError for a fold that does not exist."""
     selected = [fold for fold in folds if name in ("all", fold.name)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.text_lines import read_lines
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import keys_shown, parse_json, shown
 
@@ -127,7 +127,7 @@ class WithQueries:
         return self.collection.name
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The collection's judgments."""
         return self.collection.qrels
 

@@ -2,11 +2,11 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rerank.data.folds import FINAL
-from rerank.data.types import Fold, Qrels
+from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
 
 SPLIT = "split"
@@ -31,22 +31,40 @@ class Splits:
     notes: tuple[str, ...] = ()
 
 
-def merge_splits(parts: Mapping[str, Qrels], source: str) -> tuple[Qrels, Splits]:
+class JudgmentsOfParts(Mapping[str, dict[str, int]]):
+    """Judgments of several parts; `part_of` is query_id to the part whose judgments of the query count."""
+
+    def __init__(self, parts: Mapping[str, Judgments], part_of: dict[str, str]) -> None:
+        self._parts, self._part_of = parts, part_of
+
+    def __getitem__(self, query_id: str) -> dict[str, int]:
+        return self._parts[self._part_of[query_id]][query_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._part_of)
+
+    def __len__(self) -> int:
+        return len(self._part_of)
+
+    def __contains__(self, query_id: object) -> bool:
+        return query_id in self._part_of
+
+
+def merge_splits(parts: Mapping[str, Judgments], source: str) -> tuple[Judgments, Splits]:
     """All judgments, and the queries of each part: "train", "test" and, if there is one, "valid".
 
     A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
     part alone; a note counts those left out of the other. Raises UserError, with `source`, if no query is left to
     train on.
     """
-    qrels: Qrels = {}
     part_of: dict[str, str] = {}
     lost: Counter[tuple[str, str]] = Counter()
     for part in ("test", "valid", "train"):
-        for query_id, grades in parts.get(part, {}).items():
+        for query_id in parts.get(part, {}):
             if query_id in part_of:
                 lost[part, part_of[query_id]] += 1
             else:
-                part_of[query_id], qrels[query_id] = part, grades
+                part_of[query_id] = part
     queries = {part: tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in WORDS}
     if not queries["train"]:
         raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
@@ -54,7 +72,9 @@ def merge_splits(parts: Mapping[str, Qrels], source: str) -> tuple[Qrels, Splits
         f"{source}: {count} {WORDS[part]} queries are {WORDS[other]} queries too: used as these alone"
         for (part, other), count in lost.items()
     )
-    return qrels, Splits(**queries, notes=notes)
+    merged = JudgmentsOfParts(parts, part_of)
+    in_memory = all(isinstance(judgments, dict) for judgments in parts.values())
+    return dict(merged) if in_memory else merged, Splits(**queries, notes=notes)
 
 
 def split_fold(splits: Splits) -> Fold:

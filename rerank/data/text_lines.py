@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import functools
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,25 @@ def lines_of(file: Any, path: str | Path, expected: str, longest: int = LONGEST_
         if len(line) > longest:
             _fail_length(path, number, expected, longest)
         yield line
+
+
+def size_of_text(path: str | Path) -> int:
+    """About how many bytes of text a file has, gzipped or not, for a progress bar; 0 if it cannot be read.
+
+    The last four bytes of a gzipped file are the size of its last part, modulo 2**32.
+    """
+    if not Path(path).is_file():  # a pipe can be read only once
+        return 0
+    try:
+        with Path(path).open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            size = file.seek(0, os.SEEK_END)
+            if not packed or size < 18:
+                return size
+            file.seek(-4, os.SEEK_END)
+            return max(size, int.from_bytes(file.read(4), "little"))
+    except OSError:  # left to the reader
+        return 0
 
 
 def fail_line(path: str | Path, number: int, expected: str, got: str) -> NoReturn:

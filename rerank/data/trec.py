@@ -6,27 +6,17 @@ that no evaluator can tie or sort into another order.
 """
 
 import gzip
-import itertools
-import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from sys import intern
-from typing import NoReturn
+from typing import Any
 
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
-from rerank.data.text_lines import fail_line
-from rerank.data.trec_lines import are_empty, numbered_lines
-from rerank.data.types import Qrels, Run
+from rerank.data.trec_columns import RUN_LINE, expect_some, fail_disagreement, fail_repeated, qrels_lines, run_lines
+from rerank.data.types import Judgments, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.progress import log
-
-RUN_LINE = "query_id Q0 doc_id rank score tag"
-QRELS_LINE = "query_id 0 doc_id relevance"
-BEIR_LINE = "query-id corpus-id score"
-NUL, UNDERSCORE = b"\0_"
-"""Bytes as numbers: Python finds these several times faster in a line than texts of one byte."""
 
 
 def ranked(scores: dict[str, float]) -> list[str]:
@@ -47,40 +37,14 @@ def read_run(path: str | Path) -> Run:
     and for a file that is missing, damaged or empty.
     """
     run: Run = {}
-    last, query_id, scores = b"", "", {}  # type: bytes, str, dict[str, float]
-    longer = 0
-    lines = numbered_lines(path, RUN_LINE)
-    for number, line in lines:
-        columns = line.split()
-        if len(columns) != 6 or NUL in line:
-            if not columns and are_empty(lines):
-                break
-            # A document id with a space moves the id into the column of the rank.
-            if len(columns) < 6 or NUL in line or not columns[3].isdigit():
-                _fail_columns(path, number, line, RUN_LINE)
-            longer += 1
-            columns = columns[:6]
-        query, _, doc, _, text, _ = columns
-        try:
-            score = float(text)
-        except ValueError:
-            score = math.nan
-        # Python reads 1_0 as 10; no evaluator does.
-        if not -FLOAT32_MAX <= score <= FLOAT32_MAX or UNDERSCORE in text:
-            fail_line(path, number, "a finite score", _printable(text))
-        try:
-            doc_id = intern(doc.decode())  # most are in several queries
-            if query != last:
-                last, query_id = query, query.decode()
-                scores = run.setdefault(query_id, {})
-        except UnicodeDecodeError as error:
-            fail_line(path, number, "UTF-8", _printable(error.object))
+    last, scores = None, {}  # type: str | None, dict[str, float]
+    for number, query_id, doc_id, score in run_lines(path):
+        if query_id is not last:
+            last, scores = query_id, run.setdefault(query_id, {})
         if doc_id in scores:
-            fail_line(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
-        scores[doc_id] = score
-    _expect_some(path, run, RUN_LINE)
-    if longer:
-        log.info(f"{path}: lines with words after the tag, which are left out: {longer}")
+            fail_repeated(path, number, query_id, doc_id)
+        scores[intern(doc_id)] = score  # most are in several queries
+    expect_some(path, run, RUN_LINE)
     return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
 
 
@@ -118,45 +82,18 @@ def read_qrels(path: str | Path) -> Qrels:
     relevance that is not an integer, and two judgments of a document that disagree; and for a file that is missing,
     damaged or empty.
     """
-    lines = numbered_lines(path, QRELS_LINE)
-    first = next(lines, (1, b""))
-    words = first[1].split()
-    header = words[2:] == [b"score"]
-    expected = BEIR_LINE if header or (len(words) == 3 and b"\t" in first[1].strip()) else QRELS_LINE
-    width = len(expected.split())
     qrels: Qrels = {}
-    last, query_id, judged = b"", "", {}  # type: bytes, str, dict[str, int]
-    for number, line in lines if header else itertools.chain([first], lines):
-        columns = line.split()
-        if len(columns) != width or NUL in line:
-            if not columns and are_empty(lines):
-                break
-            _fail_columns(path, number, line, expected)
-        query, doc, text = columns[0], columns[-2], columns[-1]
-        try:
-            relevance = int(text)
-            if UNDERSCORE in text:  # Python reads 1_0 as 10
-                raise ValueError
-            doc_id = intern(doc.decode())
-            if query != last:
-                last, query_id = query, query.decode()
-                judged = qrels.setdefault(query_id, {})
-        except UnicodeDecodeError as error:
-            fail_line(path, number, "UTF-8", _printable(error.object))
-        except ValueError:
-            fail_line(path, number, "an integer relevance", _printable(text))
-        before = judged.setdefault(doc_id, relevance)
+    last, judged = None, {}  # type: str | None, dict[str, int]
+    for number, query_id, doc_id, relevance in qrels_lines(path):
+        if query_id is not last:
+            last, judged = query_id, qrels.setdefault(query_id, {})
+        before = judged.setdefault(intern(doc_id), relevance)
         if before != relevance:
-            fail_line(
-                path, number, f"one judgment of document {doc_id} for query {query_id}", f"{before} and {relevance}"
-            )
-    if header and not qrels:
-        _fail_columns(path, first[0] + 1, b"", expected)
-    _expect_some(path, qrels, expected)
+            fail_disagreement(path, number, query_id, doc_id, (before, relevance))
     return qrels
 
 
-def write_qrels(path: str | Path, qrels: Qrels) -> None:
+def write_qrels(path: str | Path, qrels: Judgments) -> None:
     """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
 
     Raises UserError for names that are empty or have white space.
@@ -179,7 +116,9 @@ def check_scores(run: Run, where: str = "") -> None:
             raise UserError(f"{where}query {query_id}, document {doc_id}: expected a finite score (float32), got {got}")
 
 
-def check_common(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
+def check_common(
+    run: Mapping[str, Any], qrels: Judgments, run_name: str = "the run", qrels_name: str = "the qrels"
+) -> None:
     """Raises UserError where a run and judgments share no query: they belong to different collections."""
     if run.keys().isdisjoint(qrels):
         raise UserError(
@@ -192,20 +131,6 @@ def examples(query_ids: Iterable[str]) -> str:
     """The first few of some query ids, for a message."""
     first = list(query_ids)
     return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
-
-
-def _expect_some(path: str | Path, found: Run | Qrels, expected: str) -> None:
-    if not found:
-        raise UserError(f"{path}: empty file; expected lines of `{expected}`")
-
-
-def _fail_columns(path: str | Path, number: int, line: bytes, expected: str) -> NoReturn:
-    got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
-    fail_line(path, number, f"{len(expected.split())} columns, `{expected}`", got)
-
-
-def _printable(text: bytes) -> str:
-    return text.decode(errors="backslashreplace")
 
 
 def _check_name(path: str | Path, what: str, name: str) -> None:

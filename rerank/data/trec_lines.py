@@ -1,31 +1,45 @@
 """The lines of a run or qrels file: numbered, without comments, and with what is empty at the end."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rerank.data.text_lines import read_blocks
+from rerank.data.text_lines import BLOCK, read_blocks, size_of_text
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log
+from rerank.utils.progress import log, progress
 
+LARGE = 2**26
+"""Bytes of text whose reading shows a progress bar."""
 NUMBER = re.compile(rb"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
-def numbered_lines(path: str | Path, expected: str) -> Iterator[tuple[int, bytes]]:
+Take = Callable[[int, bytes], bool]
+"""Is given the number of a block's first line and the block; whether it reads the block itself."""
+
+
+def numbered_lines(path: str | Path, expected: str, take: Take | None = None) -> Iterator[tuple[int, bytes]]:
     """The lines and their numbers, without comments, which it logs; raises UserError if all are comments.
 
     A comment begins with `#`. A query id may begin so too: a line with all columns is none, unless `#` is the first.
+    The lines of a block that `take` reads are left out. It is not asked about what follows an empty line, which only
+    other empty lines may follow.
     """
     width, number, comments, kept = len(expected.split()), 0, 0, False
     empty: list[tuple[int, bytes]] = []
-    for block in read_blocks(path, f"lines of `{expected}`"):
+    for block in _read_blocks(path, expected):
         first, number = number + 1, number + block.count(b"\n")
         if block.isspace():  # no matter at the end, where a file may have any number of empty lines
-            empty = empty or [(first, b"")]
+            empty, take = empty or [(first, b"")], None
             continue
         yield from empty
         empty = []
-        numbered = enumerate(block.removesuffix(b"\n").split(b"\n"), first)
+        if take is not None and take(first, block):
+            kept = True
+            continue
+        lines = block.removesuffix(b"\n").split(b"\n")
+        if take is not None and not all(map(bytes.strip, lines)):
+            take = None
+        numbered = enumerate(lines, first)
         if b"#" not in block:
             kept = True
             yield from numbered
@@ -45,6 +59,11 @@ def numbered_lines(path: str | Path, expected: str) -> Iterator[tuple[int, bytes
 def are_empty(lines: Iterator[tuple[int, bytes]]) -> bool:
     """Whether the rest of the lines is empty, as at the end of a file."""
     return not any(line.split() for _, line in lines)
+
+
+def _read_blocks(path: str | Path, expected: str) -> Iterator[bytes]:
+    blocks, size = read_blocks(path, f"lines of `{expected}`"), size_of_text(path)
+    return progress(blocks, -(-size // BLOCK), f"reading {Path(path).name}", show=size > LARGE)
 
 
 def _is_comment(words: list[bytes], width: int) -> bool:

@@ -1,6 +1,7 @@
 """The types that all packages share: plain dictionaries and frozen records, keyed by query_id and doc_id."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,6 +11,9 @@ Run = dict[str, dict[str, float]]
 
 Qrels = dict[str, dict[str, int]]
 """query_id -> doc_id -> relevance."""
+
+Judgments = Mapping[str, dict[str, int]]
+"""As Qrels; the dictionary of a query may be made when it is asked for."""
 
 Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""

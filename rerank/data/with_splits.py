@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rerank.data.splits import Splits, merge_splits
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ class WithSplits:
         return queries
 
     @functools.cached_property
-    def _judgments(self) -> tuple[Qrels, Splits]:
+    def _judgments(self) -> tuple[Judgments, Splits]:
         parts = {part: collection.qrels for part, collection in self._parts.items()}
         qrels, splits = merge_splits(parts, self.source)
         return qrels, Splits(splits.train, splits.valid, splits.test, (*self.notes, *splits.notes))
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The judgments of all parts."""
         return self._judgments[0]
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rerank.data.trec import examples
-from rerank.data.types import Fold, Qrels, Run
+from rerank.data.types import Fold, Judgments, Qrels, Run
 from rerank.evaluation.evaluate_runs import map_to_folds
 from rerank.evaluation.fusion_of_scores import MOST_TUNED, Weights, tune_weights
 from rerank.utils.errors import UserError
 
 
-def tune_by_fold(runs: Mapping[str, Run], qrels: Qrels, folds: Sequence[Fold], measure: str) -> dict[str, Weights]:
+def tune_by_fold(runs: Mapping[str, Run], qrels: Judgments, folds: Sequence[Fold], measure: str) -> dict[str, Weights]:
     """Fold -> the weights that are best by `measure` on its judged validation queries; `runs` are name -> run.
 
     Raises UserError as `tune_on`.

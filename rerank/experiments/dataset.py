@@ -80,5 +80,11 @@ def open_dataset(config: Config, fold_name: str) -> Dataset:
         for key in ("queries", "query_field", "language"):
             if getattr(config.collection, key) != getattr(default, key):
                 log.info(f"{flag_name('collection', key)}: of no effect, as feature vectors have no queries to read")
+        for key, count in (
+            ("collection.train_queries", config.collection.train_queries),
+            ("training.validate_queries", config.training.validate_queries),
+        ):
+            if count != "all":
+                log.info(f"{flag_name(*key.split('.'))}: of no effect on feature vectors, which are all read")
         return open_features(config, fold_name)
     return open_text(config, fold_name, judged=True)

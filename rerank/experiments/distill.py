@@ -31,7 +31,8 @@ from rerank.runs.manifest import write_manifest
 from rerank.training.device import arithmetic, device_name, open_training_accelerator, precision_facts, uses_tf32
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, short_hash
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
 
 PART = 64
@@ -110,7 +111,7 @@ def _identity(config: Config, dataset: TextDataset, teacher: str, template: str,
         *file_hashes(teacher),
         (template, config.collection.language),
         (encoder.max_doc_tokens, encoder.pooling, accelerator.mixed_precision),
-        (file_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b),
+        (kept_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b),
         collection.fingerprint,
         *collection.queries.items(),
         *(("tf32",) if uses_tf32(accelerator) else ()),
@@ -127,7 +128,7 @@ def _all_candidates(config: Config, dataset: TextDataset) -> dict[str, Candidate
     elif others:
         index, threads = find_index(config, dataset.collection, dataset.folder), first.threads or None
         run = search(index, others, first.depth, first.k1, first.b, threads, config.collection.language)
-    return dataset.candidates | select_candidates(run, {}, first.depth, others)
+    return {**dataset.candidates, **select_candidates(run, {}, first.depth, others)}
 
 
 def _score_all(
@@ -176,7 +177,7 @@ def _score_all(
             "queries": len(lists),
             "candidates": pairs,
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": file_hash(dataset.first_stage)},
+            "first_stage": {"run": str(dataset.first_stage), "sha256": kept_hash(dataset.first_stage)},
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),

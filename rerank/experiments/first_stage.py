@@ -1,12 +1,12 @@
 """The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
-from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
 from rerank.data.trec import write_run
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
@@ -37,10 +37,13 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
     return {"collection": settings.source} | changed
 
 
-def first_stage_run(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
+def first_stage_run(
+    config: Config, collection: Collection, folder: CollectionFolder, in_use: Mapping[str, str] | None = None
+) -> Path:
     """The run to re-rank: the one that the settings name, several fused, else BM25's, made unless `folder` has it.
 
-    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own.
+    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer queries than those
+    of `queries_to_train` are `in_use`, it searches these alone, for a run with a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
     if len(settings.runs) > 1:
@@ -52,7 +55,11 @@ def first_stage_run(config: Config, collection: Collection, folder: CollectionFo
         raise UserError(
             f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
         )
-    file = folder.first_stage(settings, config.collection, short_hash(*queries.items())[:8])
+    name, drawn = short_hash(*queries.items())[:8], ""
+    if in_use is not None and len(in_use) < len(queries_to_train(collection)):
+        queries = dict(in_use)
+        drawn = short_hash(*queries.items())[:8]
+    file = folder.first_stage(settings, config.collection, name, drawn)
     origin = file.with_suffix(".json")
     searched, all_searched = (
         {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}

@@ -1,9 +1,9 @@
 """The folds of a text collection: its published split, its official folds, or its judged queries cut into folds."""
 
-from rerank.config import CollectionSettings, Config
-from rerank.data.collections import Collection
-from rerank.data.folds import make_folds, official_folds, read_folds, write_folds
-from rerank.data.splits import SPLIT, describe_split, split_fold
+from rerank.config import CollectionSettings, Config, flag_name
+from rerank.data.collections import Collection, queries_to_train
+from rerank.data.folds import FINAL, draw_queries, make_folds, official_folds, read_folds, write_folds
+from rerank.data.splits import SPLIT, describe_split, final_fold, split_fold
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold
 from rerank.runs.layout import CollectionFolder
@@ -21,6 +21,45 @@ def folds_of(collection: Collection, count: int) -> list[Fold]:
     return make_folds([query_id for query_id in collection.queries if query_id in collection.qrels], count)
 
 
+def drawn_folds(config: Config, collection: Collection) -> list[Fold]:
+    """The folds, with as many training and validation queries as the settings leave (see `draw_queries`)."""
+    return [_drawn(config, fold) for fold in folds_of(collection, config.collection.folds)]
+
+
+def drawn_final_fold(config: Config, collection: Collection, validated: bool) -> Fold:
+    """The fold of the model to deploy, of all judged queries, of which some validate if it is `validated`."""
+    judged = [query_id for query_id in collection.queries if collection.qrels.get(query_id)]
+    return _drawn(config, final_fold(judged, config.training.seed, validated))
+
+
+def queries_in_use(config: Config, collection: Collection, fold_name: str = "all") -> dict[str, str]:
+    """The queries of `queries_to_train` that a fold has, whichever it is, or the final model; query_id to text.
+
+    They are all of them, unless `--collection.train-queries` or `--training.validate-queries` leaves some out.
+    """
+    queries = queries_to_train(collection)
+    if not collection.qrels or set(_counts(config).values()) == {"all"}:
+        return queries
+    if fold_name == FINAL:
+        folds = [drawn_final_fold(config, collection, validated) for validated in (True, False)]
+    else:
+        folds = drawn_folds(config, collection)
+    used = {query_id for fold in folds for part in (fold.train, fold.valid, fold.test) for query_id in part}
+    return {query_id: text for query_id, text in queries.items() if query_id in used}
+
+
+def _counts(config: Config) -> dict[str, int | str]:
+    return {
+        flag_name("collection", "train_queries"): config.collection.train_queries,
+        flag_name("training", "validate_queries"): config.training.validate_queries,
+    }
+
+
+def _drawn(config: Config, fold: Fold) -> Fold:
+    train, valid = _counts(config).values()
+    return draw_queries(fold, train, valid, config.training.seed)
+
+
 def fold_names_of(collection: Collection, count: int) -> list[str]:
     """The names of the folds of `folds_of`."""
     if collection.splits.train:
@@ -33,6 +72,9 @@ def describe_folds(config: Config, collection: Collection) -> list[str]:
     """A line about the published split, if there is one, and a line for everything that is not used."""
     splits, folds = collection.splits, config.collection.folds
     lines = list(splits.notes)
+    drawing = [f"{flag} {count}" for flag, count in _counts(config).items() if count != "all"]
+    if drawing and collection.qrels:
+        lines.append(f"{', '.join(drawing)}: drawn from each fold by seed {config.training.seed}")
     if splits.train:
         lines.append(describe_split(splits, collection.source))
         unused = len(collection.queries.keys() - collection.qrels.keys())

@@ -72,7 +72,7 @@ def write_training_card(checkpoint: Path, config: Config, collection: str, fold:
 
 def _measures(means: dict[str, dict[str, float]], fold: Fold) -> str:
     if not means:
-        return "None: all judged queries trained the model. The folds of the same settings have test queries."
+        return "None: no judged query was kept from training. The folds of the same settings have test queries."
     queries = {"valid": f"{len(fold.valid)} validation", "test": f"{len(fold.test)} test"}
     columns = [{"valid": "validation", "test": "test"}[part] for part in means]
     rows = [

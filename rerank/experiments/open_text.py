@@ -17,10 +17,10 @@ def open_text(config: Config, fold_name: str = "all", judged: bool = False) -> T
     """
     collection = open_checked(config, fold_name, judged)
     lists = open_lists(config, collection)
-    return replace(text_dataset(config, collection), lists=lists)
+    return replace(text_dataset(config, collection, fold_name), lists=lists)
 
 
-def text_dataset(config: Config, collection: Collection) -> TextDataset:
+def text_dataset(config: Config, collection: Collection, fold_name: str = "all") -> TextDataset:
     """The data set of an open collection; retrieves the first stage unless it exists."""
-    found = rank_collection(config, collection)
+    found = rank_collection(config, collection, fold_name)
     return TextDataset(config, found.folder, found.collection, found.first_stage, found.candidates, config.encoder.name)

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.config import Config, validate
-from rerank.data.candidates import select_candidates
+from rerank.data.candidate_lists import CandidateLists
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.trec import read_run
-from rerank.data.types import Candidates
+from rerank.data.run_arrays import read_run_arrays
 from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
-from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of
+from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, queries_in_use
 from rerank.experiments.source_checks import check_first_stage, check_fold, expect_text
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
@@ -23,7 +22,7 @@ class RankedCollection:
     collection: Collection
     folder: CollectionFolder
     first_stage: Path
-    candidates: dict[str, Candidates]
+    candidates: CandidateLists
 
 
 def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
@@ -49,10 +48,14 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     return collection
 
 
-def rank_collection(config: Config, collection: Collection) -> RankedCollection:
-    """An open collection with its candidates; retrieves the first stage unless it exists."""
+def rank_collection(config: Config, collection: Collection, fold_name: str = "all") -> RankedCollection:
+    """An open collection with its candidates; retrieves the first stage unless it exists.
+
+    They are the candidates of the queries that `--collection.train-queries` leaves (see `queries_in_use`).
+    """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    queries = queries_to_train(collection)
-    run = first_stage_run(config, collection, folder)
-    candidates = select_candidates(read_run(run), collection.qrels, config.first_stage.depth, queries)
+    queries = queries_in_use(config, collection, fold_name)
+    run = first_stage_run(config, collection, folder, queries)
+    found = read_run_arrays(run, config.first_stage.depth, queries)
+    candidates = CandidateLists(found, collection.qrels, queries)
     return RankedCollection(with_texts(config, collection, folder), folder, run, candidates)

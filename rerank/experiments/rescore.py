@@ -8,10 +8,10 @@ from pathlib import Path
 from accelerate import Accelerator
 
 from rerank.config import Config, validate
-from rerank.data.candidates import select_candidates
+from rerank.data.candidate_lists import CandidateLists
 from rerank.data.collections import Collection, open_collection
 from rerank.data.queries import WithQueries
-from rerank.data.trec import read_run
+from rerank.data.run_arrays import read_run_arrays
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
 from rerank.experiments.score_run import Scoring, is_joined, join_parts, place, plan_parts, score_parts
@@ -135,7 +135,7 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
-    found = read_run(run)
+    found = read_run_arrays(run, config.first_stage.depth, collection.queries)
     known = [query_id for query_id in collection.queries if query_id in found]
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
         texts, those = file or collection.source, f"the {len(found)} queries of {run}"
@@ -153,7 +153,7 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
         notes.append(
             f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
         )
-    candidates = select_candidates(found, {}, config.first_stage.depth, known)
+    candidates = CandidateLists(found, {}, known)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
 

@@ -27,6 +27,7 @@ from rerank.training.device import arithmetic, device_name, precision_facts
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
 from rerank.utils.integrity import HASH, files_below, record_of
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log, progress
 
 QUERIES_AT_ONCE = 1000
@@ -76,7 +77,7 @@ def plan_parts(scoring: Scoring, out: Path, folder: Path, tag: str, parts: int |
     config, model, dataset = scoring.config, scoring.model, scoring.dataset
     texts = dataset.collection.queries
     facts = {
-        "run": file_hash(dataset.first_stage),
+        "run": kept_hash(dataset.first_stage),
         "depth": config.first_stage.depth,
         "queries": short_hash(*((found.query_id, texts[found.query_id]) for found in scoring.lists)),
         "documents": scoring.passages.documents.sha256(),

@@ -13,15 +13,15 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
 from rerank.config import Config
-from rerank.data.candidates import queries_without_relevant, select_candidates
-from rerank.data.collections import Collection
+from rerank.data.candidate_lists import ListsOf, distinct_doc_ids, without_relevant
+from rerank.data.candidates import select_candidates
+from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
-from rerank.data.splits import final_fold
 from rerank.data.tokens import open_store
-from rerank.data.types import Candidates, Fold, Qrels, Run
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.experiments.first_stage import recorded
-from rerank.experiments.folds import fold_names_of, folds_of, write_references
+from rerank.experiments.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.experiments.fused_first_stage import fold_first_stage
 from rerank.experiments.text_model import kernels, open_model, truncation_summary
 from rerank.experiments.training_lists import FoldLists, lists_of_fold, texts_of
@@ -37,7 +37,7 @@ from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
 
 
@@ -53,19 +53,21 @@ class TextDataset:
     folder: CollectionFolder
     collection: Collection
     first_stage: Path
-    candidates: dict[str, Candidates]
+    candidates: Mapping[str, Candidates]
     encoder: str
     lists: TrainingLists | None = None
 
     @cached_property
     def folds(self) -> list[Fold]:
-        """The collection's published split, its official folds, or its judged queries cut into `--collection.folds`."""
-        return folds_of(self.collection, self.config.collection.folds)
+        """The collection's published split, its official folds, or its judged queries cut into `--collection.folds`.
+
+        `--collection.train-queries` and `--training.validate-queries` may leave queries out.
+        """
+        return drawn_folds(self.config, self.collection)
 
     def final_fold(self, validated: bool) -> Fold:
         """All judged queries; some of them, drawn by `--seed`, validate."""
-        judged = [query_id for query_id in self.collection.queries if self.qrels.get(query_id)]
-        return final_fold(judged, self.config.training.seed, validated)
+        return drawn_final_fold(self.config, self.collection, validated)
 
     @property
     def fold_names(self) -> list[str]:
@@ -78,14 +80,15 @@ class TextDataset:
         return self.encoder
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """All judgments of the collection; {} if it has none."""
         return self.collection.qrels
 
     @property
     def unused_queries(self) -> int:
         """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
-        return len(self.collection.queries) - len(self.candidates) if self.config.collection.queries else 0
+        used = len(queries_to_train(self.collection))
+        return len(self.collection.queries) - used if self.config.collection.queries else 0
 
     def write_references(self) -> None:
         """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
@@ -102,10 +105,12 @@ class TextDataset:
         """
         pair = open_template(tokenizer, template)
         in_lists, given_by_text = self.lists.doc_ids() if self.lists else ([], [])
-        doc_ids = sorted({*in_lists, *(doc_id for found in self.candidates.values() for doc_id in found.doc_ids)})
+        doc_ids = distinct_doc_ids(self.candidates)
+        if self.lists:
+            doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
         documents = open_store(
             self.folder.tokens,
-            [*doc_ids, *given_by_text],
+            doc_ids,
             lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
             tokenizer,
             self.config.encoder.max_doc_tokens,
@@ -150,24 +155,24 @@ class TextTask:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
         self.from_file: FoldLists | None = self._lists_from_file()
-        self.lists: dict[Part, list[Candidates]] = {
+        self.lists: dict[Part, Sequence[Candidates]] = {
             "valid": self._judged_candidates("validation", fold.valid),
             "test": self._judged_candidates("test", fold.test),
             "train": self.from_file.lists if self.from_file else self._trainable(),
         }
         self.best_passages: Passages = {}
 
-    def _judged_candidates(self, part: str, query_ids: Sequence[str]) -> list[Candidates]:
+    def _judged_candidates(self, part: str, query_ids: Sequence[str]) -> Sequence[Candidates]:
         """The candidates of the queries that have any."""
         if self.fold.name == FINAL and not query_ids:
             return []
-        lists = [self.dataset.candidates[query_id] for query_id in query_ids]
-        lists = [candidates for candidates in lists if candidates.doc_ids]
-        if not any(candidates.query_id in self.dataset.qrels for candidates in lists):
+        candidates = self.dataset.candidates
+        found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
+        if not any(query_id in self.dataset.qrels for query_id in found):
             raise UserError(
                 f"fold {self.fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
             )
-        return lists
+        return ListsOf(candidates, found)
 
     def _lists_from_file(self) -> FoldLists | None:
         """The lists of `--training.lists` that train this fold; None without it."""
@@ -182,21 +187,21 @@ class TextTask:
             )
         return found
 
-    def _trainable(self) -> list[Candidates]:
+    def _trainable(self) -> Sequence[Candidates]:
         """The candidates of the training queries that have a relevant one."""
-        candidates = {query_id: self.dataset.candidates[query_id] for query_id in self.fold.train}
-        skipped = set(queries_without_relevant(candidates))
+        query_ids = self.fold.train
+        skipped = set(without_relevant(self.dataset.candidates, query_ids))
         if skipped and self.accelerator.is_main_process:
             log.info(
-                f"fold {self.fold.name}: {len(skipped)} of {len(candidates)} training queries have no relevant "
+                f"fold {self.fold.name}: {len(skipped)} of {len(query_ids)} training queries have no relevant "
                 "candidate: skipped"
             )
-        if len(skipped) == len(candidates):
+        if len(skipped) == len(query_ids):
             raise UserError(
-                f"fold {self.fold.name}: none of its {len(candidates)} training queries has a relevant candidate: "
+                f"fold {self.fold.name}: none of its {len(query_ids)} training queries has a relevant candidate: "
                 "nothing to learn"
             )
-        return [found for query_id, found in candidates.items() if query_id not in skipped]
+        return ListsOf(self.dataset.candidates, [query_id for query_id in query_ids if query_id not in skipped])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
@@ -214,7 +219,7 @@ class TextTask:
 
     def score(self, part: Part) -> Run:
         """Scores all candidates of a part; `best_passages` are those of the test queries."""
-        lists, what = self.lists[part], "testing" if part == "test" else "validating"
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
         best_passages = self.best_passages if part == "test" else None
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what, best_passages)
 
@@ -247,7 +252,7 @@ class TextTask:
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
             "first_stage": {
                 "run": str(dataset.first_stage),
-                "sha256": file_hash(dataset.first_stage),
+                "sha256": kept_hash(dataset.first_stage),
                 **self.fusion,
             },
             "java": None if self.config.first_stage.run else java_facts(),

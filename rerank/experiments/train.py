@@ -224,12 +224,12 @@ def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) ->
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:
-    queries = len(fold.train) + len(fold.valid)
+    queries, config = len(fold.train) + len(fold.valid), experiment.config
+    drawn = (config.collection.train_queries, config.training.validate_queries) != ("all", "all")
+    which = f"{queries} of the" if drawn else f"all {queries}"
     if experiment.epochs:
         of_folds = ", ".join(f"fold {name} {epoch}" for name, epoch in experiment.epochs.by_fold.items())
         how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"
     else:
-        how = f"train but {len(fold.valid)}, which validate; drawn by seed {experiment.config.training.seed}"
-    return (
-        f"final: all {queries} judged queries of the collection, those that test folds too, {how}; none is left to test"
-    )
+        how = f"train but {len(fold.valid)}, which validate; drawn by seed {config.training.seed}"
+    return f"final: {which} judged queries of the collection, those that test folds too, {how}; none is left to test"

@@ -86,7 +86,8 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
     Raises UserError, with file and line, for a document of the file that the collection does not have.
     """
     try:
-        for document in collection.get([doc_id for doc_id in doc_ids if not doc_id.startswith(OF_TEXT)]):
+        own = doc_ids if file is None else [doc_id for doc_id in doc_ids if not doc_id.startswith(OF_TEXT)]
+        for document in collection.get(own):
             yield document.text
     except UnknownDocumentError as error:
         line = file.line_of(error.doc_id) if file else None

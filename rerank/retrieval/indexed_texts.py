@@ -10,7 +10,7 @@ from rerank.data.collections import Collection, UnknownDocumentError
 from rerank.data.formats.irds import IrDataset
 from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.data.with_splits import WithSplits
 from rerank.retrieval.searchers import check_index, count_documents, open_searcher
 from rerank.utils.errors import UserError
@@ -54,7 +54,7 @@ class IndexedTexts:
         return self.collection.queries
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The collection's judgments."""
         return self.collection.qrels
 

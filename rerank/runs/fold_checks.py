@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.data.folds import FINAL
+from rerank.data.folds import FINAL, draw_queries
 from rerank.data.trec import examples
 from rerank.data.types import Fold, Qrels
 from rerank.evaluation.measures import measure_name, measure_names
@@ -27,14 +27,24 @@ TOLERANCE = 1e-9
 class FoldCheck:
     """What a fold is checked with: its folder, its queries, the collection's judgments, and the facts of its manifest.
 
+    `whole_fold` is that of folds.json.
+
     `outcomes` has the recomputed `outcome` of the runs that can be read, under "valid" and "test".
     """
 
     folder: FoldFolder
-    fold: Fold
+    whole_fold: Fold
     qrels: Qrels
     facts: dict[str, Any] = field(default_factory=dict)
     outcomes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fold(self) -> Fold:
+        """The queries that trained and validated: those of the whole fold that the settings of the manifest draw."""
+        config = self.facts.get("config", {})
+        collection, training = config.get("collection", {}), config.get("training", {})
+        counts = collection.get("train_queries", "all"), training.get("validate_queries", "all")
+        return draw_queries(self.whole_fold, *counts, training.get("seed", 0))
 
     def judged(self, part: str) -> Qrels:
         """The judgments of the fold's queries: "train", "valid" or "test"."""

@@ -15,6 +15,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
+from rerank.runs.manifest import recorded_fold
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.json_files import read_json
@@ -109,14 +110,15 @@ class CollectionResults:
 
     def _means(self, experiment: str, fold: str, measures: Iterable[str]) -> dict[str, float]:
         folder = self.folder.experiment(experiment).fold(fold)
-        origin = short_hash(file_hash(folder.valid_run), self._qrels_hash, self.folds[fold])
+        trained = recorded_fold(folder.manifest) or self.folds[fold]  # which may have fewer validation queries
+        origin = short_hash(file_hash(folder.valid_run), self._qrels_hash, trained)
         file = folder.validation_means
         saved: ValidationMeans = {"origin": "", "means": {}}
         if file.exists():
             saved = read_json(file, ValidationMeans, "remove the file")
         means = saved["means"] if saved["origin"] == origin else {}
         if not all(measure in means for measure in measures):
-            measurements = evaluate(self.judged(self.folds[fold].valid), read_run(folder.valid_run), measures)
+            measurements = evaluate(self.judged(trained.valid), read_run(folder.valid_run), measures)
             means |= {measure: fmean(values.values()) for measure, values in measurements.items()}
             with atomic_write(file) as tmp:
                 tmp.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")

@@ -11,7 +11,8 @@ from rerank.evaluation.compare import Comparison
 from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
 from rerank.evaluation.fusion import fuse, tune_weight
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name, measure_names
-from rerank.runs.layout import CollectionFolder
+from rerank.runs.layout import CollectionFolder, FoldFolder
+from rerank.runs.manifest import recorded_fold
 from rerank.runs.run_files import (
     FOLDERS_UP,
     contains,
@@ -122,7 +123,8 @@ def with_fused_runs(
         for fold in fusion.folds:
             path = validation_run(files[name], fold.name)
             if has_valid_runs:
-                weights[fold.name] = _tune_weight(str(path), read_run(path), fold, fusion)
+                validated = recorded_fold(FoldFolder(path.parent).manifest) or fold  # which may have fewer queries
+                weights[fold.name] = _tune_weight(str(path), read_run(path), validated, fusion)
             else:
                 weights[fold.name] = _tune_weight(f"{name} (there is no {path} either)", run, fold, fusion)
             weight_of.update(dict.fromkeys(fold.test, weights[fold.name]))

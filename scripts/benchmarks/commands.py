@@ -119,6 +119,30 @@ def memory(*, documents: int = 200_000, checkout: Path | None = None, out: Out =
 
 
 @benchmarks.command
+def large(
+    *steps: Literal["hash", "read", "train-few", "train", "retrieve"],
+    share: float = 0.1,
+    checkout: Path | None = None,
+    out: Out = None,
+) -> None:
+    """Seconds and peak memory of the steps of an experiment of MS MARCO's shape, and at its full size (Linux).
+
+    Parameters
+    ----------
+    steps
+        hash (of the documents), read (a run), train-few (on 1,000 queries), train, and retrieve; by default all but
+        retrieve.
+    share
+        The share of MS MARCO's passages and queries that are generated, in the folder for temporary files.
+    checkout
+        A checkout of another version of rerank, to measure in the place of this one.
+    """
+    from scripts.benchmarks.large import DEFAULT, bench_large
+
+    print(bench_large(share, steps or DEFAULT, checkout, out))
+
+
+@benchmarks.command
 def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
     """Rounding errors of the classification heads of checkpoints, in three types.
 

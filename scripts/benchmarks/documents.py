@@ -61,7 +61,7 @@ def bench_documents(documents: int, checkout: Path | None = None, out: Path | No
         for count in counts:
             log.info(f"writing {count:,} documents")
             write_collection(Path(name) / str(count), count)
-        _write_encoder(Path(name) / "encoder")
+        write_encoder(Path(name) / "encoder")
         for what, output, command in (
             ("retrieve", "a", "retrieve"),
             ("train", "a", "train"),
@@ -87,7 +87,7 @@ def bench_documents(documents: int, checkout: Path | None = None, out: Path | No
 def write_collection(folder: Path, documents: int) -> None:
     """Writes a collection in BEIR's layout: random words with frequencies as in Zipf's law, and some judgments."""
     rng = np.random.default_rng(0)
-    words = np.array(_words())
+    words = np.array(make_words())
     shares = (1 / np.arange(1, WORDS + 1)).cumsum()
     shares /= shares[-1]
     asked = [" ".join(words[20 + 3 * number : 23 + 3 * number]) for number in range(QUERIES)]
@@ -107,7 +107,7 @@ def write_collection(folder: Path, documents: int) -> None:
             out.write(f"q{number % QUERIES}\tdocument-{number:07}\t{number // QUERIES % 2}\n")
 
 
-def _words() -> list[str]:
+def make_words() -> list[str]:
     """Distinct words that the stemmer does not join."""
     consonants, vowels = "bcdfgklmnprt", "aiou"
     syllables = [first + vowel for first in consonants for vowel in vowels]
@@ -115,25 +115,31 @@ def _words() -> list[str]:
     return words[:: len(words) // WORDS][:WORDS]
 
 
-def _write_encoder(folder: Path) -> None:
+def write_encoder(folder: Path) -> None:
     """Writes the encoder in another process, so that this one stays small."""
     code = (
         "import sys; from pathlib import Path; from rerank.models.tiny_bert import make_encoder; "
         "make_encoder(Path(sys.argv[1]), [' '.join(sys.stdin.read().split())])"
     )
-    subprocess.run([sys.executable, "-c", code, str(folder)], input=" ".join(_words()), text=True, check=True)
+    subprocess.run([sys.executable, "-c", code, str(folder)], input=" ".join(make_words()), text=True, check=True)
 
 
 def _measured(command: str, folder: Path, documents: int, output: str, checkout: Path | None) -> dict[str, float]:
-    """Runs a command of rerank in a new process; its seconds and its peak memory."""
-    arguments = _arguments(command, folder, documents, output)
+    return measured(RUN, _arguments(command, folder, documents, output), folder, checkout)
+
+
+def measured(code: str, arguments: Sequence[str], folder: Path, checkout: Path | None = None) -> dict[str, float]:
+    """Runs Python code, such as RUN, in a new process; its seconds and its peak memory.
+
+    Its first argument is a file in `folder` for the peak, in KiB. Raises UserError if it fails.
+    """
     environment = dict(os.environ)
     if checkout:
         environment["PYTHONPATH"] = str(checkout.resolve())
     peak = folder / "peak"
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(peak), *arguments],
+        [sys.executable, "-c", code, str(peak), *arguments],
         env=environment,
         cwd=folder,
         capture_output=True,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.data.folds import make_folds, official_folds, read_folds, select_folds, write_folds
+from rerank.data.folds import draw_queries, make_folds, official_folds, read_folds, select_folds, write_folds
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 
@@ -76,3 +76,13 @@ def test_folds_file_is_plain_json(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "folds.json").read_text(encoding="utf-8")) == [
         {"name": "1", "train": ["a"], "valid": ["é"], "test": ["c"]}
     ]
+
+
+def test_queries_are_drawn_by_the_seed_in_the_order_of_the_fold() -> None:
+    fold = Fold("1", tuple(QUERIES[:12]), tuple(QUERIES[12:18]), tuple(QUERIES[18:]))
+    drawn = draw_queries(fold, 5, 2, seed=3)
+    assert (len(drawn.train), len(drawn.valid), drawn.test) == (5, 2, fold.test)
+    assert [q for q in fold.train if q in drawn.train] == list(drawn.train)
+    assert set(drawn.valid) < set(fold.valid)
+    assert draw_queries(fold, 5, 2, seed=3) == drawn != draw_queries(fold, 5, 2, seed=4)
+    assert draw_queries(fold, "all", 6, seed=3) == draw_queries(fold, 100, "all", seed=4) == fold

@@ -3,15 +3,18 @@
 from pathlib import Path
 
 from rerank.data.splits import Splits, merge_splits
+from rerank.data.text_lines import size_of_text
 from rerank.data.trec import read_qrels
-from rerank.data.types import Qrels
+from rerank.data.types import Judgments
 
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
+LARGE = 2**22
+"""Bytes of text of a file whose judgments are kept in arrays, in 12 bytes each; as a dictionary they take 380."""
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
-def read_judgments(folder: Path, source: str) -> tuple[Qrels, Splits]:
+def read_judgments(folder: Path, source: str) -> tuple[Judgments, Splits]:
     """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
 
     Notes name the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training queries
@@ -19,7 +22,7 @@ def read_judgments(folder: Path, source: str) -> tuple[Qrels, Splits]:
     """
     published = (folder / FILES["train"]).is_file()
     files = {part: folder / name for part, name in FILES.items() if published or part == "test"}
-    parts = {part: read_qrels(file) for part, file in files.items() if file.is_file()}
+    parts = {part: _read(file) for part, file in files.items() if file.is_file()}
     unused = sorted(file.name for file in folder.glob(JUDGMENTS) if file not in files.values())
     why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
     notes = (f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}",)
@@ -27,6 +30,14 @@ def read_judgments(folder: Path, source: str) -> tuple[Qrels, Splits]:
         return parts["test"], Splits(notes=notes if unused else ())
     qrels, splits = merge_splits(parts, source)
     return qrels, Splits(splits.train, splits.valid, splits.test, ((*notes,) if unused else ()) + splits.notes)
+
+
+def _read(file: Path) -> Judgments:
+    if size_of_text(file) < LARGE:
+        return read_qrels(file)
+    from rerank.data.judgment_arrays import read_judgment_arrays  # loads pyarrow
+
+    return read_judgment_arrays(file)
 
 
 def file_of(query_id: str, splits: Splits) -> str:

@@ -14,10 +14,11 @@ from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.text_lines import lines_of
-from rerank.data.types import Document, Qrels
+from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, short_hash
+from rerank.utils.files import short_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -60,7 +61,7 @@ class BeirFolder:
         return self._folder.resolve().name
 
     @property
-    def qrels(self) -> Qrels:
+    def qrels(self) -> Judgments:
         """The judgments; {} if the folder has no file in qrels/."""
         return self._judgments[0]
 
@@ -70,7 +71,7 @@ class BeirFolder:
         return self._judgments[1]
 
     @functools.cached_property
-    def _judgments(self) -> tuple[Qrels, Splits]:
+    def _judgments(self) -> tuple[Judgments, Splits]:
         if not any(self._folder.glob(JUDGMENTS)):
             return {}, Splits()
         self._check_files(QRELS)
@@ -107,7 +108,7 @@ class BeirFolder:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of corpus.jsonl, computed once while its size and time stay."""
+        """A hash of corpus.jsonl, computed once while its size and time stay (see `kept_hash`)."""
         keys = (self.id_key, self.title_key, self.text_key)
         parts = () if keys == ("_id", "title", "text") else keys
         return short_hash("beir", _checksum(self._corpus, _stamp(self._corpus)), *parts)
@@ -214,7 +215,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=2)
 def _checksum(path: Path, _stamp: tuple[int, int]) -> str:
-    return file_hash(path)
+    return kept_hash(path)
 
 
 @functools.lru_cache(maxsize=2)

@@ -28,11 +28,18 @@ def prepare_shared(configs: list[Config], fold: str) -> list[Shared]:
     prepared: dict[str, Shared] = {}
     shared = []
     for config in configs:
-        key = str([values for section, values in asdict(config).items() if section not in OWN])
+        key = str([values for section, values in asdict(config).items() if section not in OWN] + _drawing(config))
         if key not in prepared:
             prepared[key] = _prepare(config, fold)
         shared.append(prepared[key])
     return shared
+
+
+def _drawing(config: Config) -> list[object]:
+    """What of the cell's own sections decides which queries are used."""
+    count, training = config.collection.train_queries, config.training
+    draws = (count, training.validate_queries) != ("all", "all")
+    return [training.validate_queries, training.seed] if draws else []
 
 
 def _prepare(config: Config, fold: str) -> Shared:

@@ -11,10 +11,12 @@ COLLECTION = CollectionSettings()
 """The default settings, which no name shows."""
 
 
-def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "") -> str:
+def bm25_name(
+    settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "", drawn: str = ""
+) -> str:
     """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
 
-    A file of queries is named with `queries`, the hash of its content.
+    A file of queries is named with `queries`, the hash of its content; `drawn` is that of some of the queries alone.
 
     >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
     'bm25-depth=100-language=de'
@@ -29,6 +31,8 @@ def bm25_name(settings: FirstStageSettings, collection: CollectionSettings = COL
     if collection.queries:
         stem = Path(collection.queries).name.partition(".")[0]
         changed.append(re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}"))
+    if drawn:
+        changed.append(f"-drawn={drawn}")
     if collection.query_field:
         changed.append(re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}"))
     if collection.language != COLLECTION.language:

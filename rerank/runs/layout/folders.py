@@ -190,15 +190,19 @@ class CollectionFolder:
         return self.path / "features.json"
 
     def first_stage(
-        self, settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = ""
+        self,
+        settings: FirstStageSettings,
+        collection: CollectionSettings = COLLECTION,
+        queries: str = "",
+        drawn: str = "",
     ) -> Path:
         """The run to re-rank: the one that the settings name, the one that several are fused into, or BM25's.
 
-        `queries` is the hash of a file of queries.
+        For `queries` and `drawn` see `bm25_name`.
         """
         if len(settings.runs) == 1:
             return Path(settings.runs[0])
-        name = fused_name(settings) if settings.runs else bm25_name(settings, collection, queries)
+        name = fused_name(settings) if settings.runs else bm25_name(settings, collection, queries, drawn)
         return self.path / f"{name}.run"
 
     @property

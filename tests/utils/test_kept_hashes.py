@@ -1,0 +1,92 @@
+"""Hashes of large files are kept beside them, and computed again when the file changes."""
+
+import hashlib
+import json
+import os
+import time
+
+import pytest
+
+from rerank.utils import kept_hashes
+from rerank.utils.files import file_hash
+from rerank.utils.kept_hashes import kept_hash, places_of
+
+
+@pytest.fixture
+def hashed(monkeypatch, tmp_path):
+    """The files that were read to be hashed; every file is large and old enough to keep its hash."""
+    read = []
+
+    def count(path):
+        read.append(path.name)
+        return file_hash(path)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept_hashes, "LARGE", 1)
+    monkeypatch.setattr(kept_hashes, "SETTLED", -1.0)
+    monkeypatch.setattr(kept_hashes, "file_hash", count)
+    return read
+
+
+def file_of(folder, content="some text"):
+    folder.mkdir(exist_ok=True)
+    path = folder / "corpus.jsonl"
+    path.write_text(content)
+    return path
+
+
+def sha256(content):
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_a_file_is_read_once_while_it_stays(hashed, tmp_path):
+    path = file_of(tmp_path / "c")
+    assert kept_hash(path) == kept_hash(path) == sha256("some text")
+    assert hashed == ["corpus.jsonl"]
+    assert json.loads((tmp_path / "c" / "corpus.jsonl.sha256.json").read_text())["sha256"] == sha256("some text")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_it_is_read_again_when_its_size_or_a_time_changes(hashed, tmp_path):
+    path = file_of(tmp_path / "c")
+    kept_hash(path)
+    path.write_text("more text than before")
+    assert kept_hash(path) == sha256("more text than before")
+    status = path.stat()
+    path.write_text("same size, other text"[: status.st_size])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as rsync and cp -p set it
+    assert path.stat().st_mtime_ns == status.st_mtime_ns
+    assert kept_hash(path) == sha256("same size, other text")
+    os.utime(path, ns=(0, 0))
+    assert kept_hash(path) == sha256("same size, other text")
+    assert len(hashed) == 4
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"bytes": 9}', "\ud800".encode(errors="surrogatepass")])
+def test_a_damaged_record_is_written_again(hashed, tmp_path, content):
+    path = file_of(tmp_path / "c")
+    kept_hash(path)
+    record, _ = places_of(path)
+    record.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert kept_hash(path) == kept_hash(path) == sha256("some text")
+    assert len(hashed) == 2
+
+
+def test_where_the_folder_cannot_be_written_the_users_cache_has_it(hashed, tmp_path, monkeypatch):
+    path = file_of(tmp_path / "c")
+    beside, cached = places_of(path)
+    beside.mkdir()  # a file cannot replace a folder, whoever runs the tests
+    assert kept_hash(path) == kept_hash(path) == sha256("some text")
+    assert len(hashed) == 1
+    assert cached.is_file()
+    assert cached.is_relative_to(tmp_path / "cache" / "rerank" / "hashes")
+
+
+def test_nothing_is_kept_of_a_small_file_or_of_one_that_changed_just_now(hashed, tmp_path, monkeypatch):
+    path = file_of(tmp_path / "c")
+    monkeypatch.setattr(kept_hashes, "SETTLED", time.time())
+    kept_hash(path)
+    monkeypatch.setattr(kept_hashes, "SETTLED", -1.0)
+    monkeypatch.setattr(kept_hashes, "LARGE", 10)
+    kept_hash(path)
+    assert [file.name for file in path.parent.iterdir()] == ["corpus.jsonl"]
