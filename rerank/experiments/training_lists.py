@@ -1,5 +1,6 @@
 """Lists from a file as the training lists of a fold: which are left out, their texts, the same file on resuming."""
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,12 +82,13 @@ def lists_of_fold(file: TrainingLists, fold: Fold, queries: Mapping[str, str], l
 
 
 def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
-    """The texts of documents of the collection and then of those that the file gives by text.
+    """The texts of documents of the collection and then of those that the file gives by text, these up to its last.
 
     Raises UserError, with file and line, for a document of the file that the collection does not have.
     """
     try:
-        for document in collection.get([doc_id for doc_id in doc_ids if not doc_id.startswith(OF_TEXT)]):
+        own = doc_ids if file is None else [doc_id for doc_id in doc_ids if not doc_id.startswith(OF_TEXT)]
+        for document in collection.get(own):
             yield document.text
     except UnknownDocumentError as error:
         line = file.line_of(error.doc_id) if file else None
@@ -97,7 +99,8 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
             "the line"
         ) from error
     if file is not None:
-        yield from file.texts()
+        given = sum(doc_id.startswith(OF_TEXT) for doc_id in doc_ids)
+        yield from itertools.islice(file.texts(), len(file.doc_ids()[1]) - given, None)
 
 
 def expect_same_lists(folder: ExperimentFolder, file: TrainingLists, in_use: bool = False) -> None:

@@ -41,7 +41,7 @@ def token_lengths(results: CollectionResults, experiment: ExperimentResults) -> 
     statistics = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
     if statistics is None:
         raise UserError(f"{experiment.name}: no manifest has statistics of the texts, so the lengths are unknown")
-    for file in sorted(results.folder.tokens.glob("*/lengths.npy")):
+    for file in sorted(results.folder.tokens.glob(f"{'[0-9a-f]' * 16}/lengths.npy")):
         store = _without_tokens(file.parent)
         if store.statistics().items() <= statistics.items():
             return dict(zip(store.rows, store.lengths.tolist(), strict=True))
