@@ -77,7 +77,7 @@ def resumable(target: Path, names: Sequence[str], work: str) -> Iterator[Unfinis
         with refused_in_one_line(f"{target}: cannot be written"), contextlib.ExitStack() as stack:
             unfinished = _open(folder, names, work, stack)
             if unfinished.done:
-                log.info(f"{target}: goes on with what was interrupted, after {unfinished.done:,} done before")
+                log.info(f"{target}: goes on after the {unfinished.done:,} that an interrupted command has done")
             yield unfinished
             unfinished.save()
     except BaseException:

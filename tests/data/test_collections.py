@@ -12,6 +12,7 @@ from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import _line_offsets
 from rerank.data.formats.beir import BeirFolder
 from rerank.data.formats.irds import IrDataset
+from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
@@ -130,6 +131,33 @@ def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_p
     assert texts_of_another_process(*asked)[0] == texts
     (after,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/")
     assert before != after
+
+
+def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
+    collection, record, parsed = open_collection(str(large)), BeirFolder._record, []
+
+    def interrupt(self, line, where):
+        if where.endswith(":3") and len(parsed) == 2:
+            raise KeyboardInterrupt
+        parsed.append(where.rpartition("/")[2])
+        return record(self, line, where)
+
+    monkeypatch.setattr(BeirFolder, "_record", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(collection.get(["d3"]))
+    parsed.append("again")
+    assert [document.text for document in collection.get(["d3", "d1"])] == ["no title", "Wings lift and drag"]
+    assert parsed[3:5] == ["corpus.jsonl:2", "corpus.jsonl:3"]
+    files = {file.name for file in (tmp_path / "cache" / "rerank" / "offsets").glob("*/*")}
+    assert files == {"files.json", "id_numbers.npy", "id_offsets.npy", "ids.bin"}
+
+
+def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkeypatch, capfd):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert [document.text for document in open_collection(str(large)).get(["d3"])] == ["no title"]
+    assert f"{tmp_path}/file/rerank/offsets: cannot be written, so " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["ids.bin", "id_offsets.npy", "id_numbers.npy", "files.json"])
