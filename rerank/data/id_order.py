@@ -10,10 +10,10 @@ ROWS_AT_ONCE = 2**18
 def sort_strings(content: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The order of the strings, equal ones in the order they have, and which of them repeat the one before.
 
-    String i is `content[offsets[i]:offsets[i + 1]]`, uint8. Returns (strings,) int64 and (strings,) bool. The memory
+    String i is `content[offsets[i]:offsets[i + 1]]`, uint8. Returns (strings,) uint32 and (strings,) bool. The memory
     that it takes does not depend on the lengths: only strings that are equal so far are compared further.
     """
-    order = np.arange(len(offsets) - 1)
+    order = np.arange(len(offsets) - 1, dtype=np.uint32)
     repeats = np.zeros(len(order), dtype=bool)
     places = np.arange(len(order), dtype=np.uint32)  # in `order`: of the strings that are equal so far to a neighbour
     groups = np.zeros(len(order), dtype=np.uint32)  # which of them are equal so far
@@ -22,8 +22,11 @@ def sort_strings(content: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, 
         rows = order[places]
         keys, read = _column(content, offsets, rows, begin)
         by = np.lexsort((read, keys, groups))
-        order[places], keys, read, groups = rows[by], keys[by], read[by], groups[by]
-        del rows, by
+        order[places] = rows[by]
+        del rows
+        keys = keys[by]  # one after the other: together they would take twice the memory
+        read, groups = read[by], groups[by]
+        del by
         same = np.zeros(len(places) + 1, dtype=bool)  # as the string before; a shorter one comes first
         same[1:-1] = (keys[1:] == keys[:-1]) & (read[1:] == read[:-1]) & (groups[1:] == groups[:-1])
         ended = read < COLUMN

@@ -1,6 +1,6 @@
 """The files of tokenised documents: see `rerank.data.tokens.TokenStore`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from sys import intern
 
@@ -13,6 +13,8 @@ from rerank.utils.integrity import RECORD, changes_since_record
 from rerank.utils.json_files import parse_json
 
 TOKENS, OFFSETS, LENGTHS = "tokens.bin", "offsets.npy", "lengths.npy"
+FEW = 2**17
+"""The ids of so many documents are a dict: it is faster than a table, and takes 20 MB at most."""
 IDS_BEFORE = "doc_ids.json"
 """The ids of a store of version 0.1.0, which may have no record."""
 
@@ -32,7 +34,9 @@ def read_token_files(
         raise _unreadable(folder, "; ".join(changed))
     try:
         offsets, lengths = (map_array(folder / name, (np.int64,), 1) for name in (OFFSETS, LENGTHS))
-        rows = _rows_before(folder) if before else read_id_table(folder)
+        rows: Mapping[str, int] = _rows_before(folder) if before else read_id_table(folder)
+        if len(rows) <= FEW:
+            rows = _as_dict(rows)
         tokens = map_bytes(folder / TOKENS, np.int32) if with_tokens else np.zeros(0, np.int32)
         if not len(rows) == len(lengths) == len(offsets) - 1:
             raise ValueError("its files are not of the same documents")
@@ -66,10 +70,14 @@ def _check_tokens(tokens: np.ndarray, vocabulary: int) -> None:
 
 def _rows_before(folder: Path) -> dict[str, int]:
     doc_ids = parse_json((folder / IDS_BEFORE).read_bytes(), list[str])
-    rows = {intern(doc_id): row for row, doc_id in enumerate(doc_ids)}
+    rows = _as_dict(doc_ids)
     if len(rows) != len(doc_ids):
         raise ValueError("its files are not of the same documents")
     return rows
+
+
+def _as_dict(doc_ids: Iterable[str]) -> dict[str, int]:
+    return {intern(doc_id): row for row, doc_id in enumerate(doc_ids)}
 
 
 def _unreadable(folder: Path, why: str) -> UserError:

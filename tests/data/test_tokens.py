@@ -7,6 +7,7 @@ import resource
 import numpy as np
 import pytest
 
+from rerank.data import token_files
 from rerank.data import tokens as tokens_module
 from rerank.data.arrays import map_array, read_array, write_array
 from rerank.data.tokens import make_store, open_store
@@ -115,7 +116,9 @@ def test_an_interrupted_store_goes_on_and_is_the_same_byte_for_byte(tmp_path, to
     assert again.sha256() == whole.sha256() == make_store(list(MANY), MANY.values(), tokenizer, 5).sha256()
 
 
-def test_ids_in_another_order_than_that_of_the_table_keep_their_rows(tmp_path, tokenizer):
+@pytest.mark.parametrize("few", [0, 2**17])
+def test_ids_in_another_order_than_that_of_the_table_keep_their_rows(tmp_path, tokenizer, monkeypatch, few):
+    monkeypatch.setattr(token_files, "FEW", few)
     doc_ids = sorted(MANY, reverse=True)
     store = opened(tmp_path, tokenizer, {doc_id: MANY[doc_id] for doc_id in doc_ids}, 5)
     assert list(store.rows) == doc_ids
@@ -125,6 +128,7 @@ def test_ids_in_another_order_than_that_of_the_table_keep_their_rows(tmp_path, t
 
 def test_tokens_that_were_let_go_are_read_again(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(tokens_module, "BYTES_KEPT", 0)
+    monkeypatch.setattr(token_files, "FEW", 0)
     store = opened(tmp_path, tokenizer)
     before = store["c"].tolist()
     store.release()
