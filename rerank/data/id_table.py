@@ -65,9 +65,10 @@ class IdTable(Mapping[str, int]):
         return low if self._numbers is None else self._numbers[low]
 
     def __iter__(self) -> Iterator[str]:
-        if self.numbers is None:
-            return (self._at(place).decode() for place in range(len(self)))
-        return (self._at(place).decode() for place in np.argsort(self.numbers, kind="stable").tolist())
+        rises = self.numbers is None
+        places = range(len(self)) if rises else np.argsort(self.numbers, kind="stable").tolist()
+        yield from (self._at(place).decode() for place in places)
+        self.release()
 
     def release(self) -> None:
         """Lets go of what was read of memory-mapped files."""

@@ -26,7 +26,7 @@ PIECES_PER_CHUNK = 2048
 CHARACTERS_PER_CHUNK = 2**20
 CHUNKS_AHEAD = 2
 """Chunks that are read while others are tokenised."""
-BYTES_KEPT = 2**28
+BYTES_KEPT = 2**26
 """A store of more tokens lets go of those that were read: they would fill the memory."""
 
 Chunk = list[tuple[str, bool]]
@@ -72,6 +72,8 @@ class TokenStore:
             cut += int((kept < lengths).sum())
             empty += int((lengths == 0).sum())
             tokens += int(lengths.sum())
+        release(self.lengths)
+        release(self.offsets)
         return {
             "documents": len(self.rows),
             "documents_cut": cut,

@@ -28,11 +28,15 @@ STEPS = {
     "tokens": "tokens",
     "tokens, again": "the same in another process",
 }
+STORED = "a store of random tokens"
+TOKENS_STORED = 70
+"""Tokens of each of its documents, as an encoder's tokenizer makes of about 55 words."""
 VALUES = {"s": ",.1f", "peak MB": ",.0f", "anonymous MB": ",.0f", "mapped MB": ",.0f"}
 COLUMNS = {"what": "", "documents": ",", **VALUES} | {f"full size, {key}": form for key, form in VALUES.items()}
 NOTES = (
     f"places: {READ:,} documents of corpus.jsonl are read, for which all must be found. tokens: the store of all "
     f"documents is opened, and {READ:,} are read in batches of 150; the first time it is made.",
+    f"{STORED}: {TOKENS_STORED} a document, checked whole when it is opened, and read as above.",
     "All MB are added by the step to those of the imports, peak MB to the most that the imports had. Anonymous memory "
     f"is the process' own; mapped are the parts of files that it has in use. Full size: {FULL:,} documents, on the "
     "line through two sizes.",
@@ -66,11 +70,42 @@ else:
 seconds = time.perf_counter() - start
 print(json.dumps([seconds, *(after - earlier for after, earlier in zip(memory(), before))]))
 """
+WRITE_STORE = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from rerank.data.token_writer import write_token_files
+documents, many = int(sys.argv[2]), 150_000
+drawn = np.random.default_rng(0).integers(0, 30_000, many + {TOKENS_STORED}).astype(np.int32)
+rows = ((drawn[row % many :][:{TOKENS_STORED}], {TOKENS_STORED}) for row in range(documents))
+write_token_files(Path(sys.argv[1]), sorted(map(str, range(documents))), lambda doc_ids: rows)
+"""
+READ_STORE = """
+import json, random, sys, time
+from pathlib import Path
+from rerank.data.token_files import read_token_files
+from rerank.data.tokens import TokenStore
+
+def memory():
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return [int(status[name].split()[0]) * 1024 / 1e6 for name in ("VmHWM", "RssAnon", "RssFile")]
+
+documents, read, rng = int(sys.argv[2]), int(sys.argv[3]), random.Random(0)
+some = [str(rng.randrange(documents)) for _ in range(read)]
+before, start = memory(), time.perf_counter()
+store = TokenStore(*read_token_files(Path(sys.argv[1]), vocabulary=30_000))
+for first in range(0, read, 150):
+    sum(int(store[doc_id].sum()) for doc_id in some[first : first + 150])
+    store.release()
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, *(after - earlier for after, earlier in zip(memory(), before))]))
+"""
 
 
-def bench_tokens(documents: int, checkout: Path | None = None, out: Path | None = None) -> str:
+def bench_tokens(documents: int, stored: int = 0, checkout: Path | None = None, out: Path | None = None) -> str:
     """Measures the steps on so many documents and on a tenth of them, and returns the table.
 
+    A store of `stored` documents is filled with random tokens, opened in another process, and read, if it is not 0.
     `checkout` is a checkout of another version of rerank to measure. Raises UserError for too few documents, and if a
     step fails.
     """
@@ -91,10 +126,16 @@ def bench_tokens(documents: int, checkout: Path | None = None, out: Path | None 
                 rows.append(
                     {"what": what, "step": step, "documents": count, **_measured(step, folder, count, checkout)}
                 )
-    rows = _with_full_size(rows)
+        rows = _with_full_size(rows)
+        if stored:
+            log.info(f"{STORED}, {stored:,} documents")
+            arguments = (str(Path(name) / "0123456789abcdef"), str(stored), str(min(READ, stored)))
+            _run(STORED, WRITE_STORE, arguments, Path(name), checkout)
+            found = json.loads(_run(STORED, READ_STORE, arguments, Path(name), checkout))
+            rows.append({"what": STORED, "documents": stored, **dict(zip(VALUES, found, strict=True))})
     import torch
 
-    settings = {"documents": documents, "checkout": checkout and str(checkout)}
+    settings = {"documents": documents, "stored": stored, "checkout": checkout and str(checkout)}
     title = f"{documents:,} documents of {WORDS_OF_A_DOCUMENT} words, {os.cpu_count()} processors"
     return publish(title, rows, COLUMNS, settings, torch.device("cpu"), NOTES, out)
 
@@ -127,23 +168,20 @@ def _write_encoder(folder: Path) -> None:
 
 
 def _measured(step: str, folder: Path, documents: int, checkout: Path | None) -> dict[str, float]:
-    """Runs a step in a new process, with a cache of its own."""
+    arguments = (step.split(",")[0], str(folder), str(documents), str(min(READ, documents)))
+    return dict(zip(VALUES, json.loads(_run(step, MEASURE, arguments, folder, checkout)), strict=True))
+
+
+def _run(what: str, code: str, arguments: Sequence[str], folder: Path, checkout: Path | None) -> str:
+    """What a new process, with a cache of its own, prints."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     if checkout:
         environment["PYTHONPATH"] = str(checkout.resolve())
-    command = [
-        sys.executable,
-        "-c",
-        MEASURE,
-        step.split(",")[0],
-        str(folder),
-        str(documents),
-        str(min(READ, documents)),
-    ]
+    command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise UserError(f"{step}, {documents:,} documents: exit code {done.returncode}")
-    return dict(zip(VALUES, json.loads(done.stdout), strict=True))
+        raise UserError(f"{what}: exit code {done.returncode}")
+    return done.stdout
 
 
 def _with_full_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
