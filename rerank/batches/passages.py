@@ -95,6 +95,7 @@ class PassageBuilder:
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
+        self.documents.release()  # what earlier calls have read
         if self.template.after_query is not None or self.template.after_passage is not None:
             return self._merged(pairs)
         plan, template = self._plan(pairs), self.template
@@ -113,7 +114,7 @@ class PassageBuilder:
         ids = np.empty(offsets[-1], dtype=np.int64)
         for place, token in enumerate(template.suffix, -len(template.suffix)):
             ids[offsets[1:] + place] = token
-        tokens, shift = np.asarray(self.documents.tokens), self.documents.offsets[plan.rows][documents]
+        tokens, shift = self.documents.tokens, self.documents.offsets[plan.rows][documents]
         into = offsets[:-1] + start_lengths
         slices = (offsets[:-1], into, into + ends - begins, shift + begins, shift + ends)
         for document, at, text, end, first, last in zip(documents.tolist(), *(x.tolist() for x in slices), strict=True):

@@ -1,10 +1,15 @@
-"""Arrays in .npy files."""
+"""Arrays in files, read whole or memory-mapped."""
 
-import io
+import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from rerank.utils.integrity import RecordedFile
+
+ITEMS_AT_ONCE = 2**20
 
 
 def read_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
@@ -19,16 +24,57 @@ def read_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
         raise
     except Exception as error:  # the header is a Python literal, and a file may also be a damaged .npz
         raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
-    if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != dimensions:
-        raise ValueError(f"{path.name}: expected numbers of the type {np.dtype(kind)} in {dimensions} dimensions")
-    return array
+    return _expect(array, path, (kind,), dimensions)
 
 
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes a .npy file.
+def map_array(path: Path, kinds: tuple[Any, ...], dimensions: int) -> np.ndarray:
+    """As `read_array`, memory-mapped and of one of these types of numbers."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
+    return _expect(np.asarray(array), path, kinds, dimensions)
 
-    numpy.save and tofile leave the last bytes to the C library, and do not notice if a full disk refuses them.
+
+def map_bytes(path: Path, kind: Any) -> np.ndarray:
+    """The numbers of a file without a header, memory-mapped.
+
+    Raises ValueError for a file that ends inside a number, and OSError for one that cannot be opened.
     """
-    content = io.BytesIO()
-    np.save(content, array)
-    path.write_bytes(content.getbuffer())
+    if not path.stat().st_size:  # nothing can be mapped of an empty file
+        return np.zeros(0, kind)
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
+
+
+def write_array(path: Path, array: np.ndarray) -> dict[str, Any]:
+    """Writes a .npy file, a part at a time, and returns its size and hash.
+
+    numpy.save and tofile leave the last bytes of a file to the C library, and do not notice if a full disk refuses
+    them.
+    """
+    with RecordedFile(path) as file:
+        np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+    return file.facts()
+
+
+def release(array: np.ndarray | None) -> None:
+    """Lets go of the memory that holds what was read of a memory-mapped array; it is read again when it is needed."""
+    held: Any = array
+    while isinstance(held, np.ndarray | memoryview):
+        held = held.base if isinstance(held, np.ndarray) else held.obj
+    if isinstance(held, mmap.mmap):
+        held.madvise(mmap.MADV_DONTNEED)
+
+
+def slices_of(items: int) -> Iterator[slice]:
+    """Slices of ITEMS_AT_ONCE items, so that an array of any size is read in bounded memory."""
+    return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
+
+
+def _expect(array: Any, path: Path, kinds: tuple[Any, ...], dimensions: int) -> np.ndarray:
+    if not isinstance(array, np.ndarray) or array.dtype not in kinds or array.ndim != dimensions:
+        expected = " or ".join(str(np.dtype(kind)) for kind in kinds)
+        raise ValueError(f"{path.name}: expected numbers of the type {expected} in {dimensions} dimensions")
+    return array

@@ -2,25 +2,35 @@
 
 import functools
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import operator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank.data.arrays import write_array
+from rerank.data.arrays import release, slices_of
 from rerank.data.pieces import PIECE, pieces
 from rerank.data.token_files import read_token_files
+from rerank.data.token_writer import write_token_files
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.integrity import write_record
+from rerank.utils.files import short_hash_of
 from rerank.utils.locks import make_once
-from rerank.utils.progress import progress
 
-PIECES_PER_CHUNK = 256
+PIECES_PER_CHUNK = 2048
+"""Pieces that the tokenizer's threads share; with 256 they wait for each other."""
 CHARACTERS_PER_CHUNK = 2**20
+CHUNKS_AHEAD = 2
+"""Chunks that are read while others are tokenised."""
+BYTES_KEPT = 2**26
+"""A store of more tokens lets go of those that were read: they would fill the memory."""
+
+Chunk = list[tuple[str, bool]]
+"""Pieces of texts to tokenise together, each with whether it ends a text."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +38,13 @@ class TokenStore:
     """Token ids of documents, truncated and without special tokens; `store[doc_id]` gives those of one document.
 
     `tokens` is the int32 concatenation of all documents: document i is `tokens[offsets[i]:offsets[i + 1]]`. `lengths`
-    are the documents' lengths before truncation; `rows` maps doc_id to i.
+    are the documents' lengths before truncation; `rows` maps doc_id to i. All may be memory-mapped.
     """
 
     tokens: np.ndarray
     offsets: np.ndarray
     lengths: np.ndarray
-    rows: dict[str, int]
+    rows: Mapping[str, int]
 
     def __getitem__(self, doc_id: str) -> np.ndarray:
         row = self.rows[doc_id]
@@ -42,19 +52,34 @@ class TokenStore:
 
     def sha256(self) -> str:
         """Hash of the tokens and of the document boundaries: it identifies the texts as the model sees them."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.offsets).data)
-        digest.update(self.tokens.data)
+        digest = hashlib.sha256()
+        for values in (self.offsets, self.tokens):
+            for some in slices_of(len(values)):
+                digest.update(np.ascontiguousarray(values[some]).data)
+                release(values)
         return digest.hexdigest()
+
+    def release(self) -> None:
+        """Lets go of the memory of the tokens that were read, where all of them would take more than BYTES_KEPT."""
+        if self.tokens.nbytes > BYTES_KEPT:
+            release(self.tokens)
 
     def statistics(self) -> dict[str, int]:
         """Counts of documents and tokens, and how many of each were truncated."""
-        kept = np.diff(self.offsets)
+        cut = empty = tokens = 0
+        for some in slices_of(len(self.lengths)):
+            lengths, kept = self.lengths[some], np.diff(self.offsets[some.start : some.stop + 1])
+            cut += int((kept < lengths).sum())
+            empty += int((lengths == 0).sum())
+            tokens += int(lengths.sum())
+        release(self.lengths)
+        release(self.offsets)
         return {
             "documents": len(self.rows),
-            "documents_cut": int((kept < self.lengths).sum()),
-            "documents_empty": int((self.lengths == 0).sum()),
-            "tokens": int(self.lengths.sum()),
-            "tokens_cut": int((self.lengths - kept).sum()),
+            "documents_cut": cut,
+            "documents_empty": empty,
+            "tokens": tokens,
+            "tokens_cut": tokens - int(self.offsets[-1]),
         }
 
 
@@ -69,19 +94,22 @@ def open_store(
 ) -> TokenStore:
     """Opens the memory-mapped store of these documents under `cache`, and builds it first if it does not exist.
 
-    `texts(doc_ids)` gives the documents' texts in the order of the ids; `fingerprint` identifies the collection's
-    texts. Each text is tokenised with `lead` before it. Raises UserError for a store that cannot be read.
+    `texts(doc_ids)` gives the texts of documents in the order of their ids: of all, or of those behind which a command
+    was killed. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it. Raises
+    UserError for a store that cannot be read.
     """
-    tokenizer_identity = _json(tokenizer) or sorted(tokenizer.get_vocab().items())
+    json = _json(tokenizer)
+    tokenizer_identity = json or sorted(tokenizer.get_vocab().items())
     leads = [["lead", lead]] if lead else []
-    folder = cache / short_hash(fingerprint, tokenizer_identity, max_doc_tokens, *leads, *doc_ids)
+    folder = cache / short_hash_of(chain((fingerprint, tokenizer_identity, max_doc_tokens), leads, doc_ids))
 
-    def write() -> None:
-        _write_store(folder, doc_ids, (lead + text for text in texts(doc_ids)), tokenizer, max_doc_tokens)
+    def tokenised(doc_ids: Sequence[str]) -> Iterator[tuple[np.ndarray, int]]:
+        chunks = _chunks((lead + text for text in texts(doc_ids)), lambda: json)
+        return _joined(_tokenised_in_thread(chunks, tokenizer), max_doc_tokens)
 
-    make_once(folder, "tokens", write)
+    make_once(folder, "tokens", lambda: write_token_files(folder, doc_ids, tokenised))
     tokens, offsets, lengths, rows = read_token_files(folder, vocabulary=len(tokenizer))
-    if list(rows) != list(doc_ids):
+    if len(rows) != len(doc_ids) or any(map(operator.ne, rows, doc_ids)):
         raise UserError(
             f"{folder}: the tokenised documents are of other ids than asked; remove the folder and run again"
         )
@@ -93,7 +121,9 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    for ids, length in _tokenise_in_chunks((lead + text for text in texts), tokenizer, max_doc_tokens):
+    chunks = _chunks((lead + text for text in texts), functools.cache(lambda: _json(tokenizer)))
+    tokenised = ((chunk, tokenise([piece for piece, _ in chunk], tokenizer)) for chunk in chunks)
+    for ids, length in _joined(tokenised, max_doc_tokens):
         documents.append(ids)
         lengths.append(length)
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
@@ -101,30 +131,12 @@ def make_store(
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
 
 
-def _write_store(
-    folder: Path, doc_ids: Sequence[str], texts: Iterable[str], tokenizer: Any, max_doc_tokens: int
-) -> None:
-    offsets, lengths = [0], []
-    with atomic_write(folder) as tmp:
-        tmp.mkdir()
-        with (tmp / "tokens.bin").open("wb") as out:
-            tokenised = _tokenise_in_chunks(texts, tokenizer, max_doc_tokens)
-            for ids, length in progress(tokenised, len(doc_ids), "tokenising"):
-                out.write(ids.tobytes())  # not ids.tofile: see `write_array`
-                offsets.append(offsets[-1] + len(ids))
-                lengths.append(length)
-        write_array(tmp / "offsets.npy", np.asarray(offsets, dtype=np.int64))
-        write_array(tmp / "lengths.npy", np.asarray(lengths, dtype=np.int64))
-        (tmp / "doc_ids.json").write_text(json.dumps(list(doc_ids)), encoding="utf-8")
-        write_record(tmp)
-
-
-def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any, max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
+def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
     """The first `max_doc_tokens` token ids of each text, and the number of all its tokens."""
     kept: list[np.ndarray] = []
     length = 0
-    for chunk in _chunks(texts, functools.cache(lambda: _json(tokenizer))):
-        for (_, ends), ids in zip(chunk, tokenise([piece for piece, _ in chunk], tokenizer), strict=True):
+    for chunk, tokens in chunks:
+        for (_, ends), ids in zip(chunk, tokens, strict=True):
             kept.append(np.asarray(ids[: max(0, max_doc_tokens - length)], dtype=np.int32))
             length += len(ids)
             if ends:
@@ -132,12 +144,35 @@ def _tokenise_in_chunks(texts: Iterable[str], tokenizer: Any, max_doc_tokens: in
                 kept, length = [], 0
 
 
-def _chunks(texts: Iterable[str], tokenizer: Callable[[], str]) -> Iterator[list[tuple[str, bool]]]:
-    """Pieces of the texts to tokenise together, each with whether it ends a text.
+def _tokenised_in_thread(chunks: Iterable[Chunk], tokenizer: Any) -> Iterator[tuple[Chunk, list[list[int]]]]:
+    """The chunks and the tokens of their pieces; other chunks are read meanwhile.
+
+    The thread hands a chunk to the threads of the tokenizer's library, one for each core. Only this thread uses the
+    tokenizer.
+    """
+    waiting: deque[tuple[Chunk, Future[list[list[int]]]]] = deque()
+    thread = ThreadPoolExecutor(1)
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, thread.submit(tokenise, [piece for piece, _ in chunk], tokenizer)))
+            if len(waiting) > CHUNKS_AHEAD:
+                yield _result(*waiting.popleft())
+        while waiting:
+            yield _result(*waiting.popleft())
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def _result(chunk: Chunk, tokens: "Future[list[list[int]]]") -> tuple[Chunk, list[list[int]]]:
+    return chunk, tokens.result()
+
+
+def _chunks(texts: Iterable[str], tokenizer: Callable[[], str]) -> Iterator[Chunk]:
+    """The texts in chunks.
 
     `tokenizer` gives its JSON, which takes longer to make than a short text to tokenise, and only long texts need.
     """
-    chunk: list[tuple[str, bool]] = []
+    chunk: Chunk = []
     characters = 0
     for text in texts:
         left = len(text)

@@ -62,17 +62,30 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     check_scores(run, f"{path}: ")
     _check_name(path, "tag", tag)
     for query_id, scores in run.items():
-        _check_name(path, "query id", query_id)
-        for doc_id in scores:
-            _check_name(path, f"query {query_id}: document id", doc_id)
-        doc_ids = list(scores) if as_found else ranked(scores)
-        values = [scores[doc_id] for doc_id in doc_ids]
-        texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
-        for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1):
-            lines.append(f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n")
+        lines += _lines_of_query(path, query_id, scores, tag, as_found)
     if not lines:
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
     _write(path, "".join(lines))
+
+
+def lines_as_found(path: str | Path, query_id: str, scores: dict[str, float], tag: str) -> str:
+    """The lines that `write_run` writes of one query with `as_found`; raises its errors, of the file `path`."""
+    check_scores({query_id: scores}, f"{path}: ")
+    _check_name(path, "tag", tag)
+    return "".join(_lines_of_query(path, query_id, scores, tag, as_found=True))
+
+
+def _lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool) -> list[str]:
+    _check_name(path, "query id", query_id)
+    for doc_id in scores:
+        _check_name(path, f"query {query_id}: document id", doc_id)
+    doc_ids = list(scores) if as_found else ranked(scores)
+    values = [scores[doc_id] for doc_id in doc_ids]
+    texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
+    return [
+        f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n"
+        for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1)
+    ]
 
 
 def read_qrels(path: str | Path) -> Qrels:

@@ -7,16 +7,16 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
-from rerank.data.trec import write_run
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
-from rerank.retrieval.bm25 import choose_index, search
+from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.retrieval.languages import ENGLISH, check_language
+from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.integrity import as_record, changes, facts_of
+from rerank.utils.integrity import as_record, changes
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
@@ -69,17 +69,15 @@ def first_stage_run(
 
     def make() -> None:
         index, threads = find_index(config, collection, folder), settings.threads or None
-        run = search(index, queries, settings.depth, settings.k1, settings.b, threads, language)
-        if not run:
-            raise UserError(
-                f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
-                f"{collection.source}, in the language that --collection.language names ({language})"
-            )
-        with atomic_write(file) as tmp:
-            write_run(tmp, run, "Anserini", as_found=True)
-            with atomic_write(origin) as tmp_origin:
-                tmp_origin.write_text(json.dumps({**searched, "run": facts_of(tmp)}), encoding="utf-8")
-        log.info(f"BM25 of {len(run)} queries, {sum(map(len, run.values()))} candidates: {file}")
+        with write_bm25(file, index, queries, settings.depth, settings.k1, settings.b, threads, language) as run:
+            if not run.queries:
+                raise UserError(
+                    f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
+                    f"{collection.source}, in the language that --collection.language names ({language})"
+                )
+            with atomic_write(origin) as tmp:
+                tmp.write_text(json.dumps({**searched, "run": run.facts}), encoding="utf-8")
+        log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
     _check_run(file, (searched, all_searched), collection.source)

@@ -1,5 +1,6 @@
 """Lists from a file as the training lists of a fold: which are left out, their texts, the same file on resuming."""
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def lists_of_fold(file: TrainingLists, fold: Fold, queries: Mapping[str, str], l
 
 
 def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
-    """The texts of documents of the collection and then of those that the file gives by text.
+    """The texts of documents of the collection and then of those that the file gives by text, these up to its last.
 
     Raises UserError, with file and line, for a document of the file that the collection does not have.
     """
@@ -98,7 +99,8 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
             "the line"
         ) from error
     if file is not None:
-        yield from file.texts()
+        given = sum(doc_id.startswith(OF_TEXT) for doc_id in doc_ids)
+        yield from itertools.islice(file.texts(), len(file.doc_ids()[1]) - given, None)
 
 
 def expect_same_lists(folder: ExperimentFolder, file: TrainingLists, in_use: bool = False) -> None:

@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ DOCUMENTS_AT_ONCE = 100
 LONGEST_TEXT = 20_000_000
 """Characters of a text that Anserini's JSON reader (Jackson) takes."""
 QUERIES_AT_ONCE = 20
+NAMED = 5
+"""Queries without a result that a line names."""
 CLOSED = "org.apache.lucene.store.AlreadyClosedException"
 """The exception of an indexer that has given up, as on a full disk."""
 MAX_TERMS = 2**31 - 1
@@ -171,7 +173,7 @@ def prebuilt_index(name: str) -> Path:
 
 def search(
     index: Path,
-    queries: dict[str, str],
+    queries: Mapping[str, str],
     depth: int,
     k1: float = 0.9,
     b: float = 0.4,
@@ -184,17 +186,40 @@ def search(
     in the run, and their number is logged. `language` is that of the queries, and should be that of the index. Raises
     UserError if `index` is not a Lucene index, and for an unknown language.
     """
-    run: Run = {}
+    found = search_each(index, queries, depth, k1, b, threads, language)
+    run = {query_id: scores for query_id, scores in found if scores}
+    unanswered = [query_id for query_id in queries if query_id not in run]
+    log_unanswered(unanswered, len(unanswered), len(queries))
+    return run
+
+
+def search_each(
+    index: Path,
+    queries: Mapping[str, str],
+    depth: int,
+    k1: float = 0.9,
+    b: float = 0.4,
+    threads: int | None = None,
+    language: str = ENGLISH,
+    before: int = 0,
+) -> Generator[tuple[str, dict[str, float]]]:
+    """As `search`, query by query, in the order of `queries`, so that their results need not be in memory together.
+
+    {} is the result of a query without one. The first `before` queries are left out.
+    """
     with _open_bm25(index, k1, b, language) as searcher:
-        for batch in _batches(progress(queries.items(), len(queries), "BM25"), QUERIES_AT_ONCE):
+        left = itertools.islice(queries.items(), before, None)
+        for batch in _batches(progress(left, len(queries), "BM25", before=before), QUERIES_AT_ONCE):
             texts, query_ids = (_java_list(column) for column in ([q[1] for q in batch], [q[0] for q in batch]))
             results = _batch_search(searcher, texts, query_ids, depth, threads or count_cores())
             for query_id, _ in batch:
-                if hits := results.get(query_id):
-                    run[query_id] = {hit.docid: hit.score for hit in hits}
-    if unanswered := [query_id for query_id in queries if query_id not in run]:
-        log.info(f"{len(unanswered)} of {len(queries)} queries find no document: {', '.join(unanswered[:5])}")
-    return run
+                yield query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}
+
+
+def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
+    """Logs how many of the queries find no document; `first` are the ids of the first NAMED of them, or more."""
+    if unanswered:
+        log.info(f"{unanswered} of {queries} queries find no document: {', '.join(first[:NAMED])}")
 
 
 def search_one(

@@ -12,9 +12,8 @@ from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
 from rerank.data.types import Document, Judgments
 from rerank.data.with_splits import WithSplits
-from rerank.retrieval.searchers import check_index, count_documents, open_searcher
+from rerank.retrieval.searchers import check_index, count_documents, index_identity, open_searcher
 from rerank.utils.errors import UserError
-from rerank.utils.files import short_hash
 from rerank.utils.json_files import parse_json
 
 
@@ -70,8 +69,8 @@ class IndexedTexts:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of the index's commits: Lucene writes a random id into each."""
-        return short_hash("lucene", *sorted(path.read_bytes() for path in self.index.glob("segments_*")))
+        """That of the index."""
+        return index_identity(self.index)
 
     @property
     def has_documents(self) -> bool:

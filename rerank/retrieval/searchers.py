@@ -7,6 +7,7 @@ from typing import Any
 
 from rerank.retrieval.java import java_class, java_error_in_one_line
 from rerank.utils.errors import UserError
+from rerank.utils.files import short_hash
 from rerank.utils.integrity import changes_since_record, write_record
 
 REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherwise take another index"
@@ -19,6 +20,11 @@ def check_index(index: Path) -> Path:
     if not any(index.glob("segments_*")):
         raise UserError(f"index {index}: not a folder with a Lucene index; expected a file segments_N in it")
     return index
+
+
+def index_identity(index: Path) -> str:
+    """A hash of the index's commits: Lucene writes a random id into each."""
+    return short_hash("lucene", *sorted(path.read_bytes() for path in index.glob("segments_*")))
 
 
 def record_index(folder: Path) -> None:

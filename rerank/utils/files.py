@@ -3,13 +3,14 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rerank.utils.errors import UserError
@@ -17,6 +18,7 @@ from rerank.utils.progress import progress
 from rerank.utils.temporary import LOCK, temporary_place
 
 BLOCK = 16 * 2**20
+PARTS_AT_ONCE = 4096
 STANDARD_OUTPUT = Path("-")
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/\d+(/task/\d+)?/fd")
 """The folders whose entries are the open files of a process."""
@@ -125,7 +127,7 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
             if error.errno not in (*DISK_ERRORS, *PATH_ERRORS):
                 raise
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-        stack.enter_context(_refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
+        stack.enter_context(refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
         yield place.new
         _give_mode(place.new, stat.S_IMODE((place.new.parent / LOCK).stat().st_mode))
         if target.is_dir():  # a folder cannot be renamed over a folder that is not empty
@@ -150,7 +152,7 @@ def _standard_output() -> Iterator[Path]:
     """A temporary path whose file is copied to standard output after the block."""
     with tempfile.TemporaryDirectory(prefix="rerank-") as folder:
         tmp = Path(folder) / "output"
-        with _refused_in_one_line(f"{folder}: cannot be written"):
+        with refused_in_one_line(f"{folder}: cannot be written"):
             yield tmp
         with tmp.open("rb") as file:
             sys.stdout.flush()
@@ -159,7 +161,7 @@ def _standard_output() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
+def refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
     """Turns the disk's refusal of a write in the block into a UserError: `what`, the reason, `end`."""
     try:
         yield
@@ -184,7 +186,16 @@ def _refusal(error: BaseException) -> str | None:
 
 def short_hash(*parts: object) -> str:
     """16 hexadecimal digits that name a cache entry: the same parts, as text, give the same digits."""
-    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+    return short_hash_of(parts)
+
+
+def short_hash_of(parts: Iterable[object]) -> str:
+    """`short_hash` of parts of which there may be millions: they are taken one after the other."""
+    digest, texts, between = hashlib.sha256(), map(str, parts), ""
+    while some := list(itertools.islice(texts, PARTS_AT_ONCE)):
+        digest.update((between + "\x1f".join(some)).encode())
+        between = "\x1f"
+    return digest.hexdigest()[:16]
 
 
 def file_hash(path: Path) -> str:

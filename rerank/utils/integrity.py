@@ -7,15 +7,18 @@ SHA-256 and BLAKE2 of the standard library take ten times as long.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import xxhash
 
 from rerank.utils.files import atomic_write
+from rerank.utils.progress import progress
 
 RECORD = "files.json"
 """The record of the other files of a folder."""
 BLOCK = 2**20  # fits into a processor's cache
+MANY_BLOCKS = 2**11
+"""More take over a second, if they come from a disk."""
 SIZE, HASH = "bytes", "xxh3_128"
 
 Record = dict[str, dict[str, Any]]
@@ -30,6 +33,55 @@ def facts_of(file: Path) -> dict[str, Any]:
             digest.update(block)
             size += len(block)
     return {SIZE: size, HASH: digest.hexdigest()}
+
+
+class RecordedFile:
+    """A file that is written from front to back, and hashed meanwhile; a context that closes it.
+
+    With `kept`, the size and the hash of what an earlier process wrote into it, it is cut there and goes on behind.
+    Raises ValueError if the file does not begin with that, and OSError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path, kept: Mapping[str, Any] | None = None) -> None:
+        self._digest, self.size = xxhash.xxh3_128(), 0
+        self._file = path.open("r+b" if kept else "wb")
+        if kept:
+            try:
+                self._keep(path.name, kept)
+            except BaseException:
+                self._file.close()
+                raise
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Appends to the file; raises OSError."""
+        self._file.write(data)
+        self._digest.update(data)
+        self.size += memoryview(data).nbytes
+
+    def flush(self) -> None:
+        """Hands all that was written to the system; raises OSError."""
+        self._file.flush()
+
+    def facts(self) -> dict[str, Any]:
+        """The size and the hash of what was written so far, as `facts_of` gives them."""
+        return {SIZE: self.size, HASH: self._digest.hexdigest()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _keep(self, name: str, kept: Mapping[str, Any]) -> None:
+        blocks = -(-kept[SIZE] // BLOCK)
+        for _ in progress(range(blocks), blocks, f"checking {name}", show=blocks > MANY_BLOCKS):
+            block = self._file.read(min(BLOCK, kept[SIZE] - self.size))
+            self._digest.update(block)
+            self.size += len(block)
+        if self.facts() != kept:
+            raise ValueError(f"{name}: has changed")
+        self._file.seek(self.size)
+        self._file.truncate()
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -61,9 +113,9 @@ def changes(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: expected XXH3 {expected[HASH][:12]}…, found {found[HASH][:12]}…"
 
 
-def write_record(folder: Path) -> None:
-    """Writes the record of all files of a folder into it."""
-    record = record_of(folder, files_below(folder))
+def write_record(folder: Path, written: Record | None = None) -> None:
+    """Writes the record of all files of a folder into it, or the one that was made when they were written."""
+    record = record_of(folder, files_below(folder)) if written is None else written
     with atomic_write(folder / RECORD) as tmp:
         tmp.write_text(json.dumps(record, indent=1), encoding="utf-8")
 

@@ -46,21 +46,27 @@ def _is_main_process() -> bool:
 
 
 def progress(
-    items: Iterable[Item], total: int, what: str, postfix: Callable[[], str] = lambda: "", show: bool = True
+    items: Iterable[Item],
+    total: int,
+    what: str,
+    postfix: Callable[[], str] = lambda: "",
+    show: bool = True,
+    before: int = 0,
 ) -> Iterator[Item]:
     """Yields the items and shows the progress; `postfix()` is the text after the bar (a loss, a rate).
 
-    `total` is the number of items. `show=False` shows nothing: of several processes, one shows the progress.
+    `total` is the number of items, of which an earlier process has done `before`; these are not among `items`.
+    `show=False` shows nothing: of several processes, one shows the progress.
     """
     if not show:
         yield from items
     elif sys.stderr.isatty() or _in_notebook():
-        with _bar_class()(items, total=total, desc=what, leave=False, dynamic_ncols=True) as bar:
+        with _bar_class()(items, total=total, initial=before, desc=what, leave=False, dynamic_ncols=True) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
-        yield from _lines(items, total, what, postfix)
+        yield from _lines(items, total, what, postfix, before)
 
 
 def _in_notebook() -> bool:
@@ -78,12 +84,12 @@ def _bar_class() -> Any:
     return tqdm
 
 
-def _lines(items: Iterable[Item], total: int, what: str, postfix: Callable[[], str]) -> Iterator[Item]:
+def _lines(items: Iterable[Item], total: int, what: str, postfix: Callable[[], str], before: int) -> Iterator[Item]:
     start = reported = time.monotonic()
-    for done, item in enumerate(items, 1):
+    for done, item in enumerate(items, before + 1):
         yield item
         now = time.monotonic()
         if now - reported >= SECONDS_BETWEEN_LINES and done < total:
             reported = now
-            left = (now - start) / done * (total - done)
+            left = (now - start) / (done - before) * (total - done)
             log.info(f"{what}: {done}/{total}, {left:.0f} s left {postfix()}".rstrip())

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rerank.data import tokens
+from rerank.data.arrays import release
 from rerank.models.encoder import load_encoder
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import KINDS, make_encoder
@@ -93,3 +95,22 @@ def test_800_tokens_are_two_passages_for_bert_and_one_for_modernbert(kind, passa
     )
     assert len(inputs_of.documents["d"]) == 800
     assert len(inputs_of.lengths("q", "d")) == passages
+
+
+def test_the_tokens_of_earlier_batches_are_let_go(encoder, tmp_path, monkeypatch):
+    """Where there are many of them: they are read again, and are the same."""
+    inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
+    pairs, released = [("q", doc_id) for doc_id in TEXTS], []
+
+    def note(values):
+        release(values)
+        released.append(values)
+
+    before = inputs_of(pairs)
+    monkeypatch.setattr(tokens, "release", note)
+    inputs_of(pairs)
+    assert released == []
+    monkeypatch.setattr(tokens, "BYTES_KEPT", 0)
+    again = inputs_of(pairs)
+    assert released[0] is inputs_of.documents.tokens
+    assert torch.equal(again.input_ids, before.input_ids)

@@ -9,8 +9,10 @@ import pytest
 
 from rerank.data import collections
 from rerank.data.collections import open_collection, queries_to_search
+from rerank.data.formats import _line_offsets
 from rerank.data.formats.beir import BeirFolder
 from rerank.data.formats.irds import IrDataset
+from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
@@ -88,6 +90,95 @@ def test_opening_does_not_read_the_documents(folder):
 def test_a_missing_document_is_named(folder):
     with pytest.raises(UserError, match=r"corpus\.jsonl: has no document d7"):
         list(open_collection(str(folder)).get(["d1", "d7"]))
+
+
+@pytest.fixture
+def large(folder, monkeypatch, tmp_path):
+    """The same collection, as one that is so large that the places of its documents are kept on disk."""
+    monkeypatch.setattr(_line_offsets, "LARGE", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def texts_of_another_process(folder, doc_ids):
+    """The texts that a process without anything in memory gets, and the lines of its log."""
+    program = """
+import sys
+from rerank.data.collections import open_collection
+from rerank.data.formats import _line_offsets
+from rerank.utils import progress
+_line_offsets.LARGE, progress.SECONDS_BETWEEN_LINES = 0, 0.0
+progress.log_to_terminal()
+print(*[document.text for document in open_collection(sys.argv[1]).get(sys.argv[2:])], sep="|", end="")
+"""
+    command = [sys.executable, "-c", program, str(folder), *doc_ids]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return ended.stdout, ended.stderr
+
+
+def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_path):
+    asked = (large, ["d3", "d1"])
+    texts = "no title|Wings lift and drag"
+    first, again = texts_of_another_process(*asked), texts_of_another_process(*asked)
+    assert first[0] == again[0] == texts
+    assert "indexing corpus.jsonl: 1/3" in first[1]
+    assert again[1] == ""
+    (before,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/")
+    with (large / "corpus.jsonl").open("r+") as corpus:
+        text = corpus.read()
+        corpus.seek(0)
+        corpus.write('{"_id": "d0", "text": "new"}\n' + text)
+    assert texts_of_another_process(*asked)[0] == texts
+    (after,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/")
+    assert before != after
+
+
+def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
+    collection, record, parsed = open_collection(str(large)), BeirFolder._record, []
+
+    def interrupt(self, line, where):
+        if where.endswith(":3") and len(parsed) == 2:
+            raise KeyboardInterrupt
+        parsed.append(where.rpartition("/")[2])
+        return record(self, line, where)
+
+    monkeypatch.setattr(BeirFolder, "_record", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(collection.get(["d3"]))
+    parsed.append("again")
+    assert [document.text for document in collection.get(["d3", "d1"])] == ["no title", "Wings lift and drag"]
+    assert parsed[3:5] == ["corpus.jsonl:2", "corpus.jsonl:3"]
+    files = {file.name for file in (tmp_path / "cache" / "rerank" / "offsets").glob("*/*")}
+    assert files == {"files.json", "id_numbers.npy", "id_offsets.npy", "ids.bin"}
+
+
+def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkeypatch, capfd):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert [document.text for document in open_collection(str(large)).get(["d3"])] == ["no title"]
+    assert f"{tmp_path}/file/rerank/offsets: cannot be written, so " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "id_offsets.npy", "id_numbers.npy", "files.json"])
+def test_damaged_places_are_one_line(large, tmp_path, name):
+    list(open_collection(str(large)).get(["d1"]))
+    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob(f"*/{name}")
+    file.write_bytes(file.read_bytes()[:-1])
+    output, error = texts_of_another_process(large, ["d1"])
+    assert output == ""
+    assert f"{file.parent}: the places of the documents of {large}/corpus.jsonl are damaged ({name}" in error
+    assert error.endswith("remove the folder and run again\n")
+
+
+def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_is_read(large):
+    with (large / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "d3", "text": "x"}\n{"_id": "d1", "text": "x"}\n')
+    collection = open_collection(str(large))
+    with pytest.raises(UserError, match=r"corpus\.jsonl:4: the document d3 occurs a second time"):
+        next(collection.documents())
+    with pytest.raises(UserError, match=r"corpus\.jsonl:4: the document d3 occurs a second time"):
+        next(collection.get(["d1"]))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rerank.utils.integrity import RECORD, as_record, changes_since_record, facts_of, write_record
+from rerank.utils.integrity import RECORD, RecordedFile, as_record, changes_since_record, facts_of, write_record
 
 
 @pytest.fixture
@@ -55,3 +55,18 @@ def test_a_damaged_record_is_no_record(folder, content):
 def test_a_record_names_no_file_elsewhere(name):
     with pytest.raises(ValueError, match="expected a size and a hash"):
         as_record({name: {"bytes": 0, "xxh3_128": ""}})
+
+
+def test_a_file_is_hashed_while_it_is_written_and_goes_on_where_it_was(tmp_path):
+    with RecordedFile(tmp_path / "a") as file:
+        file.write(b"one ")
+        before = file.facts()
+        file.write(b"lost")
+    with RecordedFile(tmp_path / "a", before) as file:
+        assert (tmp_path / "a").read_bytes() == b"one "
+        file.write(b"two")
+    assert (tmp_path / "a").read_bytes() == b"one two"
+    assert file.facts() == facts_of(tmp_path / "a")
+    (tmp_path / "a").write_bytes(b"One two")
+    with pytest.raises(ValueError, match="a: has changed"):
+        RecordedFile(tmp_path / "a", before)

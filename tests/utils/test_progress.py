@@ -17,6 +17,12 @@ def test_it_hands_on_every_item_and_prints_plain_lines(capsys, monkeypatch):
     assert all("s left loss 0.5" in line for line in lines)
 
 
+def test_work_that_was_done_before_counts(capsys, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
+    assert list(progress("cd", 5, "counting", before=2)) == ["c", "d"]
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["counting: 3/5", "counting: 4/5"]
+
+
 def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):
     assert list(progress(range(4), 4, "counting")) == [0, 1, 2, 3]
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)

@@ -4,6 +4,8 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
+import itertools
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,8 @@ from sys import intern
 
 from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
+from rerank.data.formats._line_offsets import Stamp, is_large, line_number, line_offsets, repeated, stamp_of
+from rerank.data.id_table import IdTable
 from rerank.data.ids import check_id
 from rerank.data.splits import Splits
 from rerank.data.text_lines import lines_of
@@ -111,7 +115,7 @@ class BeirFolder:
         """A hash of corpus.jsonl, computed once while its size and time stay (see `kept_hash`)."""
         keys = (self.id_key, self.title_key, self.text_key)
         parts = () if keys == ("_id", "title", "text") else keys
-        return short_hash("beir", _checksum(self._corpus, _stamp(self._corpus)), *parts)
+        return short_hash("beir", _checksum(self._corpus, stamp_of(self._corpus)), *parts)
 
     @property
     def has_documents(self) -> bool:
@@ -129,25 +133,34 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """Every document. Raises UserError for a malformed line or an id that occurs twice."""
+        if is_large(self._corpus):
+            self._offsets()  # finds an id that occurs twice; a set of all ids would fill the memory
+            yield from (document for _, _, document in self._records(self._corpus))
+            return
         seen = set()
         for where, _, document in self._records(self._corpus):
             if document.doc_id in seen:
-                raise _repeated(where, document.doc_id)
+                raise repeated(where, document.doc_id)
             seen.add(document.doc_id)
             yield document
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
-        path = self._corpus
-        offsets = _offsets(self, _stamp(path))
+        path, table = self._corpus, self._offsets()
+        offsets = array("Q")
         for doc_id in doc_ids:
-            if doc_id not in offsets:
+            if (offset := table.get(doc_id)) is None:
                 message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
                 raise UnknownDocumentError(message, doc_id)
+            offsets.append(offset)
+        table.release()
         with path.open("rb") as corpus:
-            for doc_id in doc_ids:
-                corpus.seek(offsets[doc_id])
+            for doc_id, offset in zip(doc_ids, offsets, strict=True):
+                corpus.seek(offset)
                 yield self._record(corpus.readline(), f"{path}, document {doc_id}")
+
+    def _offsets(self) -> IdTable:
+        return _offsets(self, stamp_of(self._corpus))
 
     @property
     def _folder(self) -> Path:
@@ -172,11 +185,11 @@ class BeirFolder:
                 "tab-separated)"
             )
 
-    def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
-        """Each line's place as file:line, its offset in bytes, and its content, checked."""
-        offset = 0
+    def _records(self, path: Path, offset: int = 0) -> Iterator[tuple[str, int, Document]]:
+        """Each line's place as file:line, its offset in bytes, and its content, checked; from a line's offset on."""
         with path.open("rb") as lines:
-            for number, line in enumerate(lines_of(lines, path, f"an {self._expected}"), 1):
+            lines.seek(offset)
+            for number, line in enumerate(lines_of(lines, path, f"an {self._expected}"), line_number(path, offset)):
                 where = f"{path}:{number}"
                 if line.strip():
                     yield where, offset, self._record(line, where)
@@ -203,27 +216,19 @@ class BeirFolder:
 register(BeirFolder, fallback=True)
 
 
-def _repeated(where: str, doc_id: str) -> UserError:
-    return UserError(f"{where}: the document {doc_id} occurs a second time; expected each id once")
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """What changes when a file does: its size in bytes and its time of change in nanoseconds."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
-
-
 @functools.lru_cache(maxsize=2)
-def _checksum(path: Path, _stamp: tuple[int, int]) -> str:
+def _checksum(path: Path, _stamp: Stamp) -> str:
     return kept_hash(path)
 
 
 @functools.lru_cache(maxsize=2)
-def _offsets(folder: BeirFolder, _stamp: tuple[int, int]) -> dict[str, int]:
+def _offsets(folder: BeirFolder, _stamp: Stamp) -> IdTable:
     """Where the line of each document begins, in bytes."""
-    offsets: dict[str, int] = {}
     path = folder._corpus
-    for where, offset, document in progress(folder._records(path), folder.count(), f"indexing {path.name}"):
-        if offsets.setdefault(document.doc_id, offset) != offset:
-            raise _repeated(where, document.doc_id)
-    return offsets
+
+    def lines(last: int, before: int) -> Iterator[tuple[str, int]]:
+        records = itertools.islice(folder._records(path, last), 1 if before else 0, None)
+        for _, offset, document in progress(records, folder.count(), f"indexing {path.name}", before=before):
+            yield document.doc_id, offset
+
+    return line_offsets(path, (folder.id_key, folder.title_key, folder.text_key), lines)

@@ -1,7 +1,6 @@
 """A .zip in the layout of BEIR, as BEIR publishes its collections: extracted once, into the user's cache."""
 
 import contextlib
-import os
 import shutil
 import zipfile
 import zlib
@@ -14,6 +13,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
+from rerank.utils.user_cache import user_cache
 
 BLOCK = 16 * 2**20
 LAYOUT = f"{CORPUS}, {QUERIES} and qrels/test.tsv, at the top or in one folder"
@@ -50,7 +50,7 @@ def extract(archive: Path) -> Path:
     with _error_in_one_line(archive), zipfile.ZipFile(archive) as opened:
         members = _members(archive, opened)
         content = sorted((name, member.file_size, member.CRC) for name, member in members.items())
-        folder = _cache() / f"{archive.resolve().stem}-{short_hash(*content)}"
+        folder = user_cache("collections") / f"{archive.resolve().stem}-{short_hash(*content)}"
         make_once(folder, "collection", lambda: _extract(archive, opened, members, folder))
         return folder
 
@@ -94,10 +94,6 @@ def _members(archive: Path, opened: zipfile.ZipFile) -> dict[str, zipfile.ZipInf
     if any(info.flag_bits & 1 for info in members.values()):
         raise UserError(f"{archive}: is encrypted; expected a .zip without a password")
     return members
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rerank" / "collections"
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from rerank.reports.charts.drawing import QUIET, SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
 from rerank.utils.errors import UserError
+from rerank.utils.resumable import SUFFIX as UNFINISHED
 
 TOP = 20
 BOUNDS = (0, 128, 256, 512, 800)  # 512 is the usual limit of encoders, 800 the cut of Thonet et al.
@@ -41,8 +42,9 @@ def token_lengths(results: CollectionResults, experiment: ExperimentResults) -> 
     statistics = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
     if statistics is None:
         raise UserError(f"{experiment.name}: no manifest has statistics of the texts, so the lengths are unknown")
-    for file in sorted(results.folder.tokens.glob("*/lengths.npy")):
-        store = _without_tokens(file.parent)
+    stores = {file.parent for file in results.folder.tokens.glob("*/lengths.npy")}
+    for folder in sorted(folder for folder in stores if folder.suffix != UNFINISHED):
+        store = _without_tokens(folder)
         if store.statistics().items() <= statistics.items():
             return dict(zip(store.rows, store.lengths.tolist(), strict=True))
     raise UserError(

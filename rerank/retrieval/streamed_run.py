@@ -1,0 +1,66 @@
+"""BM25 for any number of queries: their results go to a run file batch by batch, and a kill loses a few seconds."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rerank.data.trec import lines_as_found
+from rerank.retrieval.bm25 import NAMED, log_unanswered, search_each
+from rerank.retrieval.languages import ENGLISH
+from rerank.retrieval.searchers import index_identity
+from rerank.utils.files import short_hash, short_hash_of
+from rerank.utils.resumable import resumable, unfinished_folder
+from rerank.utils.temporary import remove
+
+RUN, TAG = "run", "Anserini"
+
+
+class WrittenRun(NamedTuple):
+    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`)."""
+
+    queries: int
+    candidates: int
+    facts: dict[str, Any]
+
+
+@contextlib.contextmanager
+def write_bm25(
+    file: Path,
+    index: Path,
+    queries: Mapping[str, str],
+    depth: int,
+    k1: float,
+    b: float,
+    threads: int | None = None,
+    language: str = ENGLISH,
+) -> Iterator[WrittenRun]:
+    """Writes the run of `rerank.retrieval.bm25.search`, byte for byte what `write_run` writes of it, as found.
+
+    Yields when the run is whole; after the block, which refuses one without candidates, it becomes `file`. A command
+    that was interrupted goes on behind its last query, if index, queries and settings are the same. Raises UserError as
+    `search`, and if the disk is full. The caller holds a lock.
+    """
+    work = short_hash(index_identity(index), depth, k1, b, language, short_hash_of(queries.items()))
+    with resumable(file, (RUN,), work) as unfinished:
+        counts = unfinished.facts
+        counts.update({"candidates": 0, "unanswered": 0, "first_unanswered": []} | counts)
+        with contextlib.closing(search_each(index, queries, depth, k1, b, threads, language, unfinished.done)) as found:
+            for query_id, scores in found:
+                if scores:
+                    lines = lines_as_found(file, query_id, scores, TAG)
+                    unfinished.files[RUN].write(lines.encode())
+                    counts["candidates"] += len(scores)
+                else:
+                    counts["unanswered"] += 1
+                    counts["first_unanswered"] = [*counts["first_unanswered"], query_id][:NAMED]
+                unfinished.finish_item()
+        facts = unfinished.record()[RUN]
+    log_unanswered(counts["first_unanswered"], counts["unanswered"], len(queries))
+    folder = unfinished_folder(file)
+    if not counts["candidates"]:
+        remove(folder)
+    yield WrittenRun(len(queries) - counts["unanswered"], counts["candidates"], facts)
+    os.replace(folder / RUN, file)
+    remove(folder)
