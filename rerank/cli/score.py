@@ -13,7 +13,7 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
 from rerank.utils.parameters import OptionalPath, OutputPath, PathText, TemplateText, Whole, at_least
-from rerank.utils.progress import log
+from rerank.utils.progress import log, print_result
 
 
 @with_settings(
@@ -81,7 +81,7 @@ def score(
         second = Then(then, then_depth or THEN_DEPTH, then_template)
         cascaded = rescore_cascade(config, checkpoint, second, run, out, collection or None)
         if cascaded.table:  # of several processes, the main one has it
-            print(cascaded.table)
+            print_result(cascaded.table)
             print_output(cascaded.run)
         return
     from rerank.experiments.rescore import rescore
