@@ -98,8 +98,9 @@ def score(
 
         second = Then(then, then_depth or THEN_DEPTH, then_template)
         cascaded = rescore_cascade(config, checkpoint, second, run, out, collection or None)
-        print_result(cascaded.table)
-        print_output(cascaded.run)
+        if cascaded.table:  # of several processes, the main one has it
+            print_result(cascaded.table)
+            print_output(cascaded.run)
         return
     if on != LOCAL:
         from rerank.experiments.score_on_cluster import rescore_on_cluster

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion_of_ranks import add, ordered_scores
+from rerank.evaluation.measures import measure_name
 from rerank.utils.progress import progress
 
 if TYPE_CHECKING:  # imported by the functions, so that `import rerank.evaluation` is fast
@@ -69,10 +70,10 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = "nDCG@20") ->
     (0.45, 0.55)
     """
     scaled = {q: scaled_scores(runs, q) for q in qrels if any(q in run for run in runs)}
-    grid = list(weight_grid(len(runs)))
+    grid, cutoff = list(weight_grid(len(runs))), _cutoff(measure)
     best, highest = grid[0], -math.inf
     for weights in progress(grid, len(grid), "tuning weights"):
-        run = {query_id: _places(*of_query, weights) for query_id, of_query in scaled.items()}
+        run = {query_id: _places(*of_query, weights, cutoff) for query_id, of_query in scaled.items()}
         (values,) = evaluate(qrels, run, [measure]).values()
         mean = math.fsum(values.values()) / len(values)
         if mean > highest + TIE:
@@ -119,9 +120,15 @@ def _fuse_query(doc_ids: list[str], scores: "np.ndarray", weights: Weights) -> d
     return ordered_scores(doc_ids, _sums(scores, weights))
 
 
-def _places(doc_ids: list[str], scores: "np.ndarray", weights: Weights) -> dict[str, float]:
-    """The ranking of `_fuse_query` with the scores n, n - 1, … 1."""
-    order = (-_sums(scores, weights)).argsort(kind="stable")
+def _cutoff(measure: str) -> int | None:
+    """How many documents of a query the measure reads, so that no others are evaluated; None for all."""
+    family, _, cutoff = measure_name(measure).partition("@")
+    return int(cutoff) if family in ("nDCG", "P", "R", "RR", "AP", "Success") and cutoff.isdecimal() else None
+
+
+def _places(doc_ids: list[str], scores: "np.ndarray", weights: Weights, cutoff: int | None) -> dict[str, float]:
+    """The first `cutoff` documents of the ranking of `_fuse_query`, with the scores n, n - 1, … for n documents."""
+    order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]
     return {doc_ids[i]: float(len(doc_ids) - rank) for rank, i in enumerate(order.tolist())}
 
 

@@ -86,16 +86,22 @@ def test_the_grid_has_every_combination_once(runs: int) -> None:
     assert all(weight == round(weight * steps) / steps for weights in grid for weight in weights)
 
 
-def test_tuned_weights_are_the_best_of_the_grid_and_favour_the_first_of_equal_runs() -> None:
-    runs = [drawn(3, 1.0), drawn(4, 1.0), drawn(5, 1.0)]
+@pytest.mark.parametrize(
+    "measure", ["AP", "nDCG@5", "P@3", "RR@2", "R@10", "AP@7", "Success@1", "Judged@4", "IPrec@1.0"]
+)
+def test_tuned_weights_are_the_best_of_the_grid_and_favour_the_first_of_equal_runs(measure: str) -> None:
+    qrels = {query_id: QRELS[query_id] for query_id in ("q0", "q1", "q2")}
+    runs = [{q: run[q] for q in qrels} for run in (drawn(3, 1.0), drawn(4, 1.0), drawn(5, 1.0))]
 
     def mean(weights: tuple[float, ...]) -> float:
-        values = evaluate(QRELS, fuse_scores(runs, weights), ["AP"])["AP"]
+        (values,) = evaluate(qrels, fuse_scores(runs, weights), [measure]).values()
         return sum(values.values()) / len(values)
 
-    best = tune_weights(runs, QRELS, "AP")
-    assert mean(best) == pytest.approx(max(map(mean, weight_grid(3))))
-    assert tune_weights([runs[0]] * 3, QRELS, "AP") == (1.0, 0.0, 0.0)
+    best = tune_weights(runs, qrels, measure)
+    grid = list(weight_grid(3))
+    means = [mean(weights) for weights in grid]
+    assert best == grid[next(i for i, value in enumerate(means) if value > max(means) - 1e-12)]
+    assert tune_weights([runs[0]] * 3, qrels, measure) == (1.0, 0.0, 0.0)
 
 
 def test_noise_gets_little_weight_and_the_best_run_most() -> None:
