@@ -14,6 +14,7 @@ from rerank.data.queries import WithQueries
 from rerank.data.trec import read_run
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.score_parts import parts_folder
 from rerank.experiments.score_run import Scoring, is_joined, join_parts, place, plan_parts, score_parts
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
@@ -22,10 +23,10 @@ from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
 from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
+from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import open_accelerator
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, check_output, output_target
 from rerank.utils.progress import log
 
 
@@ -119,7 +120,7 @@ def open_scoring(
             config,
             collection=replace(config.collection, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
-            first_stage=replace(config.first_stage, run=str(run or config.first_stage.run)),
+            first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template)
@@ -167,29 +168,3 @@ def _with_queries(config: Config, collection: Collection) -> tuple[Config, Colle
     if settings.queries or settings.query_field:
         collection = WithQueries(collection, settings.queries, settings.query_field)
     return replace(config, collection=settings), collection
-
-
-def tag_of(out: Path) -> str:
-    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
-    if output_target(out) == STANDARD_OUTPUT:
-        return "rerank"
-    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, but a run is
-    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
-    if not tag:
-        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
-    return tag
-
-
-def parts_folder(out: Path) -> Path:
-    """Where the parts of the run `out` are."""
-    return out.with_name(f"{out.name}.parts")
-
-
-def manifest_of(out: Path) -> Path | None:
-    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
-    check_output(out)
-    if output_target(out) == STANDARD_OUTPUT:
-        return None
-    manifest = out.with_name(f"{out.name}.json")
-    check_output(manifest, "--out: its manifest")
-    return manifest

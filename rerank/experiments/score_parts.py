@@ -37,6 +37,11 @@ class PartRecord(TypedDict):
     device: dict[str, Any]
 
 
+def parts_folder(out: Path) -> Path:
+    """Where the parts of the run `out` are."""
+    return out.with_name(f"{out.name}.parts")
+
+
 def default_parts(tokens: np.ndarray) -> int:
     """The number of parts for queries of so many tokens, (queries,), as candidates and passages."""
     return max(1, min(MOST_PARTS, len(tokens), int(tokens.sum()) // LEAST_TOKENS))
