@@ -14,6 +14,7 @@ from rerank.data.queries import WithQueries
 from rerank.data.run_arrays import read_run_arrays
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
+from rerank.experiments.score_parts import parts_folder
 from rerank.experiments.score_run import Scoring, is_joined, join_parts, place, plan_parts, score_parts
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
@@ -167,8 +168,3 @@ def _with_queries(config: Config, collection: Collection) -> tuple[Config, Colle
     if settings.queries or settings.query_field:
         collection = WithQueries(collection, settings.queries, settings.query_field)
     return replace(config, collection=settings), collection
-
-
-def parts_folder(out: Path) -> Path:
-    """Where the parts of the run `out` are."""
-    return out.with_name(f"{out.name}.parts")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank.config import Config
-from rerank.experiments.rescore import check_scoring, open_scoring, parts_folder
-from rerank.experiments.score_parts import Parts
+from rerank.experiments.rescore import check_scoring, open_scoring
+from rerank.experiments.score_parts import Parts, parts_folder
 from rerank.experiments.score_run import Scoring, join_parts, place, plan_parts, score_parts
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import open_accelerator

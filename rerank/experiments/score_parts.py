@@ -3,8 +3,9 @@
 A plan depends on the inputs alone, so every process that scores a part makes the same one.
 """
 
+import contextlib
 import json
-import shutil
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import BLOCK, as_record, changes, facts_of
 from rerank.utils.json_files import parse_json, read_json
 from rerank.utils.progress import log
+from rerank.utils.temporary import temporary_place
 
 MOST_PARTS = 100
 """By default a command that ends early loses one hundredth of its work at most, …"""
@@ -35,6 +37,11 @@ class PartRecord(TypedDict):
     plan: str
     file: dict[str, Any]
     device: dict[str, Any]
+
+
+def parts_folder(out: Path) -> Path:
+    """Where the parts of the run `out` are."""
+    return out.with_name(f"{out.name}.parts")
 
 
 def default_parts(tokens: np.ndarray) -> int:
@@ -169,9 +176,9 @@ class Parts:
         return _shared_facts(devices)
 
     def remove(self) -> None:
-        """Removes the parts: the plan first, without which the others are of no use."""
-        (self.folder / PLAN).unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Removes the parts, at once in the eyes of other processes: a kill leaves all of them, or a leftover."""
+        with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
+            os.replace(self.folder, place.new)
 
     def _record(self, number: int) -> Path:
         return self.folder / f"{number:05}.json"

@@ -57,6 +57,17 @@ class Scoring:
         """The tokens that go into a forward pass."""
         return open_budget(self.config.training.max_tokens_per_forward, self.accelerator.device)
 
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """(queries,) the tokens of all passages of each query's candidates."""
+        found = []
+        for first in range(0, len(self.lists), QUERIES_AT_ONCE):
+            lists = self.lists[first : first + QUERIES_AT_ONCE]
+            _, tokens = self.passages.sizes(pairs_of(lists))
+            starts = np.cumsum([0, *(len(candidates.doc_ids) for candidates in lists[:-1])])
+            found.append(np.add.reduceat(tokens, starts))
+        return np.concatenate(found)
+
 
 def place(scoring: Scoring) -> None:
     """Puts the model on its device, and logs how it is used there and which queries are left out."""
@@ -69,7 +80,7 @@ def place(scoring: Scoring) -> None:
 
 def plan_parts(scoring: Scoring, out: Path, folder: Path, tag: str, parts: int | None) -> Parts:
     """The parts of the run, by default as many as `default_parts` says; raises UserError for more than its queries."""
-    tokens = _tokens_of_queries(scoring)
+    tokens = scoring.tokens
     if parts and parts > len(tokens):
         raise UserError(
             f"--parts {parts}: the run has {len(tokens)} queries with candidates; expected {len(tokens)} or less"
@@ -140,6 +151,7 @@ def join_parts(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
             "documents": {"fingerprint": scoring.collection.fingerprint, "tokens": plan.facts["documents"]},
             "first_stage": {"run": str(scoring.dataset.first_stage), "sha256": plan.facts["run"]},
             "queries": plan.facts["queries"],
+            "tokens": int(scoring.tokens.sum()),
             "parts": plan.count,
             "plan": plan.plan,
             "tokens": int(_tokens_of_queries(scoring).sum()),
@@ -160,17 +172,6 @@ def is_joined(plan: Parts, manifest: Path | None) -> bool:
     except (OSError, ValueError):  # it is replaced when the parts are joined
         return False
     return facts.get("plan") == plan.plan and facts.get("run") == {"sha256": file_hash(plan.out)}
-
-
-def _tokens_of_queries(scoring: Scoring) -> np.ndarray:
-    """(queries,) the tokens of all passages of each query's candidates."""
-    found = []
-    for first in range(0, len(scoring.lists), QUERIES_AT_ONCE):
-        lists = scoring.lists[first : first + QUERIES_AT_ONCE]
-        _, tokens = scoring.passages.sizes(pairs_of(lists))
-        starts = np.cumsum([0, *(len(candidates.doc_ids) for candidates in lists[:-1])])
-        found.append(np.add.reduceat(tokens, starts))
-    return np.concatenate(found)
 
 
 def _model_hash(checkpoint: str) -> str:

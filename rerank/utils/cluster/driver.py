@@ -19,6 +19,8 @@ from rerank.utils.workers import SECONDS_TO_END, Pipe, prepare
 SECONDS_BETWEEN_LOOKS = 3.0
 """How often the driver looks for new nodes, and whether the head answers, while no job ends."""
 SECONDS_WITHOUT_HEAD = 10.0
+ATTEMPTS = 2
+"""How often a client at ray:// tries to connect."""
 MOST_LOSSES = 3
 """A job is given up when its node was lost so many times."""
 
@@ -62,11 +64,15 @@ def _connect(engine: str) -> None:
     remedy = "start one with `ray start --head`, or name its head: --on ray://HOST:10001, or RAY_ADDRESS=HOST:6379"
     if address not in ("auto", "local") and (reason := _silence(address, 10.0)):
         raise UserError(f"--on {engine}: no Ray cluster answers at {address}: {reason}; {remedy}")
-    try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, namespace="rerank")
-    except (ConnectionError, ValueError, RuntimeError, ImportError, ray.exceptions.RayError) as error:
-        line = f"{error}".strip().splitlines()[0]
-        raise UserError(f"--on {engine}: no Ray cluster can be reached: {line.rstrip('.')}; {remedy}") from error
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, namespace="rerank")
+            break
+        except (ConnectionError, ValueError, RuntimeError, ImportError, ray.exceptions.RayError) as error:
+            if isinstance(error, ConnectionAbortedError) and attempt < ATTEMPTS - 1:
+                continue  # the process that the head starts for a client now and then ends at once
+            line = f"{error}".strip().splitlines()[0]
+            raise UserError(f"--on {engine}: no Ray cluster can be reached: {line.rstrip('.')}; {remedy}") from error
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # Ray has its own handler of the second
         signal.signal(number, signal.default_int_handler)
 

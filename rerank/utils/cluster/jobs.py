@@ -19,7 +19,7 @@ Job = TypeVar("Job")
 LOCAL = "local"
 RAY = "ray"
 Engine = Annotated[str, Parameter(validator=Pattern(r"local|ray|ray://[^\s/]+:\d+", "local, ray or ray://HOST:10001"))]
-SECONDS_TO_CONNECT = 90.0
+SECONDS_TO_CONNECT = 150.0
 AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
 
 
