@@ -34,5 +34,6 @@ def may_repeat(queries: np.ndarray, documents: np.ndarray) -> bool:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    values = values * FACTOR
-    return values ^ (values >> HALF)
+    mixed: np.ndarray = values * FACTOR
+    mixed ^= mixed >> HALF
+    return mixed

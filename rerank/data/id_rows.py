@@ -51,6 +51,7 @@ class IdRows:
             part = self._rows.pop()
             rows[end - len(part) : end] = ranks[part]
             end -= len(part)
+        pa.default_memory_pool().release_unused()  # it would keep what the parts took
         return ids, rows
 
     def _assign(self) -> None:
