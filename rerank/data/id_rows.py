@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-WAITING = 2**21
+WAITING = 2**20
 """Ids, at least, that wait until they get their rows together: a hash table is made of all ids each time."""
 
 
@@ -26,18 +26,14 @@ class IdRows:
     def __init__(self) -> None:
         self._ids = pa.array([], pa.large_binary())
         self._rows: list[np.ndarray] = []
-        self._waiting: list[tuple[pa.Array, np.ndarray]] = []
+        self._waiting: list[pa.Array] = []
         self._count = 0
 
-    def add(self, dictionary: pa.Array, codes: np.ndarray) -> None:
-        """Adds the ids `dictionary[codes]`, in this order; the rest of the dictionary is left out."""
-        if not len(codes):
-            return
-        used = np.zeros(len(dictionary), bool)
-        used[codes] = True
-        places = np.cumsum(used, dtype=np.int32) - 1
-        self._waiting.append((dictionary.filter(pa.array(used)).cast(pa.large_binary()), places[codes]))
-        self._count += len(self._waiting[-1][0])
+    def add(self, ids: pa.Array) -> None:
+        """Adds ids, in this order: a binary array."""
+        if len(ids):
+            self._waiting.append(ids.cast(pa.large_binary()))
+            self._count += len(ids)
         if self._count >= max(WAITING, len(self._ids) // 2):
             self._assign()
 
@@ -55,14 +51,14 @@ class IdRows:
             part = self._rows.pop()
             rows[end - len(part) : end] = ranks[part]
             end -= len(part)
+        pa.default_memory_pool().release_unused()  # it would keep what the parts took
         return ids, rows
 
     def _assign(self) -> None:
         """Gives the ids that wait their rows; those that have one keep it, as they come first."""
         if not self._waiting:
             return
-        chunks = pa.chunked_array([self._ids, *(ids for ids, _ in self._waiting)]).dictionary_encode().chunks
+        chunks = pa.chunked_array([self._ids, *self._waiting]).dictionary_encode().chunks
         self._ids = chunks[-1].dictionary  # which all chunks share
-        for chunk, (_, codes) in zip(chunks[-len(self._waiting) :], self._waiting, strict=True):
-            self._rows.append(chunk.indices.to_numpy()[codes])
+        self._rows += [np.asarray(chunk.indices) for chunk in chunks[-len(self._waiting) :]]
         self._waiting, self._count = [], 0

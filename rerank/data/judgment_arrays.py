@@ -107,8 +107,7 @@ class _Lines:
         self._queries.append(np.array(numbers, np.int32)[codes])
         places = [self._grades.setdefault(grade, len(self._grades)) for grade in lines.distinct_grades]
         self._codes.append(np.array(places, np.int32)[lines.grades])
-        codes, names = encoded(lines.documents)
-        self._ids.add(names, codes)
+        self._ids.add(lines.documents)
 
     def finish(self) -> JudgmentArrays:
         ids, rows = self._ids.finish()

@@ -15,7 +15,7 @@ from rerank.data.run_collectors import Collected, GroupedLines, NotGroupedError,
 from rerank.data.trec_columns import RUN_LINE, expect_some, fail_repeated, run_lines
 from rerank.utils.errors import UserError
 
-PART = 2**25
+PART = 2**24
 """Bytes of ids and scores, at least, that are handled together."""
 LINES = 4096
 """Lines that were read one by one and become arrays together."""

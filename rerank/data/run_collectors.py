@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rerank.data.fingerprints import fingerprints, may_repeat
 from rerank.data.id_rows import IdRows
 from rerank.data.line_order import RepeatedLineError, best_lines, first_repetition
 from rerank.data.plain_lines import RunColumns, encoded
 
-AT_ONCE = 2**22
+AT_ONCE = 2**20
 """Lines that are sorted together, at most, unless a query has more."""
 
 
@@ -63,16 +64,20 @@ class GroupedLines:
         return Collected(self._numbers, begins, rows, ids)
 
     def _add_queries(self, queries: np.ndarray, query_ids: list[str], lines: RunColumns) -> None:
-        documents, names = encoded(lines.documents[: len(queries)])
-        if (repeated := first_repetition(queries, documents)) is not None:
-            raise RepeatedLineError(self._lines + repeated)
-        scores = lines.scores[: len(queries)]
+        documents, scores = lines.documents[: len(queries)], lines.scores[: len(queries)]
+        if may_repeat(queries, fingerprints(documents)):
+            repeated = first_repetition(queries, encoded(documents)[0])
+            if repeated is not None:
+                raise RepeatedLineError(self._lines + repeated)
+        places = np.arange(len(queries))
         if self._query_ids is not None:
-            wanted = np.array([query_id in self._query_ids for query_id in query_ids], bool)[queries]
-            queries, documents, scores = queries[wanted], documents[wanted], scores[wanted]
-        kept, queries = best_lines(queries, documents, scores, self._depth, lambda those: _ranks_of(names, those))
-        self._counts.append(np.bincount(queries, minlength=len(query_ids)))
-        self._ids.add(names, documents[kept])
+            wanted = np.array([query_id in self._query_ids for query_id in query_ids], bool)
+            places = np.flatnonzero(wanted[queries])
+        kept, of_queries = best_lines(
+            queries[places], places, scores[places], self._depth, lambda those: _ranks_of(documents, those)
+        )
+        self._counts.append(np.bincount(of_queries, minlength=len(query_ids)))
+        self._ids.add(documents.take(pa.array(places[kept])))
 
 
 class ScatteredLines:
@@ -94,8 +99,7 @@ class ScatteredLines:
         numbers = [self._numbers.setdefault(intern(name.decode()), len(self._numbers)) for name in names.to_pylist()]
         self._queries.append(np.array(numbers, np.int32)[codes])
         self._scores.append(lines.scores)
-        codes, names = encoded(lines.documents)
-        self._ids.add(names, codes)
+        self._ids.add(lines.documents)
         return lines.from_line(len(codes))
 
     def finish(self) -> Collected:
@@ -125,13 +129,12 @@ class ScatteredLines:
         return (np.int32, self._queries), (np.float32, self._scores)
 
 
-def _ranks_of(names: pa.Array, documents: np.ndarray) -> np.ndarray:
-    """Numbers in the order of the documents' names."""
-    distinct, places = np.unique(documents, return_inverse=True)
-    order = pc.sort_indices(names.take(pa.array(distinct))).to_numpy()
+def _ranks_of(ids: pa.Array, places: np.ndarray) -> np.ndarray:
+    """Numbers in the order of the ids in these places."""
+    order = pc.sort_indices(ids.take(pa.array(places))).to_numpy()
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
-    return ranks[places]
+    return ranks
 
 
 def _ranges(counts: np.ndarray) -> list[tuple[int, int]]:

@@ -105,6 +105,7 @@ def bench_large(
                 if what.split(",")[0] in steps:
                     log.info(f"{what}, {of.passages:,} passages")
                     found = measured(step.code, step.arguments, folder, checkout)
+                    log.info(f"{what}: {found['seconds']:,.1f} s, {found['peak MB']:,.0f} MB")
                     row = {"passages": of.passages, "run's lines": of.lines, "s": found["seconds"]}
                     rows.append({"what": what, **row, "peak MB": found["peak MB"]})
     rows = with_full_size(rows)
