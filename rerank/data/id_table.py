@@ -65,8 +65,8 @@ class IdTable(Mapping[str, int]):
         return low if self._numbers is None else self._numbers[low]
 
     def __iter__(self) -> Iterator[str]:
-        rises = self.numbers is None
-        places = range(len(self)) if rises else np.argsort(self.numbers, kind="stable").tolist()
+        numbers = self.numbers
+        places = range(len(self)) if numbers is None else np.argsort(numbers, kind="stable").tolist()
         yield from (self._at(place).decode() for place in places)
         self.release()
 
