@@ -154,7 +154,6 @@ def join_parts(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
             "tokens": int(scoring.tokens.sum()),
             "parts": plan.count,
             "plan": plan.plan,
-            "tokens": int(_tokens_of_queries(scoring).sum()),
             **device,
             "run": {"sha256": file_hash(plan.out)},
         }
