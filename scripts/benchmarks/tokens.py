@@ -32,7 +32,7 @@ STORED = "a store of random tokens"
 TOKENS_STORED = 70
 """Tokens of each of its documents, as an encoder's tokenizer makes of about 55 words."""
 VALUES = {"s": ",.1f", "peak MB": ",.0f", "anonymous MB": ",.0f", "mapped MB": ",.0f"}
-COLUMNS = {"what": "", "documents": ",", **VALUES} | {f"full size, {key}": form for key, form in VALUES.items()}
+COLUMNS = {"what": "", "documents": ",", **VALUES, "full size, s": ",.0f", "full size, peak MB": ",.0f"}
 NOTES = (
     f"places: {READ:,} documents of corpus.jsonl are read, for which all must be found. tokens: the store of all "
     f"documents is opened, and {READ:,} are read in batches of 150; the first time it is made.",
@@ -126,7 +126,7 @@ def bench_tokens(documents: int, stored: int = 0, checkout: Path | None = None, 
                 rows.append(
                     {"what": what, "step": step, "documents": count, **_measured(step, folder, count, checkout)}
                 )
-        rows = _with_full_size(rows)
+        rows = with_full_size(rows)
         if stored:
             log.info(f"{STORED}, {stored:,} documents")
             arguments = (str(Path(name) / "0123456789abcdef"), str(stored), str(min(READ, stored)))
@@ -184,12 +184,13 @@ def _run(what: str, code: str, arguments: Sequence[str], folder: Path, checkout:
     return done.stdout
 
 
-def _with_full_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows by step; that of the larger size also has what the line through both gives at the full size."""
+def with_full_size(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows by step; the larger size has what the line through both gives at the full size, if something is made."""
     found: list[dict[str, Any]] = []
     for step in STEPS:
         smaller, larger = (row for row in rows if row["step"] == step)
         factor = (FULL - larger["documents"]) / (larger["documents"] - smaller["documents"])
-        at_full = {f"full size, {key}": larger[key] + factor * (larger[key] - smaller[key]) for key in VALUES}
+        made = ("s", "peak MB") if "again" not in step else ()
+        at_full = {f"full size, {key}": larger[key] + factor * (larger[key] - smaller[key]) for key in made}
         found += [smaller, larger | at_full]
     return found

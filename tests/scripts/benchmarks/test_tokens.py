@@ -4,7 +4,7 @@ import pytest
 
 from rerank.data.collections import open_collection
 from scripts.benchmarks.commands import main
-from scripts.benchmarks.tokens import WORDS_OF_A_DOCUMENT, write_corpus
+from scripts.benchmarks.tokens import FULL, STEPS, WORDS_OF_A_DOCUMENT, with_full_size, write_corpus
 from tests.support.small_collection import failed
 
 
@@ -21,3 +21,12 @@ def test_the_documents_are_ones_that_we_read(tmp_path):
 )
 def test_what_cannot_be_measured(capsys, words, expected):
     assert expected in failed(capsys, "tokens", *words, main=main)
+
+
+def test_what_is_made_is_extrapolated_to_the_full_size():
+    rows = [
+        {"step": step, "documents": count, "s": 2.0 + count, "peak MB": 5.0} for step in STEPS for count in (100, 1000)
+    ]
+    found = with_full_size(rows)
+    assert [row.get("full size, s") for row in found] == [None, 2.0 + FULL, None, None, None, 2.0 + FULL, None, None]
+    assert found[1]["full size, peak MB"] == 5.0
