@@ -6,8 +6,8 @@ from typing import overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from rerank.data.arrow_arrays import from_numpy
 from rerank.data.candidates import queries_without_relevant
 from rerank.data.run_arrays import RunArrays
 from rerank.data.trec import check_common
@@ -54,7 +54,7 @@ class CandidateLists(Mapping[str, Candidates]):
         for query_id in self._query_ids:
             if query_id in self._run:
                 used[self._run.rows_of(query_id)] = True
-        return self._run.ids.filter(pa.array(used))
+        return self._run.ids.take(from_numpy(np.flatnonzero(used)))
 
     def without_relevant(self, query_ids: Iterable[str]) -> list[str]:
         """Those of these queries that have no relevant candidate; no candidates are made."""
@@ -62,10 +62,8 @@ class CandidateLists(Mapping[str, Candidates]):
             query_id: [doc_id for doc_id, grade in self._qrels.get(query_id, {}).items() if grade >= 1]
             for query_id in query_ids
         }
-        judged = pa.array({doc_id for doc_ids in relevant.values() for doc_id in doc_ids}, pa.large_string())
-        places = pc.index_in(self._run.ids, value_set=judged).fill_null(-1).to_numpy()
-        found = np.flatnonzero(places >= 0)
-        row_of = dict(zip(judged.take(pa.array(places[found])).to_pylist(), found.tolist(), strict=True))
+        wanted = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
+        row_of = {doc_id: row for row, doc_id in enumerate(Texts(self._run.ids)) if doc_id in wanted}
         return [query_id for query_id, doc_ids in relevant.items() if not self._has_one_of(query_id, doc_ids, row_of)]
 
     def _has_one_of(self, query_id: str, doc_ids: list[str], row_of: Mapping[str, int]) -> bool:

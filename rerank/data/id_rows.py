@@ -4,6 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rerank.data.arrow_arrays import from_numpy, from_texts, to_numpy
+
 WAITING = 2**20
 """Ids, at least, that wait until they get their rows together: a hash table is made of all ids each time."""
 
@@ -14,7 +16,7 @@ FEW = 16
 
 def ids_at(ids: pa.Array, rows: np.ndarray) -> list[str]:
     """The texts in these rows of an array."""
-    return [ids[row].as_py() for row in rows.tolist()] if len(rows) < FEW else ids.take(pa.array(rows)).to_pylist()
+    return [ids[row].as_py() for row in rows.tolist()] if len(rows) < FEW else ids.take(from_numpy(rows)).to_pylist()
 
 
 class IdRows:
@@ -24,7 +26,7 @@ class IdRows:
     """
 
     def __init__(self) -> None:
-        self._ids = pa.array([], pa.large_binary())
+        self._ids = from_texts([], pa.large_string()).cast(pa.large_binary())
         self._rows: list[np.ndarray] = []
         self._waiting: list[pa.Array] = []
         self._count = 0
@@ -40,8 +42,8 @@ class IdRows:
     def finish(self) -> tuple[pa.Array, np.ndarray]:
         """The distinct ids, sorted by their bytes, as texts, and the int32 row of every id that was added."""
         self._assign()
-        order = pc.sort_indices(self._ids).to_numpy()
-        ids = self._ids.take(pa.array(order)).cast(pa.large_string())
+        order = to_numpy(pc.sort_indices(self._ids), np.uint64)
+        ids = self._ids.take(from_numpy(order)).cast(pa.large_string())
         self._ids = None
         ranks = np.empty(len(order), np.int32)
         ranks[order] = np.arange(len(order), dtype=np.int32)
@@ -60,5 +62,5 @@ class IdRows:
             return
         chunks = pa.chunked_array([self._ids, *self._waiting]).dictionary_encode().chunks
         self._ids = chunks[-1].dictionary  # which all chunks share
-        self._rows += [np.asarray(chunk.indices) for chunk in chunks[-len(self._waiting) :]]
+        self._rows += [to_numpy(chunk.indices, np.int32) for chunk in chunks[-len(self._waiting) :]]
         self._waiting, self._count = [], 0

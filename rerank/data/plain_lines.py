@@ -4,12 +4,14 @@ What these readers take, those of `rerank.data.trec_columns` read in the same wa
 """
 
 import codecs
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from rerank.data.arrow_arrays import from_texts, to_numpy
 from rerank.data.run_scores import FLOAT32_MAX
 from rerank.data.trec_columns import whole_number
 
@@ -51,7 +53,7 @@ def plain_run(block: bytes) -> RunColumns | None:
     columns = _columns(block, RUN)
     if columns is None:
         return None
-    scores = np.asarray(columns["score"])
+    scores = to_numpy(columns["score"], np.float64)
     if not (np.abs(scores) <= FLOAT32_MAX).all():
         return None
     return RunColumns(columns["query"], columns["document"], scores.astype(np.float32))
@@ -73,7 +75,7 @@ def plain_judgments(block: bytes, width: int) -> JudgmentColumns | None:
 def run_columns(lines: list[tuple[str, str, float]]) -> RunColumns:
     """The columns of lines that were read one by one: query, document and score."""
     queries, documents, scores = zip(*lines, strict=True)
-    return RunColumns(_binary(queries), _binary(documents), np.array(scores, np.float64).astype(np.float32))
+    return RunColumns(*_binary(queries, documents), np.array(scores, np.float64).astype(np.float32))
 
 
 def judgment_columns(lines: list[tuple[str, str, int]]) -> JudgmentColumns:
@@ -81,7 +83,7 @@ def judgment_columns(lines: list[tuple[str, str, int]]) -> JudgmentColumns:
     queries, documents, grades = zip(*lines, strict=True)
     places = {grade: place for place, grade in enumerate(dict.fromkeys(grades))}
     codes = np.array([places[grade] for grade in grades], np.int32)
-    return JudgmentColumns(_binary(queries), _binary(documents), codes, list(places))
+    return JudgmentColumns(*_binary(queries, documents), codes, list(places))
 
 
 def joined(parts: list[RunColumns]) -> RunColumns:
@@ -93,7 +95,7 @@ def joined(parts: list[RunColumns]) -> RunColumns:
 def encoded(ids: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """The int32 number of each id, and the distinct ids, in the order in which they first occur."""
     found = ids.dictionary_encode()
-    return np.asarray(found.indices), found.dictionary
+    return to_numpy(found.indices, np.int32), found.dictionary
 
 
 def _columns(block: bytes, names: list[str]) -> dict[str, pa.Array] | None:
@@ -123,8 +125,9 @@ def _columns(block: bytes, names: list[str]) -> dict[str, pa.Array] | None:
     return {name: table[name].combine_chunks() for name in read}
 
 
-def _binary(texts: tuple[str, ...]) -> pa.Array:
-    return pa.array([text.encode() for text in texts], pa.binary())
+def _binary(*columns: Sequence[str]) -> tuple[pa.Array, pa.Array]:
+    queries, documents = (from_texts(texts, pa.binary()) for texts in columns)
+    return queries, documents
 
 
 def _is_unicode(text: bytes) -> bool:

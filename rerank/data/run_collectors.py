@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rerank.data.arrow_arrays import from_numpy, to_numpy
 from rerank.data.fingerprints import fingerprints, may_repeat
 from rerank.data.id_rows import IdRows
 from rerank.data.line_order import RepeatedLineError, best_lines, first_repetition
@@ -77,7 +78,7 @@ class GroupedLines:
             queries[places], places, scores[places], self._depth, lambda those: _ranks_of(documents, those)
         )
         self._counts.append(np.bincount(of_queries, minlength=len(query_ids)))
-        self._ids.add(documents.take(pa.array(places[kept])))
+        self._ids.add(documents.take(from_numpy(places[kept])))
 
 
 class ScatteredLines:
@@ -131,7 +132,7 @@ class ScatteredLines:
 
 def _ranks_of(ids: pa.Array, places: np.ndarray) -> np.ndarray:
     """Numbers in the order of the ids in these places."""
-    order = pc.sort_indices(ids.take(pa.array(places))).to_numpy()
+    order = to_numpy(pc.sort_indices(ids.take(from_numpy(places))), np.uint64)
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     return ranks
