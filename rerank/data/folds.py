@@ -62,7 +62,7 @@ def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all",
     """The fold with at most so many training and validation queries, or "all", drawn by the seed; their order stays.
 
     >>> draw_queries(Fold("1", ("a", "b", "c", "d"), ("e", "f"), ("g",)), 2, "all", seed=0)
-    Fold(name='1', train=('c', 'd'), valid=('e', 'f'), test=('g',))
+    Fold(name='1', train=('b', 'd'), valid=('e', 'f'), test=('g',))
     """
     return Fold(fold.name, _drawn(fold.train, train, seed), _drawn(fold.valid, valid, seed), fold.test)
 

@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rerank.cli.main import main
@@ -224,11 +225,17 @@ def test_a_job_given_up_after_its_node_is_lost_again_and_again():
 def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(cluster, here, capsys, monkeypatch):
     """The last test of this cluster."""
     Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\nloss.name = "hinge"\n')
-    words = ["sweep", "grid.toml", "--fold", "1", "--on", "ray", "--epochs", "60", "--training.patience", "60"]
+    words = ["sweep", "grid.toml", "--fold", "1", "--on", "ray", "--epochs", "20", "--training.patience", "20"]
     fold = here / "runs" / "towns" / "hinge" / "fold1"
+
+    frozen = []
 
     def kill_the_head():
         until(lambda: (fold / "state" / "history.json").exists())
+        for node in (cluster.head_node, *cluster.worker_nodes):
+            frozen.extend(workers_below(node.all_processes["raylet"][0].process.pid))
+        for process in frozen:  # so that the job does not end before the loss is noticed
+            process.suspend()
         for kind in ("raylet", "gcs_server"):
             os.kill(cluster.head_node.all_processes[kind][0].process.pid, signal.SIGKILL)
 
@@ -239,9 +246,13 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
     assert "the Ray cluster" in line
     assert "is lost" in line
     assert line.endswith("the same command goes on")
+    assert frozen
     cluster.shutdown()
+    for process in frozen:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
     before = (fold / "log.jsonl").read_text().splitlines()
-    assert 0 < len(before) < 60
+    assert 0 < len(before) < 20
     restarted = start_head(monkeypatch)
     try:
         with pytest.raises(SystemExit) as ended:
@@ -251,5 +262,11 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
     assert ended.value.code == 0
     assert "the best of 1 finished cells" in capsys.readouterr().out
     after = (fold / "log.jsonl").read_text().splitlines()
-    assert len(after) == 60
+    assert len(after) == 20
     assert after[: len(before)] == before
+
+
+def workers_below(process):
+    """The processes that run jobs, of the actors that a node has started."""
+    found = psutil.Process(process).children(recursive=True)
+    return [child for child in found if any("spawn_main" in word for word in child.cmdline())]

@@ -198,6 +198,8 @@ def _expect_seen(work: Work, nodes: Sequence[dict[str, Any]]) -> None:
         name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
         try:
             seen = ray.get(answer, timeout=60)
+        except ray.exceptions.TaskUnschedulableError:  # the node has left the cluster since
+            continue
         except Exception as error:  # whatever an import on the node raises, or Ray
             line = f"{error}".strip().splitlines()[-1]
             raise UserError(
