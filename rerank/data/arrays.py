@@ -1,7 +1,7 @@
 """Arrays in files, read whole or memory-mapped."""
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,17 @@ def read_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
 
     Raises ValueError for a file that is none, and OSError for one that cannot be opened.
     """
-    try:
+
+    def load() -> Any:
         with path.open("rb") as file:  # numpy would leave the file open if it is damaged
-            array = np.load(file, allow_pickle=False)
-    except OSError:
-        raise
-    except Exception as error:  # the header is a Python literal, and a file may also be a damaged .npz
-        raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
-    return _expect(array, path, (kind,), dimensions)
+            return np.load(file, allow_pickle=False)
+
+    return _expect(_loaded(load, path), path, (kind,), dimensions)
 
 
 def map_array(path: Path, kinds: tuple[Any, ...], dimensions: int) -> np.ndarray:
     """As `read_array`, memory-mapped and of one of these types of numbers."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except OSError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
+    array = _loaded(lambda: np.lib.format.open_memmap(path, mode="r"), path)
     return _expect(np.asarray(array), path, kinds, dimensions)
 
 
@@ -71,6 +64,15 @@ def release(array: np.ndarray | None) -> None:
 def slices_of(items: int) -> Iterator[slice]:
     """Slices of ITEMS_AT_ONCE items, so that an array of any size is read in bounded memory."""
     return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
+
+
+def _loaded(load: Callable[[], Any], path: Path) -> Any:
+    try:
+        return load()
+    except OSError:
+        raise
+    except Exception as error:  # the header is a Python literal, and a file may also be a damaged .npz
+        raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
 
 
 def _expect(array: Any, path: Path, kinds: tuple[Any, ...], dimensions: int) -> np.ndarray:

@@ -11,7 +11,7 @@ from rerank.data.id_table import make_id_table, write_id_table
 from rerank.data.token_files import LENGTHS, OFFSETS, TOKENS
 from rerank.utils.integrity import Record, write_record
 from rerank.utils.progress import progress
-from rerank.utils.resumable import put_in_place, resumable, unfinished_folder
+from rerank.utils.resumable import put_in_place, resumable
 
 SIZES = "sizes.bin"
 """Two int64 of each document: its tokens that are kept, and all. Removed when the store is whole."""
@@ -37,7 +37,7 @@ def write_token_files(folder: Path, doc_ids: Sequence[str], tokenised: Callable[
         unfinished.save()
         record = {TOKENS: unfinished.files[TOKENS].facts(), **_write_rest(unfinished.folder, doc_ids)}
         write_record(unfinished.folder, record)
-    put_in_place(unfinished_folder(folder), folder)
+    put_in_place(unfinished.folder, folder)
     (folder / SIZES).unlink()
 
 

@@ -32,13 +32,18 @@ def drawn_final_fold(config: Config, collection: Collection, validated: bool) ->
     return _drawn(config, final_fold(judged, config.training.seed, validated))
 
 
+def draws_queries(config: Config) -> bool:
+    """Whether `--collection.train-queries` or `--training.validate-queries` may leave queries out."""
+    return any(count != "all" for count in _counts(config).values())
+
+
 def queries_in_use(config: Config, collection: Collection, fold_name: str = "all") -> dict[str, str]:
     """The queries of `queries_to_train` that a fold has, whichever it is, or the final model; query_id to text.
 
     They are all of them, unless `--collection.train-queries` or `--training.validate-queries` leaves some out.
     """
     queries = queries_to_train(collection)
-    if not collection.qrels or set(_counts(config).values()) == {"all"}:
+    if not collection.qrels or not draws_queries(config):
         return queries
     if fold_name == FINAL:
         folds = [drawn_final_fold(config, collection, validated) for validated in (True, False)]

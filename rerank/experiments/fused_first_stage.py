@@ -24,9 +24,10 @@ from rerank.runs.fuse_files import MEASURE, check_runs
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import judgments_hash
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, short_hash
+from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import as_record, changes, facts_of
 from rerank.utils.json_files import read_json
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
@@ -135,7 +136,7 @@ def _read(files: Sequence[str]) -> dict[str, Run]:
 
 def _origin(config: Config, collection: Collection) -> Origin:
     settings = config.first_stage
-    sources = [Source(run=run, sha256=file_hash(Path(run))) for run in settings.runs]
+    sources = [Source(run=run, sha256=kept_hash(Path(run))) for run in settings.runs]
     if settings.fusion == "rrf":
         return {"method": "rrf", "k": RRF_K, "runs": sources}
     collection.expect_judgments()

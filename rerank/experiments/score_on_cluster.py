@@ -2,7 +2,6 @@
 
 import functools
 import sys
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,9 +12,11 @@ from rerank.experiments.score_parts import Parts, parts_folder
 from rerank.experiments.score_run import Scoring, join_parts, place, plan_parts, score_parts
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import open_accelerator
+from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import expect_engine, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import log
+from rerank.utils.workers import failures
 
 
 class Run(NamedTuple):
@@ -51,8 +52,7 @@ def rescore_on_cluster(
     expect_engine(engine)
     check_scoring(config, run, collection or None)
     accelerator = open_accelerator(device="cpu")  # this process scores nothing
-    if accelerator.num_processes > 1:
-        raise UserError(f"--on {engine}: starts its own processes: run it without accelerate or torchrun")
+    expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, collection or None, accelerator)
     for line in scoring.notes:
         log.info(line)
@@ -64,7 +64,7 @@ def rescore_on_cluster(
         log.info(f"{plan.folder}: {plan.count - len(missing)} of {plan.count} parts are there already")
     failed = _score_all(plan, [Job(of, plan.plan, number) for number in missing], engine)
     for job, error in failed:
-        print(f"failed: part {job.number}: {error.strip()}", file=sys.stderr)
+        print(f"failed: part {job.number}: {error}", file=sys.stderr)
     return not failed and join_parts(scoring, plan, manifest)
 
 
@@ -75,16 +75,11 @@ def _for_workers(config: Config, scoring: Scoring) -> Config:
 
 def _score_all(plan: Parts, jobs: list[Job], engine: str) -> list[tuple[Job, str]]:
     """Scores these parts and returns those that failed, with the reason."""
-    failed: list[tuple[Job, str]] = []
     if not jobs:
-        return failed
+        return []
     gpus = jobs[0].of.config.training.device != "cpu"
-    with closing(work_on_ray(engine, score_part, jobs, plan.folder, gpus=gpus)) as ended:
-        for job, error in progress(ended, len(jobs), "scoring", lambda: f"{len(failed)} failed" if failed else ""):
-            if error:
-                failed.append((job, error))
-                log.info(f"part {job.number} failed: {error.strip().splitlines()[-1]}")
-    return failed
+    ended = work_on_ray(engine, score_part, jobs, plan.folder, gpus=gpus)
+    return failures(ended, len(jobs), "scoring", lambda job: f"part {job.number}")
 
 
 def score_part(job: Job) -> None:

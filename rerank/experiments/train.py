@@ -16,6 +16,7 @@ from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
+from rerank.experiments.folds import draws_queries
 from rerank.experiments.model_card import write_training_card
 from rerank.experiments.pretraining.pretrain import expect_checkpoint, pretrain
 from rerank.experiments.text import TextDataset
@@ -225,8 +226,7 @@ def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) ->
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:
     queries, config = len(fold.train) + len(fold.valid), experiment.config
-    drawn = (config.collection.train_queries, config.training.validate_queries) != ("all", "all")
-    which = f"{queries} of the" if drawn else f"all {queries}"
+    which = f"{queries} of the" if draws_queries(config) else f"all {queries}"
     if experiment.epochs:
         of_folds = ", ".join(f"fold {name} {epoch}" for name, epoch in experiment.epochs.by_fold.items())
         how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"

@@ -1,6 +1,5 @@
 """Trains the folds of an experiment side by side on a Ray cluster; each fold is a job."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,9 +7,10 @@ from rerank.config import Config
 from rerank.data.folds import FINAL
 from rerank.experiments.train import open_experiment, train_folds, write_joined_run
 from rerank.runs.layout import ExperimentFolder
+from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import expect_engine, work_on_ray
-from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import log
+from rerank.utils.workers import failures
 
 
 class Job(NamedTuple):
@@ -38,8 +38,7 @@ def train_on_cluster(config: Config, fold: str, engine: str, epochs_from: Path |
     expect_engine(engine)
     experiment = open_experiment(config, fold, epochs_from)
     try:
-        if experiment.accelerator.num_processes > 1:
-            raise UserError(f"--on {engine}: starts its own processes: run it without accelerate or torchrun")
+        expect_one_process(experiment.accelerator, f"--on {engine}:")
         names = [part.name for part in experiment.folds if not experiment.folder.fold(part.name).finished]
         log.info(f"{len(experiment.folds)} folds, {len(experiment.folds) - len(names)} of them finished already")
         failed: dict[str, str] = {}
@@ -56,15 +55,10 @@ def train_on_cluster(config: Config, fold: str, engine: str, epochs_from: Path |
 
 def _train_all(jobs: list[Job], engine: str) -> dict[str, str]:
     """Trains all folds and returns those that failed, with the reason."""
-    failed: dict[str, str] = {}
     config = jobs[0].config
     gpus = config.training.device != "cpu"
-    with closing(work_on_ray(engine, train_fold_of, jobs, Path(config.output.folder), gpus=gpus)) as ended:
-        for job, error in progress(ended, len(jobs), "folds", lambda: f"{len(failed)} failed" if failed else ""):
-            if error:
-                failed[job.fold] = error.strip()
-                log.info(f"fold {job.fold} failed: {failed[job.fold].splitlines()[-1]}")
-    return failed
+    ended = work_on_ray(engine, train_fold_of, jobs, Path(config.output.folder), gpus=gpus)
+    return {job.fold: error for job, error in failures(ended, len(jobs), "folds", lambda job: f"fold {job.fold}")}
 
 
 def train_fold_of(job: Job) -> None:

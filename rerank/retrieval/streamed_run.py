@@ -11,7 +11,7 @@ from rerank.retrieval.bm25 import NAMED, log_unanswered, search_each
 from rerank.retrieval.languages import ENGLISH
 from rerank.retrieval.searchers import index_identity
 from rerank.utils.files import short_hash, short_hash_of
-from rerank.utils.resumable import resumable, unfinished_folder
+from rerank.utils.resumable import resumable
 from rerank.utils.temporary import remove
 
 RUN, TAG = "run", "Anserini"
@@ -58,9 +58,8 @@ def write_bm25(
                 unfinished.finish_item()
         facts = unfinished.record()[RUN]
     log_unanswered(counts["first_unanswered"], counts["unanswered"], len(queries))
-    folder = unfinished_folder(file)
     if not counts["candidates"]:
-        remove(folder)
+        remove(unfinished.folder)
     yield WrittenRun(len(queries) - counts["unanswered"], counts["candidates"], facts)
-    os.replace(folder / RUN, file)
-    remove(folder)
+    os.replace(unfinished.folder / RUN, file)
+    remove(unfinished.folder)

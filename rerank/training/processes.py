@@ -27,6 +27,12 @@ def group_settings() -> InitProcessGroupKwargs:
     return InitProcessGroupKwargs(timeout=LONGEST_WAIT)
 
 
+def expect_one_process(accelerator: Accelerator, what: str, instead: str = "") -> None:
+    """Raises UserError, which begins with `what`, if this run has several processes; `instead` ends the line."""
+    if accelerator.num_processes > 1:
+        raise UserError(f"{what} starts its own processes: run it without accelerate or torchrun{instead}")
+
+
 @contextlib.contextmanager
 def main_process_first(accelerator: Accelerator, what: str) -> Iterator[None]:
     """The main process runs the block first, the others when it is done; lines say that they wait for `what`."""

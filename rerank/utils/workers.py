@@ -14,6 +14,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from rerank.utils.errors import UserError
+from rerank.utils.progress import log, progress
 
 Job = TypeVar("Job")
 Pipe: TypeAlias = "connection.Connection[object, object]"
@@ -62,6 +63,22 @@ def work(
                 yield job, error
     finally:
         end([*idle, *busy])
+
+
+def failures(
+    ended: Generator[tuple[Job, str], None, None], total: int, what: str, name: Callable[[Job], str]
+) -> list[tuple[Job, str]]:
+    """Waits for all jobs and returns those that failed, with the error, whose last line is logged meanwhile.
+
+    `ended` yields them as `work` does, and is closed in the end; `what` is shown with the progress.
+    """
+    failed: list[tuple[Job, str]] = []
+    with contextlib.closing(ended):
+        for job, error in progress(ended, total, what, lambda: f"{len(failed)} failed" if failed else ""):
+            if error:
+                failed.append((job, error.strip()))
+                log.info(f"{name(job)} failed: {error.strip().splitlines()[-1]}")
+    return failed
 
 
 def give(worker: Worker, job: object) -> None:

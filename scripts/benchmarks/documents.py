@@ -14,6 +14,7 @@ import numpy as np
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from scripts.benchmarks.memory import expect_status
 from scripts.benchmarks.report import check, publish
 
 FEW = 1_000
@@ -53,8 +54,7 @@ def bench_documents(documents: int, checkout: Path | None = None, out: Path | No
     check(1, out)
     if documents < FEW:
         raise UserError(f"--documents: got {documents}, expected {FEW} or more")
-    if not Path("/proc/self/status").exists():
-        raise UserError("/proc/self/status: there is none; peak memory is measured on Linux only")
+    expect_status()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="rerank-documents-") as name:
         counts = dict.fromkeys((FEW, documents))

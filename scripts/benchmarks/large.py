@@ -10,6 +10,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from scripts.benchmarks.documents import RUN, measured, write_encoder
 from scripts.benchmarks.large_collection import DEPTH, Shape, shape, write_large_collection, write_large_run
+from scripts.benchmarks.memory import expect_status
 from scripts.benchmarks.report import check, publish
 
 SMALLER = 10
@@ -92,8 +93,7 @@ def bench_large(
     known = [name for name in STEPS if "," not in name]
     if unknown := [name for name in steps if name not in known]:
         raise UserError(f"{unknown[0]}: no such step; expected {', '.join(known)}")
-    if not Path("/proc/self/status").exists():
-        raise UserError("/proc/self/status: there is none; peak memory is measured on Linux only")
+    expect_status()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="rerank-large-") as name:
         write_encoder(Path(name) / "encoder")

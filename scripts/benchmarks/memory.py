@@ -50,6 +50,12 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
         ) from error
 
 
+def expect_status() -> None:
+    """Raises UserError where the system does not say how much memory a process takes."""
+    if not Path("/proc/self/status").exists():
+        raise UserError("/proc/self/status: there is none; peak memory is measured on Linux only")
+
+
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result | None:
     """Returns the result of a module's `function` in a new process; None if it ran out of memory.
 

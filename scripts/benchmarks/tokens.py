@@ -13,6 +13,7 @@ import numpy as np
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from scripts.benchmarks.memory import expect_status
 from scripts.benchmarks.report import check, publish
 
 SMALLER = 10
@@ -112,8 +113,7 @@ def bench_tokens(documents: int, stored: int = 0, checkout: Path | None = None, 
     check(1, out)
     if documents < READ:
         raise UserError(f"--documents: got {documents}, expected {READ} or more")
-    if not Path("/proc/self/status").exists():
-        raise UserError("/proc/self/status: there is none; memory is measured on Linux only")
+    expect_status()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="rerank-tokens-") as name:
         _write_encoder(Path(name) / "encoder")

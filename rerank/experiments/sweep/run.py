@@ -3,7 +3,6 @@
 import random
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
-from rerank.utils.workers import work
+from rerank.utils.workers import failures, work
 
 BEST = 20
 """How many cells the table of the best ones has."""
@@ -78,7 +77,7 @@ def run_sweep(
         measure = in_folder[0][0].training.measure
         print(best_cells(folder.path, [c.output.name for c, _ in in_folder], in_folder[0][1].folds, measure))
     for job, error in failed:
-        print(f"failed: {job.config.output.name}, fold {job.fold}: {error.strip()}", file=sys.stderr)
+        print(f"failed: {job.config.output.name}, fold {job.fold}: {error}", file=sys.stderr)
     return not failed
 
 
@@ -124,13 +123,8 @@ def _train_all(jobs: list[Job], workers: int | None, engine: str, total: int) ->
     if not jobs:
         return []
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
-    failed: list[tuple[Job, str]] = []
-    with closing(_ended(jobs, workers, engine)) as ended:
-        for job, error in progress(ended, len(jobs), "sweep", lambda: f"{len(failed)} failed" if failed else ""):
-            if error:
-                failed.append((job, error))
-                log.info(f"{job.config.output.name}, fold {job.fold} failed: {error.strip().splitlines()[-1]}")
-    return failed
+    ended = _ended(jobs, workers, engine)
+    return failures(ended, len(jobs), "sweep", lambda job: f"{job.config.output.name}, fold {job.fold}")
 
 
 def _ended(jobs: list[Job], workers: int | None, engine: str) -> Generator[tuple[Job, str], None, None]:

@@ -4,9 +4,10 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from rerank.config import Config
+from rerank.experiments.folds import draws_queries
 from rerank.experiments.train import open_experiment
 from rerank.runs.layout import CollectionFolder
-from rerank.utils.errors import UserError
+from rerank.training.processes import expect_one_process
 
 OWN = ("loss", "lists", "training", "output")
 """The sections that nothing shared depends on."""
@@ -37,15 +38,12 @@ def prepare_shared(configs: list[Config], fold: str) -> list[Shared]:
 
 def _drawing(config: Config) -> list[object]:
     """What of the cell's own sections decides which queries are used."""
-    count, training = config.collection.train_queries, config.training
-    draws = (count, training.validate_queries) != ("all", "all")
-    return [training.validate_queries, training.seed] if draws else []
+    return [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
 
 
 def _prepare(config: Config, fold: str) -> Shared:
     experiment = open_experiment(config, fold)
-    if experiment.accelerator.num_processes > 1:
-        raise UserError("a sweep starts its own processes: run it without accelerate or torchrun, with --workers N")
+    expect_one_process(experiment.accelerator, "a sweep", ", with --workers N")
     experiment.task(experiment.folds[0])  # writes the token store
     experiment.accelerator.free_memory()
     return Shared(experiment.dataset.folder, [part.name for part in experiment.folds], experiment.fold_names)
