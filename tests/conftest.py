@@ -54,6 +54,14 @@ def here(home, tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def there(trained, tmp_path, monkeypatch):
+    """A copy of the module's `trained` to work in."""
+    shutil.copytree(trained, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def interrupted(monkeypatch):
     """Runs a command that is interrupted once the state of an epoch is saved, and gives its exit code."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from tests.support.small_collection import command
+from tests.support.small_collection import command, in_a_copy
 
 SEED = int(os.environ.get("RERANK_SEED", "0"))
 TRIALS = int(os.environ.get("RERANK_EXAMPLES", "0")) or 4
@@ -28,10 +28,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def finished(home, tmp_path_factory):
     """A folder with a fold that is trained."""
-    folder = tmp_path_factory.mktemp("finished") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1"))
         assert [ended(words) for words in COMMANDS.values()] == [0] * len(COMMANDS)
         for output in ("page.html", "chart.svg", "new.run", "new.run.json"):

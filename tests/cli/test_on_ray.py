@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import threading
@@ -20,7 +19,7 @@ from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.small_grid import job
 
 pytest.importorskip("ray", reason="the extra `cluster` is not installed")
@@ -63,10 +62,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def trained(home, tmp_path_factory):
     """A folder with a trained fold, and the run that one process scores in four parts."""
-    folder = tmp_path_factory.mktemp("trained") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1", "--epochs", "1"))
         main(["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4"])
         Path("out.run").rename("whole.run")
@@ -74,14 +70,6 @@ def trained(home, tmp_path_factory):
 
 
 CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
-
-
-@pytest.fixture
-def there(trained, tmp_path, monkeypatch):
-    """A copy of it to work in."""
-    shutil.copytree(trained, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 def until(true):

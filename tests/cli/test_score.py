@@ -9,7 +9,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 
 
 def test_a_checkpoint_re_ranks_a_run(here, capsys):
@@ -64,20 +64,9 @@ def test_it_takes_the_flags_that_act_on_it_and_ignores_the_other_settings_of_a_f
 @pytest.fixture(scope="module")
 def trained(home, tmp_path_factory):
     """A folder with a trained fold."""
-    folder = tmp_path_factory.mktemp("trained") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1"))
     return folder
-
-
-@pytest.fixture
-def there(trained, tmp_path, monkeypatch):
-    """A copy of it to work in."""
-    shutil.copytree(trained, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from rerank.data.trec import read_run
 from rerank.experiments import score_run
 from rerank.experiments.score_parts import cut, default_parts
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.two_processes import in_two_processes
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
@@ -24,23 +23,12 @@ PARTS = Path("out.run.parts")
 @pytest.fixture(scope="module")
 def trained(home, tmp_path_factory):
     """A folder with a trained fold, and the run that one process writes in four parts."""
-    folder = tmp_path_factory.mktemp("trained") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1", "--epochs", "1"))
         score("--parts", "4")
         Path("out.run").rename("whole.run")
         Path("out.run.json").unlink()
     return folder
-
-
-@pytest.fixture
-def there(trained, tmp_path, monkeypatch):
-    """A copy of it to work in."""
-    shutil.copytree(trained, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 def score(*words, out="out.run"):

@@ -15,7 +15,7 @@ from rerank.experiments.cascade import join
 from rerank.reports.html.cascades import cascade_tables
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 
 A, B = (f"runs/towns/{name}/fold1/checkpoint" for name in ("hinge", "smoothi"))
 RUN = "runs/towns/bm25.run"
@@ -24,10 +24,7 @@ RUN = "runs/towns/bm25.run"
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory):
     """A copy of the collection with two models, and the cascade of both."""
-    folder = tmp_path_factory.mktemp("cascade") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--fold", "1", "--loss", "hinge", "--epochs", "1", "--lr", "0", "--training.head-lr", "0"))
         main(command("--fold", "1", "--loss", "smoothi", "--seed", "3"))
         main(["score", A, RUN, "--depth", "5", "--then", B, "--then.depth", "2", "--out", "runs/towns/both.run"])

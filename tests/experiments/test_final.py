@@ -1,7 +1,6 @@
 """`rerank train --fold final`: the model to deploy, as a user types it."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from rerank.experiments import train as training
 from rerank.experiments.sweep.run import run_sweep
 from rerank.runs.manifest import write_manifest
 from rerank.utils.errors import UserError
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 
 EXPERIMENT = Path("runs/towns/smoothi")
 FINAL = EXPERIMENT / "final"
@@ -23,10 +22,7 @@ QUERIES = [f"q{number}" for number in range(15)]
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory):
     """A copy of the collection with an experiment that has two finished folds, whose best epochs are 1 and 4."""
-    folder = tmp_path_factory.mktemp("trained") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         for fold, best in (("1", 1), ("3", 4)):
             main(command("--fold", fold))
             change(EXPERIMENT / f"fold{fold}" / "manifest.json", lambda facts, best=best: facts | {"best_epoch": best})

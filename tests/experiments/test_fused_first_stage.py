@@ -14,7 +14,7 @@ from rerank.data.trec import ranked, read_qrels, read_run, write_run
 from rerank.evaluation.fusion_of_ranks import fuse_ranks
 from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
 from rerank.utils.files import file_hash
-from tests.support.small_collection import SETTINGS, command, failed
+from tests.support.small_collection import SETTINGS, command, failed, in_a_copy
 
 TOWNS = Path("runs/towns")
 BM25, DENSE = "runs/towns/bm25.run", "dense.run"
@@ -35,10 +35,7 @@ def write_dense(qrels, seed=1, file=DENSE):
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory):
     """A copy of the collection with a second run, and an experiment on both with weights tuned by fold."""
-    folder = tmp_path_factory.mktemp("fused") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         write_dense(open_collection("towns").qrels)
         Path("towns.toml").write_text(SETTINGS.replace("[encoder]", "folds = 3\n[encoder]"))
         main(command(*TUNED, "--epochs", "1", "--name", "tuned"))

@@ -14,7 +14,7 @@ from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.manifest import source_commit, write_manifest
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
 TOWNS = Path("runs/towns")
@@ -24,10 +24,7 @@ FOLD = TOWNS / "hinge" / "fold2"
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory):
     """A copy of the collection with one experiment over all folds."""
-    folder = tmp_path_factory.mktemp("trained") / "home"
-    shutil.copytree(home, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+    with in_a_copy(home, tmp_path_factory) as folder:
         main(command("--loss", "hinge", "--epochs", "1"))
     return folder
 

@@ -1,7 +1,9 @@
 """A collection of a few words in BEIR's layout, with something to learn, for tests that run the command line."""
 
+import contextlib
 import json
 import random
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +72,16 @@ def write_encoder(folder: Path) -> Path:
     """A tiny BERT that knows the collection's words and takes 24 tokens, so that documents have several passages."""
     own = [f"{WORDS[number % len(WORDS)]}{number}" for number in range(15)]
     return make_encoder("bert", folder, [*WORDS, *own, "good", "bad"], max_positions=24)
+
+
+@contextlib.contextmanager
+def in_a_copy(folder, tmp_path_factory):
+    """A copy of the folder, for all tests of a module; it is the working directory in the block."""
+    copy = tmp_path_factory.mktemp("copy") / "home"
+    shutil.copytree(folder, copy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(copy)
+        yield copy
 
 
 def command(*words):
