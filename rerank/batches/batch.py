@@ -88,6 +88,7 @@ class Batch(NamedTuple, Generic[Inputs]):
 
     labels: (lists, documents) float32, 0 on padding; mask: (lists, documents) bool, False on padding. The flat order of
     documents is that of the grid, row by row. `scored` is whether the labels are a teacher's scores, not judgments.
+    `first_scores`, (documents,) float32, are the standardised first-stage scores, or None.
     """
 
     inputs: Inputs
@@ -95,6 +96,7 @@ class Batch(NamedTuple, Generic[Inputs]):
     mask: Tensor
     query_ids: tuple[str, ...]
     scored: bool = False
+    first_scores: Tensor | None = None
 
     def grid(self, flat: Tensor) -> Tensor:
         """Puts (documents,) values onto the (lists, documents) grid, 0 on padding."""
@@ -131,4 +133,12 @@ def make_batch(
         labels[row, : len(candidates.labels)] = torch.tensor(candidates.labels, dtype=torch.float32)
         mask[row, : len(candidates.labels)] = True
     pairs = [(candidates.query_id, doc_id) for candidates in lists for doc_id in candidates.doc_ids]
-    return Batch(inputs_of(pairs), labels, mask, tuple(candidates.query_id for candidates in lists), scored)
+    first_scores = [score for candidates in lists for score in candidates.first_scores]
+    return Batch(
+        inputs_of(pairs),
+        labels,
+        mask,
+        tuple(candidates.query_id for candidates in lists),
+        scored,
+        torch.tensor(first_scores, dtype=torch.float32) if first_scores else None,
+    )

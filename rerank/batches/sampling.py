@@ -26,6 +26,7 @@ def sample_list(candidates: Candidates, relevant: Count, non_relevant: Count, rn
         candidates.query_id,
         tuple(candidates.doc_ids[i] for i in chosen),
         tuple(candidates.labels[i] for i in chosen),
+        tuple(candidates.first_scores[i] for i in chosen) if candidates.first_scores else (),
     )
 
 

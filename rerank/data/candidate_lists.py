@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.data.arrow_arrays import from_numpy
-from rerank.data.candidates import queries_without_relevant
+from rerank.data.candidates import queries_without_relevant, standardised
 from rerank.data.run_arrays import RunArrays
 from rerank.data.trec import check_common
 from rerank.data.types import Candidates, Judgments
@@ -35,7 +35,8 @@ class CandidateLists(Mapping[str, Candidates]):
             raise KeyError(query_id)
         doc_ids = self._run.get(query_id, ())
         judged = self._qrels.get(query_id, {})
-        return Candidates(query_id, doc_ids, tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids))
+        labels = tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids)
+        return Candidates(query_id, doc_ids, labels, standardised(self._run.scores_of(query_id)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._query_ids)

@@ -23,17 +23,19 @@ LINES = 4096
 
 @dataclass(frozen=True)
 class RunArrays(Mapping[str, tuple[str, ...]]):
-    """query_id -> doc_ids, best first: a run without its scores, in 4 bytes a line.
+    """query_id -> doc_ids, best first: a run in 4 bytes a line, or 8 with its scores.
 
     numbers: query_id to the query's number, of every query of the run, in its order; begins: (queries + 1,) int64;
     rows: (lines,) int32, rows of `ids`: query i has those of `begins[i]` to `begins[i + 1]`; ids: the distinct ids of
-    these documents as an array of texts, in the order of their bytes.
+    these documents as an array of texts, in the order of their bytes; scores: (lines,) float32, or None if they were
+    not kept.
     """
 
     numbers: dict[str, int]
     begins: np.ndarray
     rows: np.ndarray
     ids: pa.Array
+    scores: np.ndarray | None = None
 
     def __getitem__(self, query_id: str) -> tuple[str, ...]:
         return tuple(ids_at(self.ids, self.rows_of(query_id)))
@@ -49,22 +51,35 @@ class RunArrays(Mapping[str, tuple[str, ...]]):
 
     def rows_of(self, query_id: str) -> np.ndarray:
         """The rows of a query's documents, best first: (documents,) int32."""
+        return self.rows[self._lines_of(query_id)]
+
+    def scores_of(self, query_id: str) -> list[float]:
+        """The scores of a query's documents, best first; [] if they were not kept, or the run lacks the query."""
+        if self.scores is None or query_id not in self.numbers:
+            return []
+        scores: list[float] = self.scores[self._lines_of(query_id)].tolist()
+        return scores
+
+    def _lines_of(self, query_id: str) -> slice:
         number = self.numbers[query_id]
-        return self.rows[self.begins[number] : self.begins[number + 1]]
+        return slice(self.begins[number], self.begins[number + 1])
 
 
-def read_run_arrays(path: str | Path, depth: int, query_ids: Container[str] | None = None) -> RunArrays:
+def read_run_arrays(
+    path: str | Path, depth: int, query_ids: Container[str] | None = None, keep_scores: bool = False
+) -> RunArrays:
     """Reads the best `depth` documents of each query of a TREC run, gzipped or not, in THE order.
 
     The documents are those of `read_run`, and so are the checks and their messages, but it takes less time, and 4 bytes
     a line where the lines of each query are together (12 where they are not). `query_ids` are those whose documents are
-    kept; the lines of the others are checked too. Raises UserError as `read_run` does.
+    kept; the lines of the others are checked too. With `keep_scores` a line takes 4 bytes
+    more. Raises UserError as `read_run` does.
     """
     try:
         try:
-            collected = _read(path, GroupedLines(depth, query_ids))
+            collected = _read(path, GroupedLines(depth, query_ids, keep_scores))
         except NotGroupedError:
-            collected = _read(path, ScatteredLines(depth, query_ids))
+            collected = _read(path, ScatteredLines(depth, query_ids, keep_scores))
     except RepeatedLineError as repeated:
         number, query_id, doc_id, _ = next(itertools.islice(run_lines(path), repeated.line, None))
         fail_repeated(path, number, query_id, doc_id)

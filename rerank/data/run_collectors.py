@@ -29,18 +29,20 @@ class Collected(NamedTuple):
     begins: np.ndarray
     rows: np.ndarray
     ids: pa.Array
+    scores: np.ndarray | None
 
 
 class GroupedLines:
-    """Of a run whose queries have their lines together it keeps the best `depth` of each, and no scores.
+    """Of a run whose queries have their lines together it keeps the best `depth` of each, with `keep_scores` theirs.
 
     Raises NotGroupedError for another run, and RepeatedLineError.
     """
 
-    def __init__(self, depth: int, query_ids: Container[str] | None) -> None:
-        self._depth, self._query_ids = depth, query_ids
+    def __init__(self, depth: int, query_ids: Container[str] | None, keep_scores: bool = False) -> None:
+        self._depth, self._query_ids, self._keep_scores = depth, query_ids, keep_scores
         self._numbers: dict[str, int] = {}
         self._counts: list[np.ndarray] = []
+        self._scores: list[np.ndarray] = []
         self._ids = IdRows()
         self._lines = 0
 
@@ -62,7 +64,8 @@ class GroupedLines:
         """What was collected."""
         ids, rows = self._ids.finish()
         begins = np.concatenate([np.zeros(1, np.int64), *self._counts]).cumsum()
-        return Collected(self._numbers, begins, rows, ids)
+        scores = np.concatenate([np.zeros(0, np.float32), *self._scores]) if self._keep_scores else None
+        return Collected(self._numbers, begins, rows, ids, scores)
 
     def _add_queries(self, queries: np.ndarray, query_ids: list[str], lines: RunColumns) -> None:
         documents, scores = lines.documents[: len(queries)], lines.scores[: len(queries)]
@@ -79,6 +82,8 @@ class GroupedLines:
         )
         self._counts.append(np.bincount(of_queries, minlength=len(query_ids)))
         self._ids.add(documents.take(from_numpy(places[kept])))
+        if self._keep_scores:
+            self._scores.append(scores[places[kept]])
 
 
 class ScatteredLines:
@@ -87,8 +92,8 @@ class ScatteredLines:
     Raises RepeatedLineError at the end.
     """
 
-    def __init__(self, depth: int, query_ids: Container[str] | None) -> None:
-        self._depth, self._query_ids = depth, query_ids
+    def __init__(self, depth: int, query_ids: Container[str] | None, keep_scores: bool = False) -> None:
+        self._depth, self._query_ids, self._keep_scores = depth, query_ids, keep_scores
         self._numbers: dict[str, int] = {}
         self._queries: list[np.ndarray] = []
         self._scores: list[np.ndarray] = []
@@ -109,7 +114,7 @@ class ScatteredLines:
         queries, scores = (np.concatenate([np.zeros(0, kind), *parts]) for kind, parts in self._columns())
         self._queries, self._scores = [], []
         counts = np.bincount(queries, minlength=len(self._numbers))
-        kept_counts, kept_rows, repetitions = [], [], []
+        kept_counts, kept_rows, kept_scores, repetitions = [], [], [np.zeros(0, np.float32)], []
         wanted = np.array([self._query_ids is None or q in self._query_ids for q in self._numbers], bool)
         for first, stop in _ranges(counts):
             lines = np.flatnonzero((queries >= first) & (queries < stop))
@@ -120,11 +125,14 @@ class ScatteredLines:
                 queries[lines], documents[lines], scores[lines], self._depth, lambda rows: rows
             )
             kept_rows.append(documents[lines[kept]])
+            if self._keep_scores:
+                kept_scores.append(scores[lines[kept]])
             kept_counts.append(np.bincount(of_queries - first, minlength=stop - first))
         if repetitions:
             raise RepeatedLineError(min(repetitions))
         begins = np.concatenate([np.zeros(1, np.int64), *kept_counts]).cumsum()
-        return Collected(self._numbers, begins, np.concatenate([np.zeros(0, np.int32), *kept_rows]), ids)
+        rows = np.concatenate([np.zeros(0, np.int32), *kept_rows])
+        return Collected(self._numbers, begins, rows, ids, np.concatenate(kept_scores) if self._keep_scores else None)
 
     def _columns(self) -> tuple[tuple[type, list[np.ndarray]], ...]:
         return (np.int32, self._queries), (np.float32, self._scores)

@@ -73,15 +73,22 @@ class Candidates:
     """The documents that the first stage retrieved for one query, or a list to train on.
 
     `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none, or a teacher's scores.
+    `first_scores` are their first-stage scores, standardised over all candidates of the query, where a model adds them
+    to its own (`--first-stage.weight`); () elsewhere.
     """
 
     query_id: str
     doc_ids: tuple[str, ...]
     labels: tuple[float, ...]
+    first_scores: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.doc_ids) != len(self.labels):
             raise ValueError(f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.labels)} labels")
+        if len(self.first_scores) not in (0, len(self.doc_ids)):
+            raise ValueError(
+                f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.first_scores)} first_scores"
+            )
 
 
 @dataclass(frozen=True)

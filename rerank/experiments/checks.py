@@ -57,6 +57,11 @@ def check_labels(config: Config) -> None:
         raise UserError(
             f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists"
         )
+    if lists and config.encoder.first_stage_weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {config.encoder.first_stage_weight:g}: the lists of --training.lists have "
+            "no first-stage scores to add; leave one of them out"
+        )
     if lists and not Path(lists).is_file():
         raise UserError(f"--training.lists {lists}: no such file; expected a file of training lists, or nothing")
     if LABELS[name] == "scores" and not lists:

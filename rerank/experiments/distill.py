@@ -73,6 +73,11 @@ def distill(config: Config, teacher: str, fold: str = "all", teacher_template: s
             f"--first-stage.fusion {config.first_stage.fusion}: the teacher's scores are made once for all folds, and "
             "these weights differ by fold; expected rrf, or a run that `rerank fuse` has written"
         )
+    if config.encoder.first_stage_weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {config.encoder.first_stage_weight:g}: the teacher's lists have no "
+            "first-stage scores to add; leave it out"
+        )
     if given:
         raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
     accelerator = open_training_accelerator(config.training)

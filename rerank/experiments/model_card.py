@@ -50,6 +50,13 @@ libraries cut the input at {max_length} tokens: a document of one passage has th
 score of its beginning.
 """
 
+_FIRST_STAGE = """## First stage
+
+The model was trained to add the first stage's scores: the score of a document is the model's plus {weight:g} times the
+first stage's, which has a mean of 0 and a standard deviation of 1 over the candidates of the query. `rerank score`,
+`rerank search` and `Reranker` (`first_scores`) add it; other libraries give the model's part alone.
+"""
+
 _HALF = """
 Use float32 or bfloat16: in float16 the head of this architecture rounds scores by 0.1 and more.
 """
@@ -120,6 +127,7 @@ def _write(checkpoint: Path, config: Config, collection: str, data: str, measure
         (_CLASSIFIER if classifier else _MODULES).format(architecture=architecture, name=name)
         + (_HALF if saved.get("head", {}).get("form") == "small pair" else ""),
         passages,
+        *([_FIRST_STAGE.format(weight=saved["first_stage_weight"])] if "first_stage_weight" in saved else []),
         f"## Training data\n\n{data}",
         f"## Measures\n\n{measures}",
         f"## Settings\n\n```toml\n{to_toml(config).strip()}\n```",

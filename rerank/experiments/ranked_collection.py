@@ -56,6 +56,7 @@ def rank_collection(config: Config, collection: Collection, fold_name: str = "al
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     queries = queries_in_use(config, collection, fold_name)
     run = first_stage_run(config, collection, folder, queries)
-    found = read_run_arrays(run, config.first_stage.depth, queries)
+    keep_scores = config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, config.first_stage.depth, queries, keep_scores)
     candidates = CandidateLists(found, collection.qrels, queries)
     return RankedCollection(with_texts(config, collection, folder), folder, run, candidates)

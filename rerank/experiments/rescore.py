@@ -119,7 +119,7 @@ def open_scoring(
         config = replace(
             config,
             collection=replace(config.collection, source=collection.source),
-            encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens),
+            encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset, notes = _run_dataset(config, collection)
@@ -136,7 +136,8 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
-    found = read_run_arrays(run, config.first_stage.depth, collection.queries)
+    keep_scores = config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, config.first_stage.depth, collection.queries, keep_scores)
     known = [query_id for query_id in collection.queries if query_id in found]
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
         texts, those = file or collection.source, f"the {len(found)} queries of {run}"

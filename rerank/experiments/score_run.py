@@ -131,7 +131,7 @@ def _scored(scoring: Scoring, plan: Parts, tag: str, numbers: Sequence[int]) -> 
             yield from itertools.repeat(None, step)
         if accelerator.num_processes > 1:
             scored = gather_object(scored)
-        run = make_run(lists, scored)
+        run = make_run(lists, scored, scoring.model.first_stage_weight)
         if accelerator.is_main_process:
             plan.write(number, run, tag, _device_facts(accelerator))
         yield from itertools.repeat(None, left)

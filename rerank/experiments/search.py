@@ -20,8 +20,8 @@ from rerank.retrieval.words import find_words
 TOP = 10
 """The documents that a search shows."""
 
-RankPassages = Callable[[str, Sequence[str], int], Sequence[BestPassage]]
-"""Ranks texts for a query and returns the best of them, as `Reranker.rank_passages` does: (query, texts, top)."""
+RankPassages = Callable[[str, Sequence[str], int, Sequence[float]], Sequence[BestPassage]]
+"""Ranks texts as `Reranker.rank_passages` does: (query, texts, top, first-stage scores) -> the best of them."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def search(query: str, searched: SearchedCollection, rank_passages: RankPassages
     documents = list(searched.collection.get(doc_ids))
     terms = {word.term for word in find_words(query, language)}
     hits = []
-    for rank, best in enumerate(rank_passages(query, [document.text for document in documents], top), 1):
+    texts = [document.text for document in documents]
+    for rank, best in enumerate(rank_passages(query, texts, top, first_scores), 1):
         title, body = _title_and_passage(documents[best.index], best)
         hits.append(
             Hit(

@@ -127,8 +127,9 @@ class TextDataset:
         run, fusion = fold_first_stage(self.config, self.first_stage, self.collection, fold)
         dataset = self
         if run is not None:
-            depth = self.config.first_stage.depth
-            dataset = replace(self, candidates=select_candidates(run, self.qrels, depth, self.candidates))
+            depth, keep_scores = self.config.first_stage.depth, self.config.encoder.first_stage_weight > 0
+            candidates = select_candidates(run, self.qrels, depth, self.candidates, keep_scores)
+            dataset = replace(self, candidates=candidates)
         return TextTask(dataset, fold, accelerator, fusion)
 
 
@@ -148,6 +149,7 @@ class TextTask:
         self.dataset, self.fold, self.accelerator, self.fusion = dataset, fold, accelerator, fusion
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
+        self.model.first_stage_weight = config.encoder.first_stage_weight
         self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
         with main_process_first(accelerator, "tokens of the documents"):
             self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
@@ -240,6 +242,7 @@ class TextTask:
     def load(self, checkpoint: Path) -> None:
         """Replaces the model by that of a checkpoint."""
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
+        self.model.first_stage_weight = self.config.encoder.first_stage_weight
         self.model.place(self.accelerator.device, self.accelerator.autocast)
 
     def facts(self) -> dict[str, Any]:

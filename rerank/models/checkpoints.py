@@ -121,6 +121,7 @@ def open_trained_weights(
             f"{name}: was trained {f'with the template {own!r}' if own else 'without a template'}, not with "
             f"{model.template!r}; leave --encoder.template out"
         )
+    model.first_stage_weight = settings.get("first_stage_weight", 0.0)
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:
         raise UserError(
@@ -154,14 +155,15 @@ def save_cross_encoder(
     encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices
     are added to the weights (`models.lora`).
 
-    The config records the pooling, `max_doc_tokens`, the template, the form of the head and other `settings`, and keeps
-    what it says about a pre-training. The tokenizer's limit becomes the length of a passage, and its chat template the
-    template.
+    The config records the pooling, `max_doc_tokens`, the template, the first stage's weight, the form of the head and
+    other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length of a
+    passage, and its chat template the template.
     """
     config = model.encoder.config
-    template = {"template": model.template} if model.template else {}
-    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **template, **settings}
-    config.rerank = {name: value for name, value in saved_settings(model).items() if name != "head"} | settings
+    own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
+    settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **own, **settings}
+    kept = {name: value for name, value in saved_settings(model).items() if name not in ("head", "first_stage_weight")}
+    config.rerank = kept | settings
     config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
     _save_tokenizer(model, tokenizer, folder)
     if model.head is None:

@@ -13,6 +13,7 @@ class SavedSettings(TypedDict, total=False):
     pooling: str
     max_doc_tokens: int
     template: str
+    first_stage_weight: float
     collection: str
     language: str
     query_field: str

@@ -30,7 +30,8 @@ class CrossEncoder(nn.Module):
     The paper averages a document's [CLS] vectors and puts the linear layer on the mean. As that layer is linear, the
     score is the mean of the passages' scores; every pooling here works on passage scores. `padding_reason` is "" if
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
-    passage are put into, if any; `flash` is whether FlashAttention may be called; `compiled` is whether its
+    passage are put into, if any; `first_stage_weight` is that of the first stage's score in a document's score, which
+    those who know that score add; `flash` is whether FlashAttention may be called; `compiled` is whether its
     layers are. Raises UserError for an unknown pooling.
     """
 
@@ -42,6 +43,7 @@ class CrossEncoder(nn.Module):
         self.head = head
         self.pooling = pooling
         self.template = ""
+        self.first_stage_weight = 0.0
         self.pad_id = loaded.tokenizer.pad_token_id
         self.first_position = loaded.first_position
         self.max_length = loaded.max_length

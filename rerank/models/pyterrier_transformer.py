@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rerank.data.candidates import standardised
+
 if TYPE_CHECKING:
     from rerank.models.reranker import Reranker
 
 COLUMNS = ["qid", "query", "docno", "text"]
-"""What the transformer reads; it sets score and rank, and keeps every other column."""
+"""What the transformer reads, and score if the model adds it; it sets score and rank, and keeps other columns."""
 
 
 def make_transformer(reranker: "Reranker") -> Any:
@@ -16,16 +18,20 @@ def make_transformer(reranker: "Reranker") -> Any:
     except ModuleNotFoundError as error:
         raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
 
+    weight = reranker.model.first_stage_weight
+
     class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
         """Gives each row the score and the rank of a cross-encoder."""
 
         def transform(self, inp: Any) -> Any:
             """The rows in their order, with new scores and ranks."""
-            pt.validate.columns(inp, includes=COLUMNS, context=self)
+            pt.validate.columns(inp, includes=[*COLUMNS, "score"] if weight else COLUMNS, context=self)
             for docno, text in zip(inp["docno"], inp["text"], strict=True):
                 if not isinstance(text, str):
                     raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
-            scores = reranker.score_pairs(list(zip(inp["query"], inp["text"], strict=True)))
-            return pt.model.add_ranks(inp.assign(score=scores.astype(float)))
+            scores = reranker.score_pairs(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
+            if weight:
+                scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
+            return pt.model.add_ranks(inp.assign(score=scores))
 
     return RerankTransformer()

@@ -1,11 +1,12 @@
 """What a `Reranker` takes and gives: texts as tokens, scores, and rankings."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rerank.batches.passages import PassageBuilder
+from rerank.data.candidates import standardised
 
 
 class Ranked(NamedTuple):
@@ -52,3 +53,32 @@ class PairScores(NamedTuple):
     def take(self, places: Sequence[int]) -> "PairScores":
         """The scores of the pairs at these places, in their order."""
         return PairScores(self.scores[places], self.best[places])
+
+
+def with_first_scores(scores: np.ndarray, first_scores: Sequence[float] | None, weight: float) -> np.ndarray:
+    """(documents,) scores of a query, and `weight` times the standardised first-stage scores, if any are given.
+
+    Raises ValueError if there is not one for each document.
+    """
+    if not weight or first_scores is None:
+        return scores
+    if len(first_scores) != len(scores):
+        raise ValueError(f"first_scores: got {len(first_scores)} for {len(scores)} documents")
+    added = np.array(standardised(first_scores), dtype=np.float32)
+    return np.asarray(scores + np.float32(weight) * added)
+
+
+def check_texts(query: Any, documents: Any) -> None:
+    """Raises TypeError for a query, or a document, that is not a text."""
+    if not isinstance(query, str):
+        raise TypeError(f"query: expected a text, got {type(query).__name__}")
+    if isinstance(documents, str):
+        raise TypeError("documents: expected a sequence of texts, got one text")
+    for index, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")
+
+
+def numbered(texts: Iterable[str]) -> dict[str, str]:
+    """The number of each distinct text, as an id."""
+    return {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}

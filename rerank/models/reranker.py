@@ -24,7 +24,15 @@ from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_en
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
 from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.rankings import BestPassage, PairScores, Ranked, TokenisedPairs
+from rerank.models.rankings import (
+    BestPassage,
+    PairScores,
+    Ranked,
+    TokenisedPairs,
+    check_texts,
+    numbered,
+    with_first_scores,
+)
 from rerank.models.scoring import (
     Passages,
     best_passages,
@@ -45,6 +53,10 @@ class Reranker:
     Documents may be of any length: they are split into passages as in training, cut at the checkpoint's
     `max_doc_tokens`, and the scores of the passages are pooled as the checkpoint was trained. Memory is bounded by the
     tokens of one forward pass, which are halved when a device runs out of it.
+
+    A model that was trained with `--encoder.first-stage-weight` adds the first stage's scores of the documents of a
+    query, standardised, to its own. Methods that take `first_scores` add them where they are given; the others give the
+    model's own part.
     """
 
     def __init__(
@@ -65,6 +77,11 @@ class Reranker:
         self._max_length = trained.max_length
         self._template = open_template(trained.tokenizer, trained.model.template)
         self._budget = open_budget(max_tokens_per_forward, device)
+        if self.model.first_stage_weight:
+            log.info(
+                f"this model adds the first stage's scores, with weight {self.model.first_stage_weight:g}; scores of "
+                "texts without them are its own part alone"
+            )
 
     @classmethod
     def load(
@@ -103,49 +120,67 @@ class Reranker:
         trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
         return cls(trained, target, precision, max_tokens_per_forward)
 
-    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[Ranked]:
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
+    ) -> list[Ranked]:
         """The documents, best first; those of equal score stay in their order.
 
         Args:
             query: a text; it is cut at half of the encoder's input length.
             documents: texts; they may be empty and may repeat.
             top_k: how many documents to return; by default all.
+            first_scores: the first stage's scores of the documents, for a model that was trained to add them.
         """
         if top_k is not None and top_k < 1:
             raise ValueError(f"top_k: got {top_k}, expected 1 or more")
-        scores = self.score(query, documents)
+        scores = self.score(query, documents, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [Ranked(index, float(scores[index]), documents[index]) for index in best_first]
 
     def rank_passages(
-        self, query: str, documents: Sequence[str], top_k: int | None = None, show: bool = False
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
+        show: bool = False,
     ) -> list[BestPassage]:
         """The order of `rank`, and of each document the passage that the model scored highest.
 
         With a tokenizer that is written in Python, which does not tell places, the passage is the whole text. With
         `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
-        _check_texts(query, documents)
+        check_texts(query, documents)
         tokenised = self.tokenise_pairs([(query, document) for document in documents])
-        return self.best_passages(documents, self._score_pairs(tokenised, show), top_k)
+        return self.best_passages(documents, self._score_pairs(tokenised, show), top_k, first_scores)
 
     def best_passages(
-        self, documents: Sequence[str], scored: PairScores, top_k: int | None = None
+        self,
+        documents: Sequence[str],
+        scored: PairScores,
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
-        """What `rank_passages` gives, from scores of the documents in their order."""
-        best_first = np.argsort(-scored.scores, kind="stable")[:top_k].tolist()
+        """What `rank_passages` gives, from the model's scores of the documents in their order."""
+        scores = with_first_scores(scored.scores, first_scores, self.model.first_stage_weight)
+        best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         return [
-            BestPassage(index, float(scored.scores[index]), *self._span(documents[index], *scored.best[index].tolist()))
+            BestPassage(index, float(scores[index]), *self._span(documents[index], *scored.best[index].tolist()))
             for index in best_first
         ]
 
-    def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
+    def score(self, query: str, documents: Sequence[str], first_scores: Sequence[float] | None = None) -> np.ndarray:
         """(documents,) float32 scores, in the order of the documents; see `rank` for the arguments.
 
         Raises UserError for a score that is not finite.
         """
-        _check_texts(query, documents)
-        return self.score_pairs([(query, document) for document in documents], show=False)
+        check_texts(query, documents)
+        scores = self.score_pairs([(query, document) for document in documents], show=False)
+        return with_first_scores(scores, first_scores, self.model.first_stage_weight)
 
     def score_pairs(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
@@ -161,7 +196,7 @@ class Reranker:
         no token for query and document.
         """
         # Errors and logs show ids, so these are numbers and no text of a user.
-        queries, texts = _numbered(query for query, _ in pairs), _numbered(document for _, document in pairs)
+        queries, texts = numbered(query for query, _ in pairs), numbered(document for _, document in pairs)
         asked = [(queries[query], texts[document]) for query, document in pairs]
         places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
         builder = self._builder(
@@ -204,11 +239,12 @@ class Reranker:
                     "expected a run for this collection"
                 )
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
-        candidates = [c for c in select_candidates(run, {}, depth, known).values() if c.doc_ids]
+        weight = self.model.first_stage_weight
+        candidates = [c for c in select_candidates(run, {}, depth, known, weight > 0).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in collection.get(doc_ids))
         queries = {query_id: collection.queries[query_id] for query_id in known}
-        return self._score(self._builder(queries, doc_ids, texts), candidates)
+        return self._score(self._builder(queries, doc_ids, texts), candidates, weight=weight)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
@@ -244,12 +280,13 @@ class Reranker:
         candidates: list[Candidates],
         show: bool = True,
         passages: Passages | None = None,
+        weight: float = 0.0,
     ) -> Run:
         chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
         scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
         if passages is not None:
             keep_passages(scored, passages)
-        return make_run(candidates, scored)
+        return make_run(candidates, scored, weight)
 
     def _span(self, text: str, number: int, of: int) -> tuple[int, int]:
         """Where passage `number` of the `of` of this text begins and ends; the whole text without a fast tokenizer."""
@@ -270,18 +307,3 @@ def _chosen(precision: Precision, device: torch.device) -> str:
 
 def _autocast(chosen: str, device: torch.device) -> Autocast:
     return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
-
-
-def _check_texts(query: Any, documents: Any) -> None:
-    if not isinstance(query, str):
-        raise TypeError(f"query: expected a text, got {type(query).__name__}")
-    if isinstance(documents, str):
-        raise TypeError("documents: expected a sequence of texts, got one text")
-    for index, document in enumerate(documents):
-        if not isinstance(document, str):
-            raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")
-
-
-def _numbered(texts: Iterable[str]) -> dict[str, str]:
-    """The number of each distinct text, as an id."""
-    return {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}

@@ -57,7 +57,7 @@ def score_candidates(
         scored = gather_object(scored)
     if passages is not None:
         keep_passages(scored, passages)
-    return make_run(candidates, scored)
+    return make_run(candidates, scored, model.first_stage_weight)
 
 
 def keep_passages(scored: Iterable[PairScore], passages: Passages) -> None:
@@ -119,11 +119,19 @@ def passage_scores(
     return budget.run(score_within, max(lengths))
 
 
-def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore]) -> Run:
-    """The run of these scores, in the candidates' order; raises UserError for a score that is not finite."""
+def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], first_stage_weight: float = 0.0) -> Run:
+    """The run of these scores, in the candidates' order, with their first-stage scores times a weight added.
+
+    Raises UserError for a score that is not finite.
+    """
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
     for pair in scored:
         run[pair.query_id][pair.doc_id] = pair.score
+    if first_stage_weight:
+        for c in candidates:
+            scores = run[c.query_id]
+            for doc_id, first_score in zip(c.doc_ids, c.first_scores, strict=True):
+                scores[doc_id] += first_stage_weight * first_score
     for query_id, scores in run.items():
         for doc_id, score in scores.items():
             if not abs(score) < float("inf"):

@@ -59,7 +59,13 @@ class Service:
         self.engine.stop()
         self._tokeniser.shutdown()
 
-    def rank_passages(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[BestPassage]:
+    def rank_passages(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
+    ) -> list[BestPassage]:
         """What `Reranker.rank_passages` gives, scored together with the requests; blocks until it is.
 
         Raises RefusalError if the queue is full or the model fails.
@@ -71,7 +77,7 @@ class Service:
         found = outcome.result()
         if isinstance(found, RefusalError):
             raise found
-        return self.reranker.best_passages(documents, found, top_k)
+        return self.reranker.best_passages(documents, found, top_k, first_scores)
 
     async def respond(self, request: Request, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Response:
         """The answer to a request, in the dialect of its body, or a refusal in it."""

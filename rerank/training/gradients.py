@@ -111,7 +111,11 @@ def _take_lists(batch: Batch[Packed], lists: list[int], rows: list[int]) -> Batc
     inputs = batch.inputs.take([passage for passage, row in enumerate(rows) if row in chosen])
     documents = inputs.documents.unique_consecutive(return_inverse=True)[1]
     query_ids = tuple(batch.query_ids[row] for row in lists)
-    return Batch(inputs._replace(documents=documents), batch.labels[lists], batch.mask[lists], query_ids, batch.scored)
+    first_scores = batch.first_scores
+    if first_scores is not None:
+        first_scores = first_scores[torch.isin(batch.mask.nonzero()[:, 0], torch.tensor(lists))]
+    inputs = inputs._replace(documents=documents)
+    return Batch(inputs, batch.labels[lists], batch.mask[lists], query_ids, batch.scored, first_scores)
 
 
 def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _Objective) -> Tensor:
@@ -130,7 +134,10 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
         cached = [score(part) for part in parts[:-1]]
     last = score(parts[-1])  # keeps its graph, so that it is not computed twice
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
-    grid, losses = _backward(batch, model.pool(scores, inputs.documents), objective)
+    flat = model.pool(scores, inputs.documents)
+    if batch.first_scores is not None:
+        flat = flat + model.first_stage_weight * batch.first_scores
+    grid, losses = _backward(batch, flat, objective)
     assert scores.grad is not None  # the backward pass has set it
     order = torch.tensor([passage for group in groups for passage in group])
     *gradients, last_gradient = to_device(scores.grad[order], last.device).split([len(group) for group in groups])

@@ -24,19 +24,21 @@ def case(tmp_path_factory):
     return path, qrels, [f"q{q}" for q in reversed(range(33))]
 
 
-def both(case, query_ids, qrels):
+def both(case, query_ids, qrels, keep_scores=False):
     path, *_ = case
     return (
-        select_candidates(read_run(path), qrels, DEPTH, query_ids),
-        CandidateLists(read_run_arrays(path, DEPTH, query_ids), qrels, query_ids),
+        select_candidates(read_run(path), qrels, DEPTH, query_ids, keep_scores),
+        CandidateLists(read_run_arrays(path, DEPTH, query_ids, keep_scores), qrels, query_ids),
     )
 
 
+@pytest.mark.parametrize("keep_scores", [True, False])
 @pytest.mark.parametrize("judged", [True, False])
 @pytest.mark.parametrize("some", [slice(None), slice(10, 12)])
-def test_each_query_has_the_same_candidates(case, some, judged):
+def test_each_query_has_the_same_candidates(case, some, judged, keep_scores):
     query_ids = case[2][some]
-    expected, found = both(case, query_ids, case[1] if judged else {})
+    expected, found = both(case, query_ids, case[1] if judged else {}, keep_scores)
+    assert any(candidates.first_scores for candidates in expected.values()) == keep_scores
     assert list(found) == list(expected) == query_ids
     assert dict(found) == expected
     assert list(distinct_doc_ids(found)) == distinct_doc_ids(expected)

@@ -82,3 +82,16 @@ def test_rows_without_text_are_refused(reranker, results):
 def test_java_is_not_started(reranker, results):
     reranker.transformer()(results)
     assert not pt.java.started()
+
+
+def test_a_model_that_adds_the_first_stages_scores_reads_them(reranker, results, monkeypatch):
+    monkeypatch.setattr(reranker.model, "first_stage_weight", 3.0)
+    results = results.sample(frac=1, random_state=0)
+    reranked = reranker.transformer()(results)
+    for qid, query in QUERIES.items():
+        rows, given = reranked[reranked.qid == qid], results[results.qid == qid]
+        first = given.set_index("docno").score[rows.docno]
+        expected = reranker.score(query, list(rows.text), list(first))
+        assert list(rows.score) == pytest.approx(list(expected), abs=1e-5)
+    with pytest.raises(Exception, match="score"):
+        reranker.transformer()(results.drop(columns="score"))

@@ -194,3 +194,18 @@ def test_a_loss_that_fits_beside_fewer_passages_halves_the_budget(tmp_path):
     accumulate_gradient(model, batch, large, 1 / len(LISTS), PLAIN, budget)
     assert budget.tokens < 4000
     assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_first_stage_scores_are_added_whatever_fits_into_memory(pooling, tmp_path):
+    model, batch = opened(tmp_path, pooling=pooling)
+    first = torch.randn(int(batch.mask.sum()), generator=torch.Generator().manual_seed(0))
+    batch, model.first_stage_weight = batch._replace(first_scores=first), 2.0
+    grid = batch.grid(scores_of(model, batch.inputs) + 2 * first)
+    smoothi(grid, batch.labels, batch.mask).mean().backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    for tokens in (EVERYTHING, 700, 60):
+        assert_same(gradient(model, batch, tokens)[1], expected)
+    model.first_stage_weight = 0.0
+    with pytest.raises(AssertionError):
+        assert_same(gradient(model, batch, EVERYTHING)[1], expected)

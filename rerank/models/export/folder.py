@@ -67,6 +67,7 @@ class ExportedCrossEncoder:
         self.settings = facts["settings"]
         self.pooling = facts["pooling"]
         self.template = facts["template"]
+        self.first_stage_weight: float = self.settings.get("first_stage_weight", 0.0)
         self._graph = graph
 
     def __call__(self, inputs: Packed) -> Tensor:
