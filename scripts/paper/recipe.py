@@ -1,0 +1,58 @@
+"""Makes the runs of the recipe (docs/recipe.md) on a collection, and the table that compares its steps.
+
+    python scripts/paper/recipe.py my-collection sentence-transformers/all-MiniLM-L6-v2
+
+The rows are BM25, the bi-encoder, both fused, and the re-ranker of configs/recipe.toml, which is trained on the fused
+candidates. The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another
+one. Every row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
+interruption. Flags that the script does not know are passed to the training (--epochs 1).
+"""
+
+import argparse
+import contextlib
+import io
+import shlex
+import sys
+from pathlib import Path
+
+from rerank.cli.main import main
+from rerank.runs.layout import ExperimentFolder
+
+RECIPE = Path(__file__).parents[2] / "configs" / "recipe.toml"
+RETRIEVED = 150
+"""Documents of a query in the runs that are fused."""
+
+
+def rerank(*words: str) -> str:
+    """Runs a command and returns what it prints."""
+    print(f"rerank {shlex.join(words)}", file=sys.stderr, flush=True)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main(words)
+    return printed.getvalue().strip()
+
+
+def compare(given: argparse.Namespace, rest: list[str]) -> str:
+    """Makes the missing runs and returns the table."""
+    common = ["--collection", given.collection, "--output.folder", given.output]
+    retrieved = [*common, "--first-stage.depth", str(RETRIEVED)]
+    bm25 = rerank("retrieve", *retrieved)
+    dense = rerank("retrieve", *retrieved, "--first-stage.encoder", given.encoder)
+    fused = str(Path(bm25).with_name("fused.run"))
+    if not Path(fused).is_file():
+        rerank("fuse", bm25, dense, "--method", "interpolate", "--out", fused)
+    words = ["--config", str(RECIPE), *common, "--encoder", given.cross_encoder or given.encoder, "--name", given.name]
+    folder = rerank("train", "--fold", "all", *words, "--first-stage.run", bm25, dense, *rest)
+    runs = [bm25, dense, fused, str(ExperimentFolder(Path(folder)).all_run)]
+    return rerank("eval", *runs, "--format", given.format, "--measures", "P@10", "nDCG@10", "nDCG@20", "AP")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection")
+    parser.add_argument("encoder", help="of the dense first stage: a bi-encoder")
+    parser.add_argument("--cross-encoder", default="", help="the encoder that is trained; default: the bi-encoder")
+    parser.add_argument("--name", default="recipe", help="of the experiment")
+    parser.add_argument("--output", default="runs", help="the folder of the results")
+    parser.add_argument("--format", default="text", help="of the table")
+    print(compare(*parser.parse_known_args()))
