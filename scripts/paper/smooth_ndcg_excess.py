@@ -1,0 +1,103 @@
+"""Plots by how much SmoothI's smooth NDCG exceeds 1 on lists in the ideal order, and prints the numbers.
+
+    python scripts/paper/smooth_ndcg_excess.py docs/smooth_ndcg_excess.svg
+
+The true NDCG of every list is 1. The first panel has normal scores, sorted by label; the second one gives all relevant
+documents one score and all others another. Both are functions of alpha times the standard deviation of the scores.
+"""
+
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor
+
+from rerank.evaluation.tables.table import aligned
+from rerank.losses import rank_indicators, smoothi
+
+LISTS = ((2, 4), (2, 6), (4, 16), (10, 100))
+"""Relevant documents and all documents of a list; all grades are 0 or 1."""
+
+PRODUCTS = 10 ** torch.linspace(-1, 3, 81, dtype=torch.float64)
+"""alpha times the standard deviation of the scores."""
+
+DRAWS = 200
+
+
+def labels_of(relevant: int, documents: int, lists: int) -> Tensor:
+    """The first documents are relevant."""
+    return (torch.arange(documents) < relevant).double().expand(lists, -1)
+
+
+def normal_scores(relevant: int, documents: int) -> Tensor:
+    """Sorted draws with a mean of 0 and a standard deviation of 1: (DRAWS, documents)."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(DRAWS, documents, generator=generator, dtype=torch.float64)
+    return standardised(scores.sort(dim=1, descending=True).values)
+
+
+def two_scores(relevant: int, documents: int) -> Tensor:
+    """One score for the relevant documents and one for the others: (1, documents)."""
+    return standardised(labels_of(relevant, documents, 1))
+
+
+def standardised(scores: Tensor) -> Tensor:
+    """The scores of each list with a mean of 0 and a standard deviation of 1."""
+    centred = scores - scores.mean(dim=1, keepdim=True)
+    return centred / centred.square().mean(dim=1, keepdim=True).sqrt()
+
+
+def smooth_ndcg(scores: Tensor, relevant: int, products: Tensor = PRODUCTS) -> list[float]:
+    """The mean smooth NDCG of the lists, for each product."""
+    labels = labels_of(relevant, scores.shape[1], len(scores))
+    return [(1 - smoothi(scores, labels, alpha=product)).mean().item() for product in products.tolist()]
+
+
+def most_of_one(scores: Tensor, product: float) -> float:
+    """The largest sum of a document's indicators over the ranks; the mean over the lists."""
+    lowest = scores.amin(dim=1, keepdim=True)
+    return rank_indicators(scores - lowest, alpha=product).sum(dim=1).amax(dim=1).mean().item()
+
+
+def bound(relevant: int, documents: int) -> float:
+    """The smooth NDCG if every rank had a relevant document."""
+    discounts = 1 / torch.log2(torch.arange(documents, dtype=torch.float64) + 2)
+    return (discounts.sum() / discounts[:relevant].sum()).item()
+
+
+def main(path: str) -> None:
+    """Draws both panels, saves the figure and prints a table."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    rows = [["scores", "documents (relevant)", "largest", "at alpha x std", "most on one document", "bound"]]
+    titles = {"normal scores": normal_scores, "two scores": two_scores}
+    for (title, make), axes in zip(titles.items(), panels, strict=True):
+        for relevant, documents in LISTS:
+            scores = make(relevant, documents)
+            values = smooth_ndcg(scores, relevant)
+            axes.plot(PRODUCTS, values, label=f"{documents} ({relevant} relevant)")
+            top = max(range(len(values)), key=values.__getitem__)
+            product = PRODUCTS[top].item()
+            at = f"{product:.1f}" if top < len(values) - 1 else f"{product:.0f} and above"
+            found = [
+                f"{values[top]:.2f}",
+                at,
+                f"{most_of_one(scores, product):.2f}",
+                f"{bound(relevant, documents):.2f}",
+            ]
+            rows.append([title, f"{documents} ({relevant})", *found])
+        axes.axhline(1, color="grey", linewidth=0.8)
+        axes.set(xscale="log", title=title, xlabel="alpha x standard deviation of the scores")
+    panels[0].set_ylabel("smooth NDCG (the true one is 1)")
+    panels[0].legend(title="documents of a list", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    print(aligned(rows))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python scripts/paper/smooth_ndcg_excess.py OUT.svg")
+    main(sys.argv[1])
