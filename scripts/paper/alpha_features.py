@@ -2,10 +2,10 @@
 
     python scripts/paper/alpha_features.py MQ2008 alpha.jsonl
 
-For each arm, size, seed and fold a network is trained on lists that are drawn anew in each epoch, half of their
-documents relevant at most, with the loss' NDCG of the whole list. The epoch with the best NDCG@10 on the validation
-queries is kept, and a line with its test values is added to the file. Lines that the file has are not made again. The
-table at the end takes each family's alpha, for every fold and seed, from the validation queries.
+For each arm, size, seed and fold a network is trained on lists that are drawn anew in each epoch, with NDCG of the
+whole list as the metric. The epoch with the best NDCG@10 (gain 2^y - 1) on the validation queries is kept, and a line
+with its test values is added to the file. Lines that the file has are not made again. The table at the end takes each
+family's alpha, for every fold and seed, from the validation queries.
 """
 
 import argparse
@@ -148,6 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     log_to_terminal()
+    alpha_variants.register()
     try:
         rows = partial(make_rows, given.collection, given.out, given.arms, given.sizes, given.seeds)
         for _ in progress(rows(), 5 * len(given.arms) * len(given.sizes) * len(given.seeds), "trainings"):

@@ -71,6 +71,7 @@ if __name__ == "__main__":
     parser.add_argument("--folds", nargs="*", default=["1", "2", "3", "4", "5"])
     parser.add_argument("--output.folder", dest="output", default="runs")
     given, rest = parser.parse_known_args()
+    alpha_variants.register()
     done = {(row.arm, row.seed, row.fold) for row in read_rows(given.out)}
     for seed, arm in product(given.seeds, given.arms):
         if any((arm, seed, fold) not in done for fold in given.folds):

@@ -1,4 +1,4 @@
-"""Variants of SmoothI that were studied for the choice of alpha; importing this file registers them as losses.
+"""Variants of SmoothI that were studied for the choice of alpha; `register` makes them losses.
 
 Each differs from `smoothi` in one way. They take NDCG and the other metrics as `smoothi` does, with delta 0.1.
 
@@ -38,7 +38,6 @@ def standard_deviation(scores: Tensor, mask: Tensor) -> Tensor:
     return variance.clamp_min(LEAST_STD**2).sqrt()
 
 
-@loss("smoothi_bounded")
 def smoothi_bounded(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", alpha: float = 1.0
 ) -> Tensor:
@@ -52,7 +51,6 @@ def smoothi_bounded(
     return metric_loss(smooth_metric, scores, labels, mask, metric)
 
 
-@loss("smoothi_relative")
 def smoothi_relative(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", alpha: float = 1.0
 ) -> Tensor:
@@ -65,7 +63,6 @@ def smoothi_relative(
     return metric_loss(smooth_metric, scores, labels, mask, metric)
 
 
-@loss("smoothi_scale_free")
 def smoothi_scale_free(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", alpha: float = 1.0
 ) -> Tensor:
@@ -77,7 +74,6 @@ def smoothi_scale_free(
     return metric_loss(smooth_metric, scores, labels, mask, metric)
 
 
-@loss("smoothi_annealed")
 def smoothi_annealed(
     scores: Tensor,
     labels: Tensor,
@@ -93,3 +89,12 @@ def smoothi_annealed(
     if scores.requires_grad:
         seen_lists += len(scores)
     return smoothi(scores, labels, mask, metric, start * (alpha / start) ** share)
+
+
+VARIANTS = (smoothi_bounded, smoothi_relative, smoothi_scale_free, smoothi_annealed)
+
+
+def register() -> None:
+    """Adds the variants to the losses, by their names."""
+    for variant in VARIANTS:
+        loss(variant.__name__)(variant)

@@ -3,7 +3,8 @@
     python scripts/paper/smooth_ndcg_excess.py docs/smooth_ndcg_excess.svg
 
 The true NDCG of every list is 1. The first panel has normal scores, sorted by label; the second one gives all relevant
-documents one score and all others another. Both are functions of alpha times the standard deviation of the scores.
+documents one score and all others another. Both are functions of alpha times the standard deviation of the scores. A
+second table has the norm of the gradient on such a list of two scores, and with one pair of documents swapped.
 """
 
 import sys
@@ -68,8 +69,31 @@ def bound(relevant: int, documents: int) -> float:
     return (discounts.sum() / discounts[:relevant].sum()).item()
 
 
+def norms(relevant: int, documents: int, product: float) -> tuple[float, float]:
+    """The norm of the gradient on a list of two scores, and with one relevant document swapped for another one.
+
+    It is divided by the product, so that it is the gradient with respect to alpha times the scores.
+    """
+    right = two_scores(relevant, documents)
+    wrong = right.clone()
+    wrong[0, relevant - 1], wrong[0, relevant] = right[0, relevant], right[0, relevant - 1]
+    found = []
+    for scores in (right, wrong):
+        scores = scores.requires_grad_()
+        values = smoothi(scores, labels_of(relevant, documents, 1), alpha=product)
+        (gradient,) = torch.autograd.grad(values.sum(), scores)
+        found.append(gradient.norm().item() / product)
+    return found[0], found[1]
+
+
+def gradient_rows() -> list[list[str]]:
+    """A row for each product: both norms for each list."""
+    pairs = {product: [norms(r, n, product) for r, n in LISTS] for product in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)}
+    return [[f"{product:g}", *(f"{a:.4f}, {b:.4f}" for a, b in found)] for product, found in pairs.items()]
+
+
 def main(path: str) -> None:
-    """Draws both panels, saves the figure and prints a table."""
+    """Draws both panels, saves the figure and prints the tables."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
     rows = [["scores", "documents (relevant)", "largest", "at alpha x std", "most on one document", "bound"]]
     titles = {"normal scores": normal_scores, "two scores": two_scores}
@@ -93,8 +117,10 @@ def main(path: str) -> None:
     panels[0].set_ylabel("smooth NDCG (the true one is 1)")
     panels[0].legend(title="documents of a list", fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    print(aligned(rows))
+    plt.rcParams.update({"svg.hashsalt": "excess", "svg.fonttype": "none"})  # the same file each time, and a small one
+    figure.savefig(path, dpi=110, metadata={"Date": None} if path.endswith(".svg") else None)
+    print(aligned(rows), end="\n\n")
+    print(aligned([["alpha x std", *(f"{n} ({r}), in order, swapped" for r, n in LISTS)], *gradient_rows()]))
 
 
 if __name__ == "__main__":
