@@ -3,7 +3,7 @@
     rerank demo runs/demo
     python scripts/paper/alpha_text.py runs/demo/collections/towns runs/demo/encoder alpha.jsonl \
         --output.folder runs/alpha --lists.relevant 2 --lists.non-relevant 4 --epochs 5 --training.lists-per-epoch 48 \
-        --training.lists-per-step 4 --lr 1e-3 --head-lr 1e-3 --training.patience 2 --training.measure nDCG@10
+        --training.lists-per-step 4 --lr 1e-3 --training.head-lr 1e-3 --training.patience 2 --training.measure nDCG@10
 
 Each arm and seed is `rerank train` over the folds; flags that the script does not know are passed to it. A line for
 each fold with its test values of nDCG@10 is added to the file, and lines that it has are not made again. The table at

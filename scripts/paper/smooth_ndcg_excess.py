@@ -3,8 +3,9 @@
     python scripts/paper/smooth_ndcg_excess.py docs/smooth_ndcg_excess.svg
 
 The true NDCG of every list is 1. The first panel has normal scores, sorted by label; the second one gives all relevant
-documents one score and all others another. Both are functions of alpha times the standard deviation of the scores. A
-second table has the norm of the gradient on such a list of two scores, and with one pair of documents swapped.
+documents one score and all others another. Both are functions of alpha times the standard deviation of the scores. The
+tables after the first one have the largest smooth NDCG of a list with one relevant document, the norm of the gradient
+on lists of two scores, and the gradient on a list with three grades.
 """
 
 import sys
@@ -92,6 +93,30 @@ def gradient_rows() -> list[list[str]]:
     return [[f"{product:g}", *(f"{a:.4f}, {b:.4f}" for a, b in found)] for product, found in pairs.items()]
 
 
+def single_rows() -> list[list[str]]:
+    """The largest smooth NDCG of one relevant document above n - 1 tied ones, and alpha times the gap there."""
+    rows = []
+    for documents in (2, 4, 6, 16, 100):
+        gaps = torch.linspace(0, 40, 401, dtype=torch.float64)
+        scores = gaps[:, None] * labels_of(1, documents, 1)
+        values = 1 - smoothi(scores, labels_of(1, documents, len(gaps)))
+        top = int(values.argmax())
+        rows.append([str(documents), f"{values[top].item():.2f}", f"{gaps[top].item():.1f}"])
+    return rows
+
+
+def grade_rows() -> list[list[str]]:
+    """The gradient of each grade's documents: two of grade 2, tied at a gap, two of grade 1 at 0.5, four of 0 at 0."""
+    labels = torch.tensor([[2, 2, 1, 1, 0, 0, 0, 0]], dtype=torch.float64)
+    rows = []
+    for gap in (1.0, 3.0, 10.0, 30.0, 100.0):
+        scores = torch.tensor([[gap, gap, 0.5, 0.5, 0, 0, 0, 0]], dtype=torch.float64).requires_grad_()
+        values = smoothi(scores, labels)
+        (gradient,) = torch.autograd.grad(values.sum(), scores)
+        rows.append([f"{gap:g}", f"{1 - values.item():.2f}", *(f"{gradient[0, i].item():+.4f}" for i in (0, 2, 4))])
+    return rows
+
+
 def main(path: str) -> None:
     """Draws both panels, saves the figure and prints the tables."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
@@ -120,7 +145,11 @@ def main(path: str) -> None:
     plt.rcParams.update({"svg.hashsalt": "excess", "svg.fonttype": "none"})  # the same file each time, and a small one
     figure.savefig(path, dpi=110, metadata={"Date": None} if path.endswith(".svg") else None)
     print(aligned(rows), end="\n\n")
-    print(aligned([["alpha x std", *(f"{n} ({r}), in order, swapped" for r, n in LISTS)], *gradient_rows()]))
+    print(aligned([["documents (1 relevant)", "largest", "at alpha x gap"], *single_rows()]), end="\n\n")
+    print(
+        aligned([["alpha x std", *(f"{n} ({r}), in order, swapped" for r, n in LISTS)], *gradient_rows()]), end="\n\n"
+    )
+    print(aligned([["alpha x gap", "smooth NDCG", "gradient of grade 2", "of grade 1", "of grade 0"], *grade_rows()]))
 
 
 if __name__ == "__main__":
