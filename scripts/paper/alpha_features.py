@@ -155,4 +155,4 @@ if __name__ == "__main__":
             pass
     except UserError as error:
         sys.exit(f"alpha_features.py: {error}")
-    print(table(read_rows(given.out), MEASURE))
+    print(table([row for row in read_rows(given.out) if row.arm in given.arms], MEASURE))

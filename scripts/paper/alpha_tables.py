@@ -55,14 +55,33 @@ def chosen(rows: Iterable[Row]) -> list[Row]:
     return list(best.values())
 
 
+def finished(rows: list[Row]) -> list[Row]:
+    """The rows of the seeds of which an arm has all folds."""
+    folds = {row.fold for row in rows}
+    trained = defaultdict(set)
+    for row in rows:
+        trained[row.arm, row.size, row.seed].add(row.fold)
+    return [row for row in rows if trained[row.arm, row.size, row.seed] == folds]
+
+
+def of_common_seeds(arms: list[list[Row]]) -> list[Row]:
+    """The rows of the seeds that all arms of a family have, so that each seed has the same choice."""
+    seeds = set.intersection(*({row.seed for row in rows} for rows in arms if rows)) if any(arms) else set()
+    return [row for rows in arms for row in rows if row.seed in seeds]
+
+
 def table(rows: list[Row], measure: str) -> str:
-    """The means of all arms, and of each family's chosen ones; the sizes of the lists are the columns."""
+    """The means of all arms, and of each family's chosen ones; the sizes of the lists are the columns.
+
+    Seeds that lack a fold are left out.
+    """
+    rows = finished(rows)
     sizes = list(dict.fromkeys(row.size for row in rows))
     arms = list(dict.fromkeys(row.arm for row in rows))
     families = list(dict.fromkeys(map(family, arms)))
     of_arm = {(a, s): [row for row in rows if (row.arm, row.size) == (a, s)] for a in arms for s in sizes}
     of_family = {
-        (f, s): chosen(row for a in arms if family(a) == f for row in of_arm[a, s]) for f in families for s in sizes
+        (f, s): chosen(of_common_seeds([of_arm[a, s] for a in arms if family(a) == f])) for f in families for s in sizes
     }
     single = [[a, *(cell(of_arm[a, s]) for s in sizes)] for a in arms]
     picked = [[f"{f}, chosen", *(cell(of_family[f, s]) for s in sizes)] for f in families]

@@ -78,4 +78,4 @@ if __name__ == "__main__":
             trained = train(given, rest, arm, seed)
             with given.out.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(row._asdict()) + "\n" for row in trained)
-    print(table(read_rows(given.out), MEASURE))
+    print(table([row for row in read_rows(given.out) if row.arm in given.arms], MEASURE))

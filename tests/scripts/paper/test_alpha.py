@@ -107,8 +107,28 @@ def test_validation_chooses_for_each_fold_and_seed():
         ("smoothi=3", 0, "1"), ("smoothi=1", 0, "2"), ("smoothi=1", 1, "1"),
     ]  # fmt: skip
     assert result(picked) == ([0.75, 0.5], {"q1": 0.75, "q2": 0.5})
-    lines = table(rows, "ndcg@10").splitlines()
-    assert lines[-3].startswith("smoothi, chosen  0.6250 ± 0.1250 (0.8000)")
+
+
+def test_the_table_leaves_out_seeds_without_all_folds_and_without_all_alphas():
+    values = {
+        ("smoothi=1", 0): (0.5, 0.5),
+        ("smoothi=1", 1): (0.2, 0.4),
+        ("smoothi=3", 0): (0.9, 0.1),
+        ("hinge", 0): (0.0,),
+    }
+    rows = [
+        Row(arm, "all", seed, fold, 3, value, {f"q{fold}": value})
+        for (arm, seed), of_folds in values.items()
+        for fold, value in zip("12", of_folds, strict=False)
+    ]
+    lines = [line.split("  ") for line in table(rows, "ndcg@10").splitlines()]
+    found = {words[0]: words[-1] for words in lines if len(words) > 1}
+    assert found == {
+        "arm": "all",
+        "smoothi=1": "0.4000 ± 0.1000 (0.4000)",
+        "smoothi=3": "0.5000 (0.5000)",
+        "smoothi, chosen": "0.7000 (0.7000)",  # 0.9 of smoothi=3 on fold 1 and 0.5 of smoothi=1 on fold 2
+    }
 
 
 def test_the_study_of_a_feature_set_is_resumed(registered, tmp_path, monkeypatch, capsys):
