@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from rerank.losses import indicators, metrics
-from rerank.losses.inputs import check_positive
+from rerank.losses.inputs import by_score, check_positive
 from rerank.losses.kernels.neuralsort import band_entries, neuralsort_ranked
 from rerank.losses.metrics import Metric, metric_from_ranked, metric_from_ranked_gains
 from rerank.losses.registry import loss
@@ -15,7 +15,12 @@ SCALINGS = 50
 
 @loss("pirank")
 def pirank(
-    scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
+    scores: Tensor,
+    labels: Tensor,
+    mask: Tensor | None = None,
+    metric: str = "ndcg",
+    temperature: float = 1.0,
+    straight_through: bool = False,
 ) -> Tensor:
     """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
 
@@ -28,6 +33,7 @@ def pirank(
         mask: (lists, documents), True on real documents; masked entries may hold anything.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
+        straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
 
     Returns:
         (lists,); 0 for a list without a relevant document or with fewer than two documents.
@@ -43,6 +49,9 @@ def pirank(
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         gains = metrics.summed_gains(labels, metric)
         ranked = neuralsort_ranked(scores, gains, mask, temperature, metric.cutoff or scores.shape[1])
+        if straight_through:
+            true = gains.gather(1, by_score(scores, mask))[:, : metric.cutoff]
+            ranked = ranked + (true - ranked).detach()
         return _metric_of(ranked, labels, metric)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)

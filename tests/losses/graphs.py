@@ -6,6 +6,7 @@ from torch import Tensor
 from rerank.losses import indicators, metrics
 from rerank.losses import soft_ranks as positions
 from rerank.losses.inputs import prepare_inputs
+from rerank.losses.ranked_gains import SCALINGS
 
 
 def metric_of(
@@ -14,6 +15,14 @@ def metric_of(
     if name in ("neuralsort", "softsort"):
         rows = getattr(indicators, f"{name}_indicators")(scores, mask, k=wanted.cutoff, **settings)
         return metrics.metric_from_indicators(rows, labels, wanted)
+    if name in ("pirank", "neural_ndcg"):
+        rows = indicators.neuralsort_indicators(scores, mask, **settings)
+        for dim in (1, 2) * SCALINGS if name == "neural_ndcg" else ():
+            rows = rows / (rows.sum(dim=dim, keepdim=True) + (rows.sum(dim=dim, keepdim=True) == 0))
+        if wanted.name != "ndcg":
+            return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
+        gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
+        return metrics.metric_from_ranked_gains(gains, labels, wanted)
     beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
     if name == "ot":
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})

@@ -19,6 +19,7 @@ CASES = [
     ("fastsort", {"regularization": "kl"}),
     ("softsort", {"power": 0.5}),
     ("distill_kl", {"temperature": 4.0}),
+    ("pirank", {"straight_through": True}),
 ]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 JUDGED = [case for case in CASES if LABELS[case[0]] == "judgments"]
@@ -55,7 +56,7 @@ def test_every_loss_is_in_the_battery() -> None:
     metric_losses = {name for name, settings in CASES if "metric" in settings}
     sorting = {"neuralsort", "softsort", "fastsort", "ot", "pirank", "neural_ndcg"}
     assert metric_losses == {"smoothi", "approx", "lambda_loss"} | sorting
-    assert len(CASES) == 4 * 9 + 9 + 4
+    assert len(CASES) == 4 * 9 + 9 + 5
     assert {name for name, _ in TAUGHT} == {"margin_mse", "distill_kl"}
 
 

@@ -78,6 +78,13 @@ def test_sharp_losses_are_one_minus_the_true_metric(name: str, documents: int, m
     torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("metric", ["p@3", "ap", "ndcg", "ndcg@5", "p@200"])
+def test_straight_through_is_one_minus_the_true_metric_at_any_temperature(metric: str) -> None:
+    scores, labels = separated_lists(20)
+    values = LOSSES["pirank"](scores, labels, metric=metric, temperature=50.0, straight_through=True)
+    torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric))
+
+
 @pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
 def test_the_alpha_that_is_large_enough_grows_with_the_rank(documents: int, alpha: float, enough: bool) -> None:
     scores, labels = separated_lists(documents)

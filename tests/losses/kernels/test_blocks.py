@@ -19,6 +19,8 @@ CASES = [
     ("approx", {"alpha": 0.1, "beta": 0.5, "cutoff_offset": 0.2, "metric": "ndcg@5"}),
     ("neuralsort", {"temperature": 20.0}),
     ("neuralsort", {"temperature": 0.05}),
+    *[(name, {"metric": metric}) for name in ("pirank", "neural_ndcg") for metric in ("ndcg", "ndcg@4", "p@3", "ap")],
+    ("pirank", {"temperature": 0.05}),
     ("softsort", {"temperature": 0.05}),
     ("softsort", {"temperature": 20.0, "metric": "ap"}),
     ("softsort", {"power": 2.0}),
