@@ -188,7 +188,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         step_sums.append(torch.cat([stats[:, 1:].sum(0), torch.tensor([float(len(stats))])]))
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
-        done = epoch * len(steps) + number - 1
+        done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
         set_learning_rates(training.optimizer, settings, done, settings.epochs * len(steps))
         skipped += not take_step(model, training.optimizer, settings.clip, accelerator)
         training.average.update(done + 1)

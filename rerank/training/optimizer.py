@@ -52,4 +52,4 @@ def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> f
     rising = (done + 1) / warmup if done + 1 < warmup else 1.0
     if settings.schedule == "constant":
         return rising
-    return min(rising, (total - done) / max(total - warmup, 1.0))
+    return min(rising, max(total - done, 0) / max(total - warmup, 1.0))
