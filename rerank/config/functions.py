@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, get_type_hints, is_typeddict
+from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
 
 from cyclopts import default_name_transform
 
@@ -74,6 +74,8 @@ def _validate_setting(flag: str, value: Any, annotation: Any) -> None:
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")
+        if get_origin(annotation) is Literal and value not in get_args(annotation):
+            raise ValueError(f"expected {' or '.join(get_args(annotation))}")
         for validator in validators(annotation):
             validator(annotation, value)
     except ValueError as error:

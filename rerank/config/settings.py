@@ -164,6 +164,14 @@ class TrainingSettings:
     """Adam's learning rate for the encoder or the feature network."""
     head_lr: Annotated[float, at_least(0)] = 1e-3
     """Adam's learning rate for the scoring layer on top of the encoder."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """What the learning rates do after the warm-up: stay, or fall linearly, to 0 at the end of the last epoch."""
+    warmup_ratio: Annotated[float, between(0, 1)] = 0.0
+    """Share of all steps, to the maximum number of epochs, over which the learning rates rise linearly from 0."""
+    weight_decay: Annotated[float, at_least(0)] = 0.0
+    """AdamW's decay of weight matrices, relative to the learning rate; 0: Adam."""
+    average: Annotated[float, between(0, 1)] = 0.0
+    """Decay per step of an average of the weights that is validated, kept and tested, such as 0.99; 0: no average."""
     clip: Annotated[float, at_least(0)] = 0.0
     """Maximum gradient norm; 0: no clipping."""
     patience: Annotated[Whole, at_least(1)] = 20
@@ -213,12 +221,18 @@ class PretrainingSettings:
     """BM25 depth from which the hard negatives are drawn."""
     random_negatives: Annotated[Whole, at_least(0)] = 1
     """Negatives per list that are drawn from all documents."""
+    labels: Literal["source", "bm25"] = "source"
+    """What a list's labels say: which document is the pseudo-query's source, or BM25's order of its documents."""
     loss: str = "softmax"
     """Any loss of --loss."""
     lr: Annotated[float, at_least(0)] = 5e-5
     """Adam's learning rate for the encoder."""
     head_lr: Annotated[float, at_least(0)] = 1e-3
     """Adam's learning rate for the scoring layer."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """As --training.schedule, over the maximum number of steps."""
+    warmup_ratio: Annotated[float, between(0, 1)] = 0.0
+    """As --training.warmup-ratio."""
     held_out: Annotated[Whole, at_least(1)] = 100
     """Documents (at most a fifth) whose pseudo-queries are held out for validation by MRR."""
     validate_every: Annotated[Whole, at_least(1)] = 50

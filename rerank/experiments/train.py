@@ -161,10 +161,10 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     if fold.name == FINAL:
         experiment.log(_describe_final(fold, experiment))
     validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
-    training = replace(training, epochs=epochs.median) if epochs else training
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train(task, experiment.loss, folder, training, accelerator, validate)
+        median = epochs.median if epochs else None
+        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median)
     accelerator.free_memory()
     if not folder.checkpoint.is_dir():
         raise UserError(

@@ -14,7 +14,10 @@ from rerank.utils.errors import UserError
 FLAG = "--training.epochs-from"
 
 MAY_DIFFER = ("collection.folds", "training.epochs", "training.patience", "training.measure", "training.seed")
-"""Settings of the folds that need not be those of now: they change neither an epoch nor what is learnt in it."""
+"""Settings of the folds that need not be those of now: they change neither an epoch nor what is learnt in it.
+
+Where the learning rates are scheduled over the maximum number of epochs, that has to be the same.
+"""
 
 
 class FoldEpochs(NamedTuple):
@@ -54,8 +57,10 @@ def epochs_from(folder: Path, config: Config) -> FoldEpochs:
             raise UserError(f"{FLAG} {folder}: {fold.manifest}: cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{FLAG} {folder}: {fold.manifest}: not the manifest of a fold ({error!r})") from error
+        scheduled = config.training.schedule != "constant" or config.training.warmup_ratio > 0
+        may_differ = {*MAY_DIFFER} - ({"training.epochs"} if scheduled else set())
         changed = {
-            key: both for key, both in differences(settings, settings_of(config)).items() if key not in MAY_DIFFER
+            key: both for key, both in differences(settings, settings_of(config)).items() if key not in may_differ
         }
         if changed:
             named = "; ".join(f"{key} = {before}, now {now}" for key, (before, now) in changed.items())

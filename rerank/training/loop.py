@@ -1,11 +1,11 @@
 """The training loop: step, validate, keep the best epoch, stop early, resume."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -16,10 +16,13 @@ from rerank.batches.batch import Batch, Packed
 from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
+from rerank.training.average import AveragedWeights
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
+from rerank.training.optimizer import make_optimizer, set_learning_rates
 from rerank.training.saving import StateSaver, saves_in_background
 from rerank.training.scaling import loss_scale, take_step
 from rerank.training.state import StagedBest, TrainingFolder, check_kept, restore_state
+from rerank.training.steps import Step, dropout_seeds, make_steps
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
@@ -34,46 +37,55 @@ def train(
     accelerator: Accelerator,
     validate: Callable[[Run], float] | None,
     changed_later: Collection[str] = (),
+    epochs: int | None = None,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
     After each epoch `validate` maps the run of the validation queries to the value to maximise. The checkpoint and the
     run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
-    Without `validate`, all `settings.epochs` are trained, the checkpoint is that of the last one, and no record has a
-    "valid". The state is saved (see `StateSaver`), and the next call with the same arguments resumes from it. Random
-    numbers depend on the seed, the epoch and the list alone, so a resumed training ends with the same weights as an
-    uninterrupted one.
+    Without `validate`, all epochs are trained, the checkpoint is that of the last one, and no record has a "valid".
+    With `settings.average` the weights that are validated and kept are averages (see `AveragedWeights`). The state is
+    saved (see `StateSaver`), and the next call with the same arguments resumes from it. Learning rates depend on the
+    step alone, and random numbers on the seed, the epoch and the list alone, so a resumed training ends with the same
+    weights as an uninterrupted one.
 
     Args:
         task: the model and its data.
         loss: maps scores, labels and mask, each (lists, documents), to (lists,).
         folder: where the checkpoint, the run, the log and the state are written.
-        settings: epochs, lists_per_step, clip, patience and seed are used; the rest is the task's.
+        settings: epochs, lists_per_step, schedule, warmup_ratio, weight_decay, average, clip, patience and seed are
+            used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
         validate: gives the value of a run of the validation queries; None: there are none.
         changed_later: files of the checkpoint that the caller changes after the training, so that they may have changed
             when a finished training is resumed; by their names relative to the folder.
+        epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
 
     Raises:
         UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, was trained
-            with validation but now goes without, or the reverse, or is of more than `settings.epochs` epochs, or the
+            with validation but now goes without, or the reverse, or is of more epochs than are to be trained, or the
             checkpoint is not the one that was written.
     """
-    optimizer = torch.optim.Adam(task.parameter_groups(), fused=True)
-    training = _Training(task, loss, settings, accelerator, optimizer)
-    history, kept = restore_state(folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler)
-    _expect_same_training(history, settings.epochs, validate is not None, folder.state)
-    with StateSaver(folder, kept, saves_in_background(accelerator.device), accelerator.scaler) as saver:
-        while len(history) < settings.epochs and not _exhausted(history, settings.patience):
+    epochs = settings.epochs if epochs is None else epochs
+    optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
+    average = AveragedWeights(task.model, settings.average)
+    training = _Training(task, loss, settings, accelerator, optimizer, average)
+    history, kept = restore_state(
+        folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler, average
+    )
+    _expect_same_training(history, epochs, validate is not None, folder.state)
+    with StateSaver(folder, kept, saves_in_background(accelerator.device), accelerator.scaler, average) as saver:
+        while len(history) < epochs and not _exhausted(history, settings.patience):
             record = _train_epoch(training, len(history))
             run = None
             if validate is not None:
-                run = task.score("valid")
+                with average.applied():
+                    run = task.score("valid")
                 record["valid"] = validate(run)
             history.append(record)
             best = kept_epoch(history) is record
             if accelerator.is_main_process:
-                stage_best = partial(StagedBest, folder, task.save, run) if best else None
+                stage_best = partial(_stage, training, folder, run) if best else None
                 saver.save(task.model, optimizer, history, stage_best)
                 _report(record, best)
             log_epoch(accelerator, record)
@@ -93,11 +105,20 @@ class _Training:
     settings: TrainingSettings
     accelerator: Accelerator
     optimizer: torch.optim.Optimizer
+    average: AveragedWeights
 
-    def make_batch(self, step: "Step", epoch: int) -> Batch[Any]:
+    def make_batch(self, step: Step, epoch: int) -> Batch[Any]:
         """The batch of a step, with the seeds of its dropout."""
         batch = self.task.batch(step.lists)
-        return batch._replace(inputs=batch.inputs.seeded(_seeds(batch.mask, step.positions, epoch, self.settings.seed)))
+        return batch._replace(
+            inputs=batch.inputs.seeded(dropout_seeds(batch.mask, step.positions, epoch, self.settings.seed))
+        )
+
+
+def _stage(training: _Training, folder: TrainingFolder, run: Run | None) -> StagedBest:
+    """The files of the best epoch, with the weights that were validated."""
+    with training.average.applied():
+        return StagedBest(folder, training.task.save, run)
 
 
 def kept_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -132,30 +153,6 @@ STATS = ("loss", "ndcg", "smooth")
 """The columns of what `accumulate_gradient` returns."""
 
 
-class Step(NamedTuple):
-    """One process's lists of a step and their positions in the epoch; `total` counts the lists of all processes."""
-
-    lists: list[Candidates]
-    positions: list[int]
-    total: int
-
-
-def _make_steps(lists: Sequence[Candidates], lists_per_step: int, accelerator: Accelerator) -> list[Step]:
-    """The steps of an epoch; each process takes every n-th list of a step."""
-    processes, rank = accelerator.num_processes, accelerator.process_index
-    steps = []
-    for first in range(0, len(lists), lists_per_step):
-        step = lists[first : first + lists_per_step]
-        if len(step) < processes:
-            raise UserError(
-                f"{processes} processes share the lists of a step, but a step has only {len(step)}: "
-                f"use at most that many processes, or change --training.lists-per-step"
-            )
-        positions = list(range(first + rank, first + len(step), processes))
-        steps.append(Step(list(step[rank::processes]), positions, len(step)))
-    return steps
-
-
 def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     """One pass over the lists of an epoch, counted from 0; the gradient of a step is that of its lists' mean loss.
 
@@ -165,7 +162,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     """
     task, accelerator, settings = training.task, training.accelerator, training.settings
     model, what = task.model, f"epoch {epoch + 1}"
-    steps = _make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
+    steps = make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
     model.train()
     if task.memory is not None and not task.memory.tried:
         probe_memory(model, training.make_batch(steps[0], epoch), accelerator, task.memory)
@@ -191,7 +188,10 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         step_sums.append(torch.cat([stats[:, 1:].sum(0), torch.tensor([float(len(stats))])]))
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
+        done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
+        set_learning_rates(training.optimizer, settings, done, settings.epochs * len(steps))
         skipped += not take_step(model, training.optimizer, settings.clip, accelerator)
+        training.average.update(done + 1)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
     *step_totals, step_lists = accelerator.reduce(torch.stack(step_sums, 1).float().to(accelerator.device)).cpu()
@@ -208,12 +208,6 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
 
 def _rounded(values: Tensor) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
-
-
-def _seeds(mask: Tensor, positions: Sequence[int], epoch: int, seed: int) -> Tensor:
-    """The dropout seed of each document, the same whichever process computes it: (documents,) int64."""
-    list_seeds = torch.tensor([hash((seed, epoch, position)) % 2**62 for position in positions])
-    return (list_seeds[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
 
 
 def _not_finite(broken: list[Candidates], where: str, accelerator: Accelerator) -> UserError:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rerank.training.average import AveragedWeights
 from rerank.training.state import StagedBest, TrainingFolder, save_state, state_tensors
 from rerank.utils.integrity import Record
 
@@ -29,11 +30,19 @@ class StateSaver:
     ends, by itself, by an error or by an interrupt, is written then. An epoch that ends while the one before it is
     being written waits for it.
 
-    `kept` is the record of the best epoch's files; `scaler` is that of gradients in float16, if there is one.
+    `kept` is the record of the best epoch's files; `scaler` is that of gradients in float16, if there is one; `average`
+    is that of the weights.
     """
 
-    def __init__(self, folder: TrainingFolder, kept: Record, in_background: bool, scaler: Any = None) -> None:
-        self.folder, self.kept, self.scaler = folder, kept, scaler
+    def __init__(
+        self,
+        folder: TrainingFolder,
+        kept: Record,
+        in_background: bool,
+        scaler: Any = None,
+        average: AveragedWeights | None = None,
+    ) -> None:
+        self.folder, self.kept, self.scaler, self.average = folder, kept, scaler, average
         self._thread = ThreadPoolExecutor(max_workers=1) if in_background else None
         self._written: Future[None] | None = None
         self._copy: dict[str, Tensor] = {}
@@ -49,7 +58,7 @@ class StateSaver:
     ) -> None:
         """Saves the state after an epoch; `stage_best` writes the files of the best epoch, if this is it."""
         if self._thread is None:
-            tensors = state_tensors(model, optimizer, self.scaler)
+            tensors = state_tensors(model, optimizer, self.scaler, self.average)
             self._save(tensors, history, stage_best() if stage_best else None)
             return
         due = stage_best is not None or time.monotonic() - self._started >= SECONDS_BETWEEN_STATES
@@ -57,7 +66,7 @@ class StateSaver:
         best = stage_best() if stage_best else None
         try:
             self._history = None  # until the copy is complete
-            _copy_into(self._copy, state_tensors(model, optimizer, self.scaler))
+            _copy_into(self._copy, state_tensors(model, optimizer, self.scaler, self.average))
             if due:
                 self._written = self._thread.submit(self._save, self._copy, list(history), best)
                 self._started = time.monotonic()

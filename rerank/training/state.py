@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rerank.data.trec import write_run
 from rerank.data.types import Run
+from rerank.training.average import AveragedWeights
 from rerank.training.linked_tensors import read_tensors, write_tensors
 from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
@@ -84,12 +85,14 @@ class StagedBest:
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
-def state_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, scaler: Any = None) -> dict[str, Tensor]:
-    """The weights, the values of the optimizer and the scaler's, by the names that the state gives them; no copies."""
+def state_tensors(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scaler: Any = None, average: AveragedWeights | None = None
+) -> dict[str, Tensor]:
+    """The weights, their averages, the values of the optimizer and the scaler's, by name; no copies."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, values in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    return tensors | scaler_tensors(scaler)
+    return tensors | scaler_tensors(scaler) | (average.tensors() if average else {})
 
 
 def save_state(
@@ -121,9 +124,14 @@ def save_state(
 
 
 def restore_state(
-    folder: TrainingFolder, model: nn.Module, optimizer: torch.optim.Optimizer, writes: bool = True, scaler: Any = None
+    folder: TrainingFolder,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    writes: bool = True,
+    scaler: Any = None,
+    average: AveragedWeights | None = None,
 ) -> tuple[list[dict[str, Any]], Record]:
-    """The epochs so far and the record of the best one's files; model, optimizer and scaler as they were saved.
+    """The epochs so far and the record of the best one's files; what is given is restored as it was saved.
 
     The log is written again from the epochs if `writes`. Both are empty if there is no state; the record also for a
     state of an older version. Raises UserError for a state that is damaged or of another model.
@@ -140,6 +148,8 @@ def restore_state(
         kept = as_record(kept) if kept != {} else {}
         _load(tensors, model, optimizer)
         restore_scaler(scaler, tensors)
+        if average:
+            average.restore(tensors)
     except (OSError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:

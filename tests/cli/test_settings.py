@@ -116,6 +116,10 @@ def test_python_made_settings_have_the_same_bounds():
     for config, expected in (
         (Config(training=TrainingSettings(epochs=0)), "--training.epochs: got 0, expected 1 or more"),
         (Config(training=TrainingSettings(lr=float("nan"))), "--training.lr: got nan, expected a finite number"),
+        (Config(training=TrainingSettings(warmup_ratio=1.5)), "--training.warmup-ratio: got 1.5, expected 0 to 1"),
+        (Config(training=TrainingSettings(average=1.5)), "--training.average: got 1.5, expected 0 to 1"),
+        (Config(training=TrainingSettings(weight_decay=-1.0)), "--training.weight-decay: got -1.0, expected 0 or more"),
+        (Config(training=TrainingSettings(schedule="cosine")), "--training.schedule: got cosine, expected constant or"),
         (Config(training=TrainingSettings(device="gpu")), "--training.device: got gpu, expected auto"),
         (Config(output=OutputSettings(name="tokens")), "--output.name: got tokens, expected letters"),
     ):

@@ -119,6 +119,21 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     assert read_run("runs/letor/again/fold1/test.run") == read_run("runs/letor/resumed/fold1/test.run") == run
 
 
+def test_the_settings_of_training_act_on_the_network_and_a_resumed_one_ends_as_the_whole(here, interrupted):
+    main(command("--fold", "1", "--name", "default"))
+    each = {"schedule": "linear", "warmup-ratio": 0.5, "weight-decay": 0.5, "average": 0.9}
+    flags = {name: f"--training.{name}={value}" for name, value in each.items()}
+    tests = [read_run("runs/letor/default/fold1/test.run")]
+    for name, words in {**{name: [flag] for name, flag in flags.items()}, "together": flags.values()}.items():
+        main(command("--fold", "1", "--name", name, *words))
+        tests.append(read_run(f"runs/letor/{name}/fold1/test.run"))
+    assert all(one != other for number, one in enumerate(tests) for other in tests[:number])
+    words = command("--fold", "1", "--name", "resumed", *flags.values())
+    assert interrupted(words) == 130
+    main(words)
+    assert read_run("runs/letor/resumed/fold1/test.run") == tests[-1]
+
+
 def test_an_epoch_is_every_training_query_once(here, monkeypatch):
     seen = []
     monkeypatch.setattr(

@@ -99,6 +99,24 @@ def test_it_trains_on_all_queries_for_the_epochs_of_the_folds(here, capsys):
     main(command("--fold", "5"))  # the folds' settings are the same as before
 
 
+def test_its_learning_rates_are_those_of_the_folds_up_to_its_last_epoch(here, capsys):
+    """The schedule is over the maximum number of epochs, which then has to be the same."""
+    settings = ("--training.schedule", "linear", "--epochs", "4", "--name", "falling")
+    main(command("--fold", "1", *settings))
+    fold = Path("runs/towns/falling")
+    words = ("--fold", "final", "--training.epochs-from", str(fold), *settings)
+    logs = []
+    for best in (4, 2):
+        change(fold / "fold1" / "manifest.json", lambda facts, best=best: facts | {"best_epoch": best})
+        main(command(*words))
+        logs.append(log_of(fold / "final"))
+        (fold / "final").rename(f"final-of-{best}")
+    assert len(logs[0]) == 4
+    assert logs[1] == logs[0][:2]
+    line = failed(capsys, *command(*words[:-4], "--epochs", "3", "--name", "other"))
+    assert "fold 1 was trained with other settings: training.epochs = 4, now 3; give the settings of the folds" in line
+
+
 def test_an_interrupted_one_goes_on_and_ends_as_the_whole(here, capsys, interrupted):
     words = command("--fold", "final", "--training.epochs-from", str(EXPERIMENT))
     assert interrupted(words) == 130

@@ -11,6 +11,8 @@ from rerank.config import TrainingSettings
 from rerank.losses import smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
+from rerank.training import loop
+from rerank.training.linked_tensors import read_tensors
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
 from tests.support.small_task import ListsTask
@@ -25,12 +27,12 @@ def encoder(tmp_path_factory):
     return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
 
 
-def trained(encoder, tmp_path, epochs=2):
+def trained(encoder, tmp_path, epochs=2, loss=smoothi, validate=lambda run: 0.5, **settings):
     """Trains, or goes on, in tmp_path/run; the first epoch is the best. Returns the weights."""
     model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
     task = ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
-    settings = TrainingSettings(epochs=epochs, lists_per_step=4, seed=7)
-    train(task, smoothi, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), lambda run: 0.5)
+    settings = TrainingSettings(**{"epochs": epochs, "lists_per_step": 4, "seed": 7} | settings)
+    train(task, loss, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), validate)
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
@@ -92,6 +94,45 @@ def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tm
     parts = trained(encoder, tmp_path)
     (tmp_path / "whole").mkdir()
     assert torch.equal(parts, trained(encoder, tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"schedule": "linear", "warmup_ratio": 0.4},
+        {"schedule": "constant", "warmup_ratio": 0.8},
+        {"weight_decay": 0.1},
+        {"average": 0.9},
+        {"schedule": "linear", "weight_decay": 0.1, "average": 0.9},
+    ],
+    ids=str,
+)
+def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatch, settings, in_background):
+    """The weights and the whole state, with the optimizer's values and the average; no default training is the same."""
+    monkeypatch.setattr(loop, "saves_in_background", lambda device: in_background)
+    steps = []
+
+    def interrupted(scores, labels, mask):
+        steps.append(1)
+        if len(steps) > 5:  # in the third epoch
+            raise KeyboardInterrupt
+        return smoothi(scores, labels, mask)
+
+    settings |= {"epochs": 4, "lists_per_step": 2}
+    with pytest.raises(KeyboardInterrupt):
+        trained(encoder, tmp_path, loss=interrupted, **settings)
+    assert len(json.loads((tmp_path / "run" / "state" / "history.json").read_text())) == 2
+    parts = trained(encoder, tmp_path, **settings)
+    for name in ("whole", "default"):
+        (tmp_path / name).mkdir()
+    assert torch.equal(parts, trained(encoder, tmp_path / "whole", **settings))
+    states = [read_tensors(folder / "run" / "state") for folder in (tmp_path, tmp_path / "whole")]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    assert any(name.startswith("average.") for name in states[0]) == ("average" in settings)
+    default = trained(encoder, tmp_path / "default", epochs=4, lists_per_step=2)
+    assert torch.equal(parts, default) == (settings.keys() == {"average", "epochs", "lists_per_step"})
 
 
 def test_the_log_is_written_again_from_the_state(encoder, tmp_path):

@@ -1,9 +1,10 @@
 """Training lists of pseudo-queries: one relevant document among negatives; and the texts of these documents."""
 
 import json
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -140,6 +141,22 @@ def make_lists(
                 doc_ids.insert(rng.randint(0, len(doc_ids)), source)  # at random, as losses may break ties by position
                 lists.append(Candidates(query_id, tuple(doc_ids), tuple(int(i == source) for i in doc_ids)))
     return lists
+
+
+def with_bm25_labels(lists: Sequence[Candidates], ranked: Run) -> list[Candidates]:
+    """The lists with the order of BM25 as labels (Dehghani et al., SIGIR 2017), in place of their sources.
+
+    A document that BM25 found is labelled with the number of documents of the list that it ranks below it; the others
+    have 0. `ranked` are BM25's documents of each pseudo-query. A list without a document that BM25 found is left out.
+    """
+    labelled = []
+    for candidates in lists:
+        found = ranked.get(candidates.query_id, {})
+        scores = [found.get(parse_variant_id(doc_id)[0], -math.inf) for doc_id in candidates.doc_ids]
+        labels = tuple(sum(other < score for other in scores) for score in scores)
+        if any(labels):
+            labelled.append(replace(candidates, labels=labels))
+    return labelled
 
 
 def texts_of(variants: Sequence[str], get: GetDocuments) -> Iterator[str]:

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.data.collections import Collection
-from rerank.experiments.pretraining.lists import PseudoLists, make_lists, pseudo_queries, usable_documents
+from rerank.experiments.pretraining.lists import (
+    PseudoLists,
+    make_lists,
+    pseudo_queries,
+    usable_documents,
+    with_bm25_labels,
+)
 from rerank.experiments.pretraining.pseudo_queries import KINDS, MIN_WORDS, frequencies_of
 from rerank.retrieval.bm25 import search
 from rerank.utils.errors import UserError
@@ -51,10 +57,13 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     ranked = search(index, texts_by_id, settings.depth, first.k1, first.b, threads, language)
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
     get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
+    training_lists = make_lists(train_queries, ranked, allowed, get, hard, others, seed)
+    if settings.labels == "bm25":
+        training_lists = with_bm25_labels(training_lists, ranked)
     lists = PseudoLists(
         texts_by_id,
         {query_id: query.kind for query_id, query in queries.items()},
-        make_lists(train_queries, ranked, allowed, get, hard, others, seed),
+        training_lists,
         make_lists(held_out_queries, ranked, sorted(doc_ids), get, HELD_OUT_NEGATIVES, 0, seed),
     )
     made = [lists.kinds[candidates.query_id] for candidates in lists.train]

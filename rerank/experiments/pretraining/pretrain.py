@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
-from rerank.config import Config, sections
+from rerank.config import Config, PretrainingSettings, sections
 from rerank.data.collections import Collection
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Qrels, Run
@@ -45,6 +45,8 @@ from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
+LATER = ("labels", "schedule", "warmup_ratio")
+"""Settings of a pre-training that came later than its hash."""
 CHANGED_LATER = ("checkpoint/config.json",)
 """Where the pre-training is recorded at its end (see `_finish`)."""
 
@@ -107,7 +109,9 @@ def expect_checkpoint(checkpoint: Path) -> None:
 def _identity(config: Config, collection: Collection) -> str:
     """A hash of everything that the result depends on: documents, encoder, settings."""
     first, training, model, language = config.first_stage, config.training, config.encoder, config.collection.language
+    pretraining, defaults = asdict(config.pretraining), asdict(PretrainingSettings())
     later = {  # settings that older versions lack, where they are not those of these versions
+        **{key: value for key in LATER if (value := pretraining.pop(key)) != defaults[key]},
         "template": model.template,
         "lora_rank": model.lora_rank,
         "head_dropout": model.head_dropout,
@@ -117,7 +121,7 @@ def _identity(config: Config, collection: Collection) -> str:
     return short_hash(
         collection.fingerprint,
         *file_hashes(config.encoder.name),
-        sorted(asdict(config.pretraining).items()),
+        sorted(pretraining.items()),
         (config.encoder.max_doc_tokens, config.encoder.pooling),
         (first.index, first.k1, first.b),
         (training.seed, training.clip, training.precision),
@@ -217,6 +221,10 @@ def _train(
         config.training,
         epochs=task.epochs,
         lists_per_step=config.pretraining.lists_per_step,
+        schedule=config.pretraining.schedule,
+        warmup_ratio=config.pretraining.warmup_ratio,
+        weight_decay=0.0,  # this and the average are of the training that follows
+        average=0.0,
         patience=config.pretraining.patience,
     )
     with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):

@@ -11,6 +11,7 @@ from rerank.experiments.pretraining.lists import (
     read_lists,
     texts_of,
     usable_documents,
+    with_bm25_labels,
     write_lists,
 )
 from rerank.experiments.pretraining.pseudo_queries import KINDS, frequencies_of, parse_variant_id
@@ -70,6 +71,19 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
     assert places == {0, 1, 2, 3, 4}
     assert lists == make_lists(queries, run, allowed, documents.get, 3, 1, 0)
     assert lists != make_lists(queries, run, allowed, documents.get, 3, 1, 1)
+
+
+def test_bm25_s_order_replaces_the_sources_as_labels():
+    ranked = {"a": {"d1": 9.0, "d2": 8.0, "d3": 8.0, "d9": 1.0}, "b": {"d1": 2.0}}
+    lists = [
+        Candidates("a", ("d2", "d4 without title", "d1 without title", "d3", "d5"), (1, 0, 0, 0, 0)),
+        Candidates("b", ("d1 without sentence 0", "d2"), (1, 0)),
+        Candidates("b", ("d3", "d2"), (1, 0)),  # BM25 found neither
+        Candidates("c", ("d3", "d2"), (1, 0)),
+    ]
+    labelled = with_bm25_labels(lists, ranked)
+    assert [candidates.labels for candidates in labelled] == [(2, 0, 4, 2, 0), (1, 0)]
+    assert [(c.query_id, c.doc_ids) for c in labelled] == [(c.query_id, c.doc_ids) for c in lists[:2]]
 
 
 def test_texts_are_those_of_the_documents_without_the_part(documents):

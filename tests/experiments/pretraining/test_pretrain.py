@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rerank.cli.main import main
+from rerank.config import Config, PretrainingSettings
 from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
 from rerank.experiments import train
+from rerank.experiments.pretraining import pretrain
 from rerank.training import loop
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
 from tests.support.small_documents import NAMES, write_documents
@@ -240,6 +243,53 @@ def test_another_collection_or_encoder_is_another_warm_up(here, capsys):
     os.utime("documents/corpus.jsonl")  # the documents may have changed
     main(pretraining("documents", "--out", "new", "--pretraining.steps", "3"))
     assert {path.name for path in Path("runs/documents").glob("pretrained-*")} > {before}
+
+
+def test_labels_of_bm25_and_a_schedule_are_another_pretraining_that_goes_on(here, interrupted):
+    words = ["--pretraining.labels", "bm25", "--pretraining.schedule", "linear", "--pretraining.warmup-ratio", "0.2"]
+    before = folder_of("documents")
+    main(pretraining("documents", "--out", "new", *words))
+    (made,) = {*Path("runs/documents").glob("pretrained-*")} - {before}
+    labels = {}
+    for folder in (before, made):
+        records = [json.loads(line) for line in (folder / "lists.jsonl").read_text().splitlines()]
+        labels[folder] = [(r["part"], max(r["labels"])) for r in records]
+        assert {label for part, label in labels[folder] if part == "held_out"} == {1}
+        assert [r["doc_ids"] for r in records if r["part"] == "train"]
+    assert {label for part, label in labels[before] if part == "train"} == {1}
+    assert max(label for part, label in labels[made] if part == "train") > 1
+    weights = Path("new/model.safetensors").read_bytes()
+    assert weights != Path("warm/model.safetensors").read_bytes()
+    shutil.rmtree(made)
+    assert interrupted(pretraining("documents", "--out", "again", *words)) == 130
+    main(pretraining("documents", "--out", "again", *words))
+    assert Path("again/model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    "words", [["--pretraining.schedule", "linear"], ["--pretraining.warmup-ratio", "0.5"]], ids=" ".join
+)
+def test_the_schedule_of_a_pretraining_changes_what_it_learns(here, words):
+    main(pretraining("documents", "--out", "new", *words))
+    assert Path("new/model.safetensors").read_bytes() != Path("warm/model.safetensors").read_bytes()
+
+
+def test_settings_of_the_training_that_follows_change_no_pretraining(here, capsys):
+    words = [f"--training.{setting}" for setting in ("schedule=linear", "weight-decay=0.5", "average=0.9")]
+    main(["train", "--config", "warm.toml", "--fold", "1", "--name", "other", *words, "--output.folder", "new"])
+    main(["train", "--config", "warm.toml", "--fold", "1", "--name", "other", "--output.folder", "again"])
+    (first,), (second,) = (Path(folder, "towns").glob("pretrained-*/checkpoint") for folder in ("new", "again"))
+    assert first.parent.name == second.parent.name
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+def test_the_hash_of_a_default_pretraining_is_that_of_versions_with_fewer_settings(monkeypatch):
+    monkeypatch.setattr(pretrain, "file_hashes", lambda name: ())
+    documents = SimpleNamespace(fingerprint="documents")
+    assert pretrain._identity(Config(), documents) == "f4989981e0339346"
+    for settings in ({"labels": "bm25"}, {"schedule": "linear"}, {"warmup_ratio": 0.1}):
+        other = Config(pretraining=PretrainingSettings(**settings))
+        assert pretrain._identity(other, documents) != "f4989981e0339346"
 
 
 def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):

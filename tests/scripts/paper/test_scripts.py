@@ -111,3 +111,23 @@ def test_the_points_are_printed(call, folder, tmp_path):
     assert lines[head + 1].startswith("P@1 ")
     assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
     assert lines.count(lines[head]) == 2
+
+
+def test_settings_are_compared_with_a_reference_over_seeds(call, tmp_path):
+    folds = write_collection(tmp_path)
+    for seed, suffix in ((0, ""), (1, "-seed=1")):
+        write_cell(tmp_path, f"plain{suffix}", folds, [0.5] * 5, [0.5] * 5, seed=seed)
+        write_cell(tmp_path, f"same{suffix}", folds, [0.5] * 5, [0.5] * 5, seed=seed)
+    write_cell(tmp_path, "better", folds[:2], [1] * 2, [1] * 2)
+    lines = call("compare_settings.py", tmp_path, "--reference", "plain", "--measure", "P@1").splitlines()
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["plain", "10", "0.5000", "0.5000"],
+        ["better", "2", "1.0000", "1.0000"],
+        ["same", "10", "0.5000", "0.5000"],
+    ]
+    assert lines[2].split()[4:] == ["+0.5000", "±", "0.1508", "0.01"]
+    assert lines[3].split()[4:] == ["+0.0000", "±", "0.0000", "1.00"]
+    markdown = call("compare_settings.py", tmp_path, "--reference", "plain", "--measure", "P@1", "--format", "markdown")
+    assert "| plain | 10 | 0.5000 | 0.5000 |  |  |" in markdown
+    with pytest.raises(SystemExit, match=r"--reference other: no such cell in .*; expected one of better, plain, same"):
+        call("compare_settings.py", tmp_path, "--reference", "other")

@@ -1,0 +1,70 @@
+"""An exponential moving average of a model's weights over the steps of a training."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+PREFIX = "average."
+"""How the names of the averages begin in a saved state."""
+
+
+class AveragedWeights:
+    """The average of the trained weights, and of the running statistics of batch norm; of none if `decay` is 0.
+
+    After the n-th step the average keeps min(decay, n / (n + 9)) of itself, so that a short training forgets its first
+    steps too. Adam's steps go on from the model's own weights.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self._own = _averaged(model) if decay else {}
+        self._values = {name: value.detach().clone() for name, value in self._own.items()}
+
+    def update(self, steps: int) -> None:
+        """Takes in the weights after a step; `steps` counts those so far, this one included."""
+        if self._own:
+            average = get_ema_multi_avg_fn(min(self.decay, steps / (steps + 9)))
+            average(list(self._values.values()), list(self._own.values()), steps)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within the block the model has the average; after it its own weights again, bit for bit."""
+        own = {name: value.detach().clone() for name, value in self._own.items()}
+        try:
+            _copy(self._values, self._own)
+            yield
+        finally:
+            _copy(own, self._own)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The average by the names that a saved state gives it; no copies."""
+        return {f"{PREFIX}{name}": value for name, value in self._values.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes the average of a saved state; raises ValueError if that has another one, or none."""
+        saved = {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
+        if saved.keys() != self._values.keys():
+            raise ValueError(f"it has {len(saved)} averaged weights, expected {len(self._values)}")
+        _copy(saved, self._values)
+
+
+def _averaged(model: nn.Module) -> dict[str, Tensor]:
+    """The trained parameters and the floating-point buffers by name, each once."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    saved = model.state_dict().keys()
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name in saved
+        and tensor.is_floating_point()
+        and (tensor.requires_grad or not isinstance(tensor, nn.Parameter))
+    }
+
+
+@torch.no_grad()
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, value in target.items():
+        value.copy_(source[name])
