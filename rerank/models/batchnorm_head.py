@@ -8,6 +8,7 @@ on a CPU the network is bound by memory bandwidth.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -43,6 +44,22 @@ def batchnorm_head(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.Batc
             return scores
         slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
         return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in _chunks(inputs)])
+
+
+@full_float32()
+def dropped_head(
+    features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d, dropout: nn.Module, output: nn.Linear
+) -> Tensor:
+    """The scores of `batchnorm_head` in training with dropout between `norm` and `output`: (documents,).
+
+    Each value has a mask of its own, so the hidden values are kept for the backward pass.
+    """
+    mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+    with torch.autocast(features.device.type, enabled=False):
+        hidden = torch.relu(F.linear(features.detach().to(weight.dtype), weight, bias))
+        normed = F.batch_norm(hidden, mean, variance, norm.weight, norm.bias, True, norm.momentum or 0.0, norm.eps)
+        scores: Tensor = output(dropout(normed))[:, 0]
+        return scores
 
 
 def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
