@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
-from rerank.models.batchnorm_head import batchnorm_head, dropped_head
-from rerank.models.dropout import DropoutKeys, SeededDropout, token_keys
+from rerank.models.batchnorm_head import batchnorm_head
+from rerank.models.dropout import DropoutKeys, SeededDropout
+from rerank.models.dropped_head import dropped_head
 from rerank.models.feature_transforms import log1p, quantile_ranks
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
@@ -76,8 +77,7 @@ class FeatureMLP(nn.Module):
             self.hidden_layer = nn.Linear(features, hidden)
             self.hidden_norm = nn.BatchNorm1d(hidden)
             self.output = nn.Linear(hidden, 1)
-        self.dropout_keys = DropoutKeys()
-        self.dropout = SeededDropout(dropout, 0, self.dropout_keys)
+        self.dropout = SeededDropout(dropout, 0, DropoutKeys())
 
     def forward(self, inputs: Vectors) -> Tensor:
         """(documents,) float32 scores."""
@@ -95,14 +95,10 @@ class FeatureMLP(nn.Module):
         # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
         if self.training and self.dropout.p:
-            self._seed_dropout(inputs.seeds)
-            return dropped_head(normed, weight, bias, self.hidden_norm, self.dropout, self.output)
+            if inputs.seeds is None:
+                raise ValueError("dropout: expected the seeds of the documents, Vectors.seeds: (documents,) int64")
+            return dropped_head(normed, weight, bias, self.hidden_norm, self.output, self.dropout, inputs.seeds)
         return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
-
-    def _seed_dropout(self, seeds: Tensor | None) -> None:
-        if seeds is None:
-            raise ValueError("dropout: training needs the seeds of the documents, Vectors.seeds: (documents,) int64")
-        self.dropout_keys.tokens = self.dropout_keys.firsts = token_keys(seeds, torch.zeros_like(seeds))
 
     def _transformed(self, features: Tensor) -> Tensor:
         if self.transform == "log1p":
