@@ -36,17 +36,21 @@ class FeatureList(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32."""
+    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32.
+
+    `seeds` are those of the documents' dropout: (documents,) int64.
+    """
 
     features: Tensor
+    seeds: Tensor | None = None
 
     def seeded(self, document_seeds: Tensor) -> "Vectors":
-        """Itself: the network has no dropout."""
-        return self
+        """With a seed for each document, (documents,) int64."""
+        return self._replace(seeds=document_seeds)
 
     def to(self, device: torch.device) -> "Vectors":
         """The same on another device."""
-        return Vectors(self.features.to(device))
+        return Vectors(self.features.to(device), None if self.seeds is None else self.seeds.to(device))
 
 
 def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:

@@ -25,6 +25,7 @@ from rerank.data.types import Fold, Qrels, Run
 from rerank.experiments.source_checks import check_fold
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
+from rerank.models.feature_transforms import training_quantiles
 from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
@@ -76,7 +77,10 @@ class FeatureDataset:
     @property
     def model(self) -> str:
         """The network, in words."""
-        return f"a network of {self.config.network.hidden} hidden units"
+        network = self.config.network
+        transform = f", transform {network.transform}" if network.transform != "none" else ""
+        dropout = f", dropout {network.dropout:g}" if network.dropout else ""
+        return f"a network of {network.hidden} hidden units{transform}{dropout}"
 
     def write_references(self) -> None:
         """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
@@ -182,7 +186,9 @@ class FeatureTask:
                 "nothing to learn"
             )
         self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
-        model = FeatureMLP(train.features.shape[1], dataset.config.network.hidden, self.settings.seed)
+        network, features = dataset.config.network, train.features.shape[1]
+        quantiles = training_quantiles(train) if network.transform == "quantile" else None
+        model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform, network.dropout, quantiles)
         self.model = model.to(accelerator.device)
         self.best_passages: Passages = {}
         self._qrels: dict[Part, Qrels] = {}

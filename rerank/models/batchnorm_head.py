@@ -34,20 +34,25 @@ def batchnorm_head(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.Batc
     mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     with torch.autocast(features.device.type, enabled=False):
         features = features.detach().to(weight.dtype)
-        # A constant feature of 1 turns the bias into a weight: one operation less, forward and backward.
-        inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-        layer = torch.cat([weight, bias[:, None]], dim=1)
+        inputs, layer = with_bias(features, weight, bias)
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
         if norm.training:
             scores: Tensor = _TrainingForward.apply(inputs, layer, *parameters, mean, variance, norm.momentum, norm.eps)
             return scores
         slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
-        return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in _chunks(inputs)])
+        return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in chunks(inputs)])
 
 
-def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
-    chunks: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
-    return chunks
+def with_bias(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """The features and the layer with the bias as one more weight: one operation less, forward and backward."""
+    inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    return inputs, torch.cat([weight, bias[:, None]], dim=1)
+
+
+def chunks(rows: Tensor) -> tuple[Tensor, ...]:
+    """The rows of CPU_DOCUMENTS documents each; all of them on a GPU."""
+    parts: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
+    return parts
 
 
 def _slope_and_constant(
@@ -77,7 +82,7 @@ class _TrainingForward(torch.autograd.Function):
         eps: float,
     ) -> Tensor:
         h = inputs.new_empty(len(inputs), len(layer))
-        for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
+        for chunk, values in zip(chunks(inputs), chunks(h), strict=True):
             torch.mm(chunk, layer.T, out=values).relu_()
         mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
         inverse = (variance + eps).rsqrt()
@@ -97,7 +102,7 @@ class _TrainingForward(torch.autograd.Function):
         factor = -slope * inverse * projection / len(h)
         constant = -slope * total / len(h) - factor * mean
         d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
-        for chunk, values, d_scores in zip(_chunks(inputs), _chunks(h), _chunks(gradient), strict=True):
+        for chunk, values, d_scores in zip(chunks(inputs), chunks(h), chunks(gradient), strict=True):
             d_h = torch.addcmul(constant, values, factor).addr_(d_scores, slope)
             d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
         d_norm = w * projection, w * total

@@ -62,12 +62,15 @@ class SeededDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        dropped: Tensor = _ApplyMask.apply(x, self._keep(x), self.p)
+        dropped: Tensor = _ApplyMask.apply(x, self.keep(x, self._rows(x)), self.p)
         return dropped
 
-    def _keep(self, x: Tensor) -> Tensor:
-        """Mask of the values to keep, each with probability 1 - p, in the shape of x or one that spreads to it."""
-        rows = _hash(self._rows(x) + self.layer_key)
+    def keep(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Mask of the values to keep, each with probability 1 - p, in the shape of x or one that spreads to it.
+
+        `rows` are the int32 keys of the rows of x.
+        """
+        rows = _hash(rows + self.layer_key)
         column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * self.column_factor
         hashed = torch.add(rows[..., None], _hash(column))
         return _hash(hashed) >= int(self.p * 2**31)

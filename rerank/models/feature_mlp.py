@@ -1,8 +1,11 @@
-"""The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score per document."""
+"""The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score per document.
+
+A transform of the features in front of it and dropout are further settings, which the paper does not have.
+"""
 
 import json
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, NotRequired, TypedDict, get_args
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +15,15 @@ from torch import Tensor, nn
 
 from rerank.batches.features import Vectors
 from rerank.models.batchnorm_head import batchnorm_head
+from rerank.models.dropout import DropoutKeys, SeededDropout
+from rerank.models.dropped_head import dropped_head
+from rerank.models.feature_transforms import log1p, quantile_ranks
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 
 KIND = "feature_mlp"
+Transform = Literal["none", "log1p", "quantile"]
+"""See `rerank.models.feature_transforms`."""
 
 
 class NetworkFacts(TypedDict):
@@ -24,23 +32,52 @@ class NetworkFacts(TypedDict):
     kind: str
     features: int
     hidden: int
+    transform: NotRequired[str]
 
 
 class FeatureMLP(nn.Module):
     """The network of Thonet et al. 2021, "Neural model and compared losses", with `hidden` units (1024 in the paper).
 
-    `features` is the number of inputs. The weights have torch's default initialisation, with `seed`.
+    The weights have torch's default initialisation, with `seed`.
+
+    Args:
+        features: the number of inputs.
+        hidden: the number of hidden units.
+        seed: decides the weights.
+        transform: of the features, in front of the first batch norm.
+        dropout: rate of the hidden values in front of the output, in training.
+        quantiles: (features, quantiles) of the training documents, for the transform "quantile".
+
+    Raises:
+        ValueError: an unknown transform, or one without its quantiles.
     """
 
-    def __init__(self, features: int, hidden: int, seed: int) -> None:
+    quantiles: Tensor
+
+    def __init__(
+        self,
+        features: int,
+        hidden: int,
+        seed: int,
+        transform: str = "none",
+        dropout: float = 0.0,
+        quantiles: Tensor | None = None,
+    ) -> None:
         super().__init__()
-        self.features, self.hidden = features, hidden
+        if transform not in get_args(Transform):
+            raise ValueError(f"transform: got {transform}, expected {', '.join(get_args(Transform))}")
+        self.features, self.hidden, self.transform = features, hidden, transform
+        if transform == "quantile":
+            if quantiles is None or quantiles.shape != (features, quantiles.shape[-1]):
+                raise ValueError(f"transform quantile: expected the quantiles of {features} features")
+            self.register_buffer("quantiles", quantiles)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.input_norm = nn.BatchNorm1d(features)
             self.hidden_layer = nn.Linear(features, hidden)
             self.hidden_norm = nn.BatchNorm1d(hidden)
             self.output = nn.Linear(hidden, 1)
+        self.dropout = SeededDropout(dropout, 0, DropoutKeys())
 
     def forward(self, inputs: Vectors) -> Tensor:
         """(documents,) float32 scores."""
@@ -51,19 +88,31 @@ class FeatureMLP(nn.Module):
             return scores
         first, layer = self.input_norm, self.hidden_layer
         mean, variance = first.get_buffer("running_mean"), first.get_buffer("running_var")
+        features = self._transformed(inputs.features)
         normed = F.batch_norm(
-            inputs.features, mean, variance, training=self.training, momentum=first.momentum or 0.0, eps=first.eps
+            features, mean, variance, training=self.training, momentum=first.momentum or 0.0, eps=first.eps
         )
         # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
+        if self.training and self.dropout.p:
+            if inputs.seeds is None:
+                raise ValueError("dropout: expected the seeds of the documents, Vectors.seeds: (documents,) int64")
+            return dropped_head(normed, weight, bias, self.hidden_norm, self.output, self.dropout, inputs.seeds)
         return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
+
+    def _transformed(self, features: Tensor) -> Tensor:
+        if self.transform == "log1p":
+            return log1p(features)
+        return quantile_ranks(features, self.quantiles) if self.transform == "quantile" else features
 
 
 def save_feature_mlp(model: FeatureMLP, folder: Path) -> None:
     """Writes model.safetensors and config.json into a new folder."""
     folder.mkdir()
     save_file(model.state_dict(), folder / "model.safetensors")
-    settings = {"kind": KIND, "features": model.features, "hidden": model.hidden}
+    settings: NetworkFacts = {"kind": KIND, "features": model.features, "hidden": model.hidden}
+    if model.transform != "none":
+        settings["transform"] = model.transform
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
@@ -79,7 +128,13 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
             raise ValueError(
                 f"config.json has {settings['hidden']} × {settings['features']} units, the weights {shape}"
             )
-        model = FeatureMLP(settings["features"], settings["hidden"], seed=0)
+        model = FeatureMLP(
+            settings["features"],
+            settings["hidden"],
+            0,
+            settings.get("transform", "none"),
+            quantiles=weights.get("quantiles"),
+        )
         model.load_state_dict(weights)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]

@@ -8,6 +8,9 @@ For each fold, every cell of GRID is trained on the training queries until NDCG@
 risen for PATIENCE trees, and the cell with the best nDCG@10 on the validation queries scores the test queries. The runs
 are written to runs/<collection>/lambdarank, in the layout of an experiment. One thread, one seed.
 
+With `--seeds 5` the chosen cell of each fold is trained five times more, each tree on samples of the queries and of the
+features that a seed decides, for an ensemble; the runs are those of lambdarank-seed=0 to lambdarank-seed=4.
+
 LambdaMART: Burges, "From RankNet to LambdaRank to LambdaMART: An Overview", 2010. LightGBM: Ke et al. 2017.
 """
 
@@ -16,7 +19,7 @@ import importlib
 import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -52,6 +55,8 @@ FIXED = {
     "seed": 0,
     "verbosity": -1,
 }
+SAMPLED = {"bagging_fraction": 0.8, "bagging_freq": 1, "bagging_by_query": True, "feature_fraction": 0.8}
+"""What a seed decides; without samples, LightGBM's trees do not depend on it."""
 MOST_TREES = 1000
 PATIENCE = 50
 
@@ -66,8 +71,8 @@ class Trained(NamedTuple):
     test: Run
 
 
-def make_runs(source: str, output: str) -> str:
-    """Trains all folds and writes their runs; returns a table of the chosen cells."""
+def make_runs(source: str, output: str, seeds: int = 0) -> str:
+    """Trains all folds and writes their runs, also those of `seeds` seeds; returns a table of the chosen cells."""
     lightgbm = import_lightgbm()
     begun = time.monotonic()
     config = Config()
@@ -81,19 +86,30 @@ def make_runs(source: str, output: str) -> str:
         config = replace_setting(config, key, value)
     dataset = open_features(config, "all")
     dataset.write_references()
-    experiment = dataset.folder.experiment(NAME)
-    rows, tests = [], Run()
-    for name, fold in dataset.sets.items():
-        results = progress(train_cells(lightgbm, fold), len(cells()), f"fold {name}, cells")
+    names = [NAME, *(seed_name(seed) for seed in range(seeds))]
+    rows: list[list[str]] = []
+    tests: dict[str, Run] = {name: {} for name in names}
+    for fold_name, fold in dataset.sets.items():
+        results = progress(train_cells(lightgbm, fold), len(cells()), f"fold {fold_name}, cells")
         best = max(results, key=lambda result: result.mean)  # the first of several
-        write_run(experiment.fold(name).valid_run, best.valid, NAME)
-        write_run(experiment.fold(name).test_run, best.test, NAME)
-        rows.append([name, *map(str, best.cell.values()), str(best.trees), f"{best.mean:.4f}"])
-        tests |= best.test
-    write_run(experiment.all_run, tests, NAME)
+        sampled = [best.cell | SAMPLED | {"seed": seed} for seed in range(seeds)]
+        of_seeds = list(progress(train_cells(lightgbm, fold, sampled), seeds, f"fold {fold_name}, seeds"))
+        for name, result in zip(names, [best, *of_seeds], strict=True):
+            folder = dataset.folder.experiment(name).fold(fold_name)
+            write_run(folder.valid_run, result.valid, name)
+            write_run(folder.test_run, result.test, name)
+            tests[name] |= result.test
+        rows.append([fold_name, *map(str, best.cell.values()), str(best.trees), f"{best.mean:.4f}"])
+    for name, test in tests.items():
+        write_run(dataset.folder.experiment(name).all_run, test, name)
     head = ["fold", *GRID, "trees", f"validation {MEASURE}"]
     note = f"{len(cells())} cells a fold, LightGBM {lightgbm.__version__}, {time.monotonic() - begun:.0f} s"
-    return f"{aligned([head, *rows])}\n\n{note}\n{experiment.all_run}"
+    return f"{aligned([head, *rows])}\n\n{note}\n{dataset.folder.experiment(NAME).all_run}"
+
+
+def seed_name(seed: int) -> str:
+    """The name of the experiment of a seed."""
+    return f"{NAME}-seed={seed}"
 
 
 def cells() -> list[dict[str, float]]:
@@ -101,12 +117,12 @@ def cells() -> list[dict[str, float]]:
     return [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
 
 
-def train_cells(lightgbm: Any, fold: LetorFold) -> Iterator[Trained]:
-    """Yields what each cell reaches on a fold."""
+def train_cells(lightgbm: Any, fold: LetorFold, of: Sequence[dict[str, Any]] | None = None) -> Iterator[Trained]:
+    """Yields what each cell reaches on a fold; all cells of GRID, or others."""
     train = lightgbm_dataset(lightgbm, fold.train)
     valid = lightgbm_dataset(lightgbm, fold.valid, reference=train)
     judged = fold.valid.qrels()
-    for cell in cells():
+    for cell in cells() if of is None else of:
         booster = lightgbm.train(
             FIXED | cell,
             train,
@@ -145,9 +161,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection", help="a feature set: a file or a folder of folds")
     parser.add_argument("--output", default="runs", help="the folder that holds the collections' folders")
+    parser.add_argument("--seeds", type=int, default=0, help="seeds of an ensemble")
     given = parser.parse_args()
     log_to_terminal()
     try:
-        print(make_runs(given.collection, given.output))
+        print(make_runs(given.collection, given.output, given.seeds))
     except UserError as error:
         sys.exit(f"lambdarank.py: {error}")

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from rerank.batches.features import Vectors
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
 from rerank.experiments import train as experiment
 from rerank.experiments.features import FeatureDataset
 from rerank.losses import LOSSES, smoothi
+from rerank.models import open_feature_mlp
 from rerank.runs.layout import ExperimentFolder
 from rerank.training import gradients, saving
 from rerank.training import loop as training
@@ -94,10 +96,11 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(here):
     assert manifest["best_epoch"] == losses.index(min(losses)) + 1
 
 
-def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, monkeypatch):
-    main(command("--fold", "1"))
-    main(command("--fold", "1", "--name", "again"))
-    main(command("--fold", "1", "--name", "other", "--seed", "1"))
+@pytest.mark.parametrize("settings", [(), ("--network.transform", "quantile", "--network.dropout", "0.3")])
+def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, monkeypatch, settings):
+    main(command("--fold", "1", *settings))
+    main(command("--fold", "1", "--name", "again", *settings))
+    main(command("--fold", "1", "--name", "other", "--seed", "1", *settings))
     save = saving.save_state
 
     def interrupt(*arguments):
@@ -107,10 +110,10 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
 
     monkeypatch.setattr(saving, "save_state", interrupt)
     with pytest.raises(SystemExit) as ended:
-        main(command("--fold", "1", "--name", "resumed"))
+        main(command("--fold", "1", "--name", "resumed", *settings))
     assert ended.value.code == 130
     monkeypatch.setattr(saving, "save_state", save)
-    main(command("--fold", "1", "--name", "resumed"))
+    main(command("--fold", "1", "--name", "resumed", *settings))
     assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)
     assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
@@ -132,6 +135,47 @@ def test_the_settings_of_training_act_on_the_network_and_a_resumed_one_ends_as_t
     assert interrupted(words) == 130
     main(words)
     assert read_run("runs/letor/resumed/fold1/test.run") == tests[-1]
+
+
+def test_settings_of_the_network_change_it_and_its_checkpoint(here, capsys):
+    arms = {
+        "plain": (),
+        "log1p": ("--network.transform", "log1p"),
+        "quantile": ("--network.transform", "quantile"),
+        "dropout": ("--network.dropout", "0.5"),
+    }
+    runs = {}
+    for name, words in arms.items():
+        main(command("--fold", "1", "--name", name, *words))
+        folder = Path(f"runs/letor/{name}/fold1")
+        runs[name] = read_run(folder / "test.run")
+        saved = json.loads((folder / "checkpoint" / "config.json").read_text())
+        assert saved.get("transform", "none") == (name if name in ("log1p", "quantile") else "none")
+        settings = json.loads((folder / "manifest.json").read_text())["config"]["network"]
+        assert (settings["transform"], settings["dropout"]) == (
+            saved.get("transform", "none"),
+            0.5 if name == "dropout" else 0.0,
+        )
+        for query_id, vectors in vectors_of("letor/Fold1/test.txt").items():
+            scores = open_feature_mlp(folder / "checkpoint")(Vectors(torch.tensor(list(vectors.values()))))
+            assert runs[name][query_id] == pytest.approx(dict(zip(vectors, scores.tolist(), strict=True)), abs=1e-5)
+    assert len({str(run) for run in runs.values()}) == len(arms)
+    quantiles = open_feature_mlp(Path("runs/letor/quantile/fold1/checkpoint")).quantiles
+    trained = torch.tensor([row for of in vectors_of("letor/Fold1/train.txt").values() for row in of.values()])
+    assert torch.equal(quantiles[:, [0, -1]].T, torch.stack([trained.amin(0), trained.amax(0)]))
+    told = capsys.readouterr().err
+    assert "quantile with a network of 8 hidden units, transform quantile on cpu" in told
+    assert "dropout with a network of 8 hidden units, dropout 0.5 on cpu" in told
+    assert "plain with a network of 8 hidden units on cpu" in told
+
+
+def vectors_of(path):
+    """query_id -> doc_id -> its feature vector."""
+    found = {}
+    for line in Path(path).read_text().splitlines():
+        words = line.split()
+        found.setdefault(words[1].removeprefix("qid:"), {})[words[-1]] = [float(w.split(":")[1]) for w in words[2:6]]
+    return found
 
 
 def test_an_epoch_is_every_training_query_once(here, monkeypatch):
@@ -215,6 +259,8 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
         (command("--pretraining.steps", "5"), "no text to pre-train on"),
         (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
+        (command("--network.dropout", "1"), "--network.dropout: got 1.0, expected 0 to 0.9"),
+        (command("--network.transform", "cube"), "cube"),
         (command("--collection.train", "letor"), "letor holds feature vectors, which have them in files"),
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 
 from rerank.batches.features import Vectors
 from rerank.models import batchnorm_head
+from rerank.models.dropout import token_keys
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
+from rerank.models.feature_transforms import log1p, quantile_ranks
 from rerank.utils.errors import UserError
 
 X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
@@ -104,7 +106,75 @@ def test_a_checkpoint_gives_the_same_scores(tmp_path):
     assert torch.equal(open_feature_mlp(tmp_path / "checkpoint")(X), model(X))
 
 
-@pytest.mark.parametrize("damage", ["none", "kind", "shape", "weights"])
+@pytest.mark.parametrize("transform", ["log1p", "quantile"])
+def test_a_checkpoint_has_the_transform_of_its_features(tmp_path, transform):
+    quantiles = X.features.sort(dim=0).values.T.contiguous() if transform == "quantile" else None
+    model = FeatureMLP(5, 16, seed=1, transform=transform, quantiles=quantiles)
+    model(X)
+    changed = log1p(X.features) if transform == "log1p" else quantile_ranks(X.features, quantiles)
+    plain = FeatureMLP(5, 16, seed=1)
+    plain(Vectors(changed))
+    assert torch.equal(model.eval()(X), plain.eval()(Vectors(changed)))
+    save_feature_mlp(model, tmp_path / "checkpoint")
+    opened = open_feature_mlp(tmp_path / "checkpoint")
+    assert torch.equal(opened(X), model(X))
+    assert not torch.equal(plain(X), model(X))
+
+
+@pytest.mark.parametrize("documents", [16, 128])
+def test_dropout_drops_hidden_values_of_each_document_by_its_seed(documents, monkeypatch):
+    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
+    model = trained().double().train()
+    seeds = torch.arange(37) * 7919 + 5
+    model.dropout.p = 0.5
+    x = Vectors(X.features.double(), seeds)
+    copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
+    w = dict(zip(("g0", "b0", "W", "b", "g1", "b1", "V", "c"), copies, strict=True))
+    scores = model(x)
+    model.dropout.keys.tokens = model.dropout.keys.firsts = token_keys(seeds, torch.zeros(37, dtype=torch.int64))
+    kept = model.dropout(torch.ones(37, 16).double())  # 0 or 2
+    assert 0.3 < (kept == 0).double().mean() < 0.7
+    hidden = normalised(F.relu(normalised(x.features, w["g0"], w["b0"]) @ w["W"].T + w["b"]), w["g1"], w["b1"])
+    expected = ((hidden * kept) @ w["V"].T + w["c"])[:, 0]
+    torch.testing.assert_close(scores, expected)
+    wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
+    (scores * wanted).sum().backward()
+    (expected * wanted).sum().backward()
+    for parameter, copy in zip(model.parameters(), copies, strict=True):
+        torch.testing.assert_close(parameter.grad, copy.grad)
+    assert torch.equal(model(x), scores)
+    assert not torch.equal(model(Vectors(x.features, seeds + 1)), scores)
+    model.eval()
+    undropped = model(x)
+    model.dropout.p = 0.0
+    assert torch.equal(model(x), undropped)
+
+
+def test_dropout_leaves_statistics_and_autocast_as_they_are():
+    dropped, plain = FeatureMLP(5, 16, seed=1, dropout=0.5), FeatureMLP(5, 16, seed=1)
+    seeded = X.seeded(torch.arange(37))
+    scores = dropped(seeded)
+    plain(seeded)
+    for buffer, other in zip(dropped.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(buffer, other)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(FeatureMLP(5, 16, seed=1, dropout=0.5)(seeded), scores)
+
+
+def test_dropout_without_seeds_is_refused():
+    with pytest.raises(ValueError, match="expected the seeds of the documents"):
+        FeatureMLP(5, 16, seed=1, dropout=0.5)(X)
+
+
+def test_an_unknown_transform_and_missing_quantiles_are_refused():
+    with pytest.raises(ValueError, match="transform: got log, expected none, log1p, quantile"):
+        FeatureMLP(5, 16, seed=1, transform="log")
+    for quantiles in (None, torch.zeros(4, 9)):
+        with pytest.raises(ValueError, match="expected the quantiles of 5 features"):
+            FeatureMLP(5, 16, seed=1, transform="quantile", quantiles=quantiles)
+
+
+@pytest.mark.parametrize("damage", ["none", "kind", "shape", "weights", "transform", "quantiles"])
 def test_what_is_no_checkpoint_is_one_line(tmp_path, damage):
     folder = tmp_path / "checkpoint"
     if damage != "none":
@@ -113,6 +183,10 @@ def test_what_is_no_checkpoint_is_one_line(tmp_path, damage):
         (folder / "config.json").write_text('{"model_type": "bert"}')
     if damage == "shape":
         (folder / "config.json").write_text('{"kind": "feature_mlp", "features": 6, "hidden": 16}')
+    if damage in ("transform", "quantiles"):
+        transform = "quantile" if damage == "quantiles" else "cube"
+        facts = {"kind": "feature_mlp", "features": 5, "hidden": 16, "transform": transform}
+        (folder / "config.json").write_text(json.dumps(facts))
     if damage == "weights":
         (folder / "model.safetensors").write_bytes(b"?")
     with pytest.raises(UserError, match=r"checkpoint: not a checkpoint of a model of feature vectors: .") as caught:

@@ -87,6 +87,20 @@ def test_validation_queries_choose_the_cell_of_each_fold(call, stand_in, tmp_pat
     assert "over 5 folds, 30 queries" in capsys.readouterr().out
 
 
+def test_the_chosen_cell_is_trained_with_seeds_on_samples(call, stand_in, tmp_path):
+    write_folds_of_features(tmp_path / "letor")
+    call("letor", "--seeds", "2")
+    cells = len(runpy.run_path(str(SCRIPT))["cells"]())
+    of_fold = [parameters for parameters, _, _ in stand_in.calls[: cells + 2]]
+    assert not any("bagging_fraction" in parameters for parameters in of_fold[:cells])
+    for seed, parameters in enumerate(of_fold[cells:]):
+        assert (parameters["seed"], parameters["learning_rate"], parameters["num_leaves"]) == (seed, 0.05, 7)
+        assert parameters["bagging_fraction"] == parameters["feature_fraction"] == 0.8
+    plain = read_run("runs/letor/lambdarank/all.run")
+    for seed in range(2):
+        assert read_run(f"runs/letor/lambdarank-seed={seed}/all.run").keys() == plain.keys()
+
+
 def test_the_scores_are_those_of_their_documents(call, stand_in, tmp_path):
     write_folds_of_features(tmp_path / "letor")
     call("letor", "--output", "elsewhere")
