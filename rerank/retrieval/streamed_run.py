@@ -18,11 +18,15 @@ RUN, TAG = "run", "Anserini"
 
 
 class WrittenRun(NamedTuple):
-    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`)."""
+    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`).
+
+    `vectors` is how they were made and compared, for a run of a bi-encoder.
+    """
 
     queries: int
     candidates: int
     facts: dict[str, Any]
+    vectors: dict[str, Any] | None = None
 
 
 @contextlib.contextmanager
