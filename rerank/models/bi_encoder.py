@@ -74,7 +74,7 @@ class BiEncoder:
             "pooling": next((module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")), None),
             "prompts": {name: text for name, text in self.model.prompts.items() if text},
             "similarity": self.model.similarity_fn_name,
-            "passages": "max",
+            "passage_scores": "max",
         }
 
     def _settings(self) -> dict[str, Any]:
