@@ -50,7 +50,7 @@ def write_dense(
     Yields when the run is whole; after the block it becomes `file`. Raises UserError if the encoder cannot be opened,
     there is no document with text, or the disk is full; the vectors that were made are kept.
     """
-    encoder, documents = _open(config, collection, folder)
+    encoder, documents = open_dense(config, collection, folder)
     answered = candidates = 0
     with atomic_write(file) as tmp:
         with tmp.open("w", encoding="utf-8") as out:
@@ -64,20 +64,15 @@ def write_dense(
 
 def search_dense(config: Config, collection: Collection, folder: CollectionFolder, queries: Mapping[str, str]) -> Run:
     """The best documents of each query that has text. Raises UserError as `write_dense`."""
-    encoder, documents = _open(config, collection, folder)
+    encoder, documents = open_dense(config, collection, folder)
     return dict(_search(encoder, documents, queries, config.first_stage.depth))
 
 
-def encoder_facts(config: Config, first_stage: Path) -> dict[str, Any]:
-    """What the manifest of a fold says of the encoder that retrieved its candidates; {} if none did."""
-    if config.first_stage.is_bm25 or config.first_stage.run:
-        return {}
-    record = read_json(first_stage.with_suffix(".json"), DenseRecord, f"remove it and {first_stage.name}")
-    return {"encoder": record["encoder"], "vectors": record["vectors"]}
+def open_dense(config: Config, collection: Collection, folder: CollectionFolder) -> tuple["BiEncoder", EmbeddingStore]:
+    """The encoder on its device, and the vectors of the documents, made unless `folder` has them.
 
-
-def _open(config: Config, collection: Collection, folder: CollectionFolder) -> tuple["BiEncoder", EmbeddingStore]:
-    """The encoder on its device, and the vectors of the documents, made unless `folder` has them."""
+    Raises UserError as `write_dense`.
+    """
     from rerank.models.bi_encoder import open_bi_encoder  # loads torch
     from rerank.models.bi_encoder_files import bi_encoder_hash
     from rerank.training.device import select_device
@@ -89,6 +84,14 @@ def _open(config: Config, collection: Collection, folder: CollectionFolder) -> t
         folder.embeddings / key, collection.documents, collection.count(), encoder.encode_documents
     )
     return encoder, documents
+
+
+def encoder_facts(config: Config, first_stage: Path) -> dict[str, Any]:
+    """What the manifest of a fold says of the encoder that retrieved its candidates; {} if none did."""
+    if config.first_stage.is_bm25 or config.first_stage.run:
+        return {}
+    record = read_json(first_stage.with_suffix(".json"), DenseRecord, f"remove it and {first_stage.name}")
+    return {"encoder": record["encoder"], "vectors": record["vectors"]}
 
 
 def _search(

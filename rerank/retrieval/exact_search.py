@@ -55,7 +55,7 @@ def search_exactly(
 def _block_bounds(offsets: np.ndarray, passages: int) -> Sequence[int]:
     """Where blocks of about so many passages begin, as numbers of documents, and where the last one ends."""
     ends = np.searchsorted(offsets, np.arange(passages, offsets[-1] + passages, passages), side="right") - 1
-    return np.unique([0, *ends, len(offsets) - 1]).tolist()
+    return [int(bound) for bound in np.unique([0, *ends, len(offsets) - 1])]
 
 
 def _best(scores: np.ndarray, rows: np.ndarray, depth: int, documents: EmbeddingStore) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +66,6 @@ def _best(scores: np.ndarray, rows: np.ndarray, depth: int, documents: Embedding
     (above,), (tied,) = np.nonzero(scores > least), np.nonzero(scores == least)
     wanted = depth - len(above)
     if wanted < len(tied):
-        tied = np.array(heapq.nlargest(wanted, tied.tolist(), key=lambda place: documents.doc_id(rows[place])))
+        tied = np.array(heapq.nlargest(wanted, tied.tolist(), key=lambda place: documents.doc_id(int(rows[place]))))
     kept = np.concatenate([above, tied])
     return scores[kept], rows[kept]

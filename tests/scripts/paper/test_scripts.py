@@ -111,3 +111,13 @@ def test_the_points_are_printed(call, folder, tmp_path):
     assert lines[head + 1].startswith("P@1 ")
     assert lines[head + 2].split()[:4] == ["NDCG", "1.000", "±", "0.000*"]
     assert lines.count(lines[head]) == 2
+
+
+def test_the_table_of_ways_to_score_a_document_by_its_passages(call, here):
+    lines = call("dense_passages.py", "towns", "encoder", "--measure", "AP").splitlines()
+    assert lines[0].startswith("towns: ")
+    assert lines[0].endswith(" of 90 documents have several passages")
+    rows = {name: (float(value), int(folds)) for name, value, folds in map(str.split, lines[2:])}
+    assert list(rows) == ["max", "mean", "first"]
+    assert len({value for value, _ in rows.values()}) == 3
+    assert sum(folds for _, folds in rows.values()) == 5
