@@ -14,12 +14,12 @@ from rerank.utils.errors import UserError
 from rerank.utils.integrity import RECORD, Record, changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
-from rerank.utils.resumable import put_in_place, resumable
+from rerank.utils.resumable import Unfinished, put_in_place, resumable
 
 VECTORS, IDS, OFFSETS, ID_OFFSETS = "vectors.bin", "ids.bin", "offsets.npy", "id_offsets.npy"
 SIZES = "sizes.bin"
 """Two int64 of each document: its passages, and the bytes of its id. Removed when the store is whole."""
-DOCUMENTS_AT_ONCE = 256
+DOCUMENTS_AT_ONCE = 64
 """Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
 NAMED = 5
 """Documents without text that a line names."""
@@ -65,37 +65,51 @@ def open_embeddings(
 
 def _write(folder: Path, documents: Iterable[Document], count: int, encode: Encode) -> None:
     with resumable(folder, (VECTORS, IDS, SIZES), folder.name) as unfinished:
-        facts = unfinished.facts
-        facts.update({"empty": 0, "first_empty": []} | facts)
         left = itertools.islice(documents, unfinished.done, None)
-        for chunk in _chunks(progress(left, count, "embedding documents", before=unfinished.done)):
-            with_text = [document for document in chunk if document.text.strip()]
-            vectors, passages = encode([document.text for document in with_text])
-            if not np.isfinite(vectors).all():
-                row = int(np.repeat(np.arange(len(passages)), passages)[~np.isfinite(vectors).all(1)][0])
-                raise UserError(
-                    f"document {with_text[row].doc_id}: the encoder gives a vector with NaN or infinity; expected "
-                    "finite numbers: choose another --first-stage.encoder"
-                )
-            ids = [document.doc_id.encode() for document in with_text]
-            unfinished.files[VECTORS].write(np.ascontiguousarray(vectors, np.float32).tobytes())
-            unfinished.files[IDS].write(b"".join(ids))
-            sizes = zip(passages.tolist(), map(len, ids), strict=True)
-            unfinished.files[SIZES].write(b"".join(struct.pack("=qq", *size) for size in sizes))
-            empty = [document.doc_id for document in chunk if not document.text.strip()]
-            facts["empty"] += len(empty)
-            facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
-            unfinished.finish_item(len(chunk))
+        encoded = _write_vectors(unfinished, left, encode)
+        for _ in progress(encoded, count, "embedding documents", before=unfinished.done):
+            pass
         unfinished.save()
         if not unfinished.files[IDS].size:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
         record = {name: unfinished.files[name].facts() for name in (VECTORS, IDS)}
         write_record(unfinished.folder, record | _write_offsets(unfinished.folder))
-        empty_documents, names = facts["empty"], ", ".join(facts["first_empty"])
     put_in_place(unfinished.folder, folder)
     (folder / SIZES).unlink()
-    if empty_documents:
-        log.info(f"{empty_documents} documents have no text, so the encoder cannot find them: {names}")
+    if empty := unfinished.facts.get("empty"):
+        names = ", ".join(unfinished.facts["first_empty"])
+        log.info(f"{empty} documents have no text, so the encoder cannot find them: {names}")
+
+
+def _write_vectors(unfinished: Unfinished, documents: Iterator[Document], encode: Encode) -> Iterator[Document]:
+    """Yields each document when its vectors are written."""
+    facts, files = unfinished.facts, unfinished.files
+    facts.update({"empty": 0, "first_empty": []} | facts)
+    while chunk := list(itertools.islice(documents, DOCUMENTS_AT_ONCE)):
+        with_text = [document for document in chunk if document.text.strip()]
+        vectors, passages = encode([document.text for document in with_text])
+        _expect_finite(vectors, passages, with_text)
+        ids = [document.doc_id.encode() for document in with_text]
+        files[VECTORS].write(np.ascontiguousarray(vectors, np.float32).tobytes())
+        files[IDS].write(b"".join(ids))
+        sizes = zip(passages.tolist(), map(len, ids), strict=True)
+        files[SIZES].write(b"".join(struct.pack("=qq", *size) for size in sizes))
+        empty = [document.doc_id for document in chunk if not document.text.strip()]
+        facts["empty"] += len(empty)
+        facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
+        unfinished.finish_item(len(chunk))
+        yield from chunk
+
+
+def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequence[Document]) -> None:
+    """Raises UserError for the first document with a vector that is not finite."""
+    finite = np.isfinite(vectors).all(1)
+    if not finite.all():
+        row = int(np.repeat(np.arange(len(passages)), passages)[~finite][0])
+        raise UserError(
+            f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
+            "numbers: choose another --first-stage.encoder"
+        )
 
 
 def _write_offsets(folder: Path) -> Record:
@@ -121,8 +135,3 @@ def _read(folder: Path) -> EmbeddingStore:
             f"{folder}: the vectors of the documents cannot be read ({error}); remove the folder and run again"
         ) from error
     return EmbeddingStore(vectors.reshape(int(offsets[-1]), -1), offsets, ids, id_offsets)
-
-
-def _chunks(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    while chunk := list(itertools.islice(documents, DOCUMENTS_AT_ONCE)):
-        yield chunk
