@@ -15,6 +15,7 @@ from rerank.retrieval.bm25 import log_unanswered
 from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.streamed_run import WrittenRun
 from rerank.runs.layout import CollectionFolder
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import facts_of
 from rerank.utils.json_files import read_json
@@ -28,17 +29,9 @@ QUERIES_AT_ONCE = 4096
 
 
 class DenseRecord(TypedDict):
-    """What the record of a run also has: the encoder, and how its vectors are made and compared."""
+    """What the record of a run says of its encoder: its name, the hash of its files, how it makes vectors."""
 
-    encoder: dict[str, str]
-    vectors: dict[str, Any]
-
-
-def encoder_record(name: str) -> dict[str, str]:
-    """What a run records of its encoder: the name and a hash of its files. Raises UserError if it cannot be found."""
-    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
-
-    return {"name": name, "hash": bi_encoder_hash(name)}
+    encoder: dict[str, Any]
 
 
 @contextlib.contextmanager
@@ -50,6 +43,8 @@ def write_dense(
     Yields when the run is whole; after the block it becomes `file`. Raises UserError if the encoder cannot be opened,
     there is no document with text, or the disk is full; the vectors that were made are kept.
     """
+    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
+
     encoder, documents = open_dense(config, collection, folder)
     answered = candidates = 0
     with atomic_write(file) as tmp:
@@ -58,8 +53,9 @@ def write_dense(
                 out.write(lines_of_query(file, query_id, scores, TAG))
                 answered, candidates = answered + 1, candidates + len(scores)
         passages, dimensions = documents.vectors.shape
+        about = {"name": encoder.name, "hash": bi_encoder_hash(encoder.name), **encoder.facts()}
         counts = {"documents": len(documents), "passages": passages, "dimensions": dimensions}
-        yield WrittenRun(answered, candidates, facts_of(tmp), encoder.facts() | counts)
+        yield WrittenRun(answered, candidates, facts_of(tmp), about | counts)
 
 
 def search_dense(config: Config, collection: Collection, folder: CollectionFolder, queries: Mapping[str, str]) -> Run:
@@ -91,7 +87,18 @@ def encoder_facts(config: Config, first_stage: Path) -> dict[str, Any]:
     if config.first_stage.is_bm25 or config.first_stage.run:
         return {}
     record = read_json(first_stage.with_suffix(".json"), DenseRecord, f"remove it and {first_stage.name}")
-    return {"encoder": record["encoder"], "vectors": record["vectors"]}
+    return {"encoder": record["encoder"]}
+
+
+def expect_encoder(run: Path, recorded: Any, name: str, again: str) -> None:
+    """Raises UserError if the encoder of that name has other files than the one that a run records.
+
+    `again` is the end of the message.
+    """
+    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
+
+    if not isinstance(recorded, dict) or recorded.get("hash") != bi_encoder_hash(name):
+        raise UserError(f"{run}: retrieved with other files of the encoder than those of now; {again}")
 
 
 def _search(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
-from rerank.experiments.dense_first_stage import encoder_record, write_dense
+from rerank.experiments.dense_first_stage import expect_encoder, write_dense
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index
@@ -64,11 +64,9 @@ def first_stage_run(
         drawn = short_hash(*queries.items())[:8]
     file = folder.first_stage(settings, config.collection, name, drawn)
     origin = file.with_suffix(".json")
-    retriever: dict[str, Any] = {} if language == ENGLISH else {"language": language}
-    if settings.encoder:
-        retriever = {"encoder": encoder_record(settings.encoder)}
     searched, all_searched = (
-        {"documents": collection.fingerprint, "queries": short_hash(*texts.items()), **retriever}
+        {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
+        | ({} if settings.encoder or language == ENGLISH else {"language": language})
         for texts in (queries, collection.queries)
     )
 
@@ -76,14 +74,13 @@ def first_stage_run(
         with _retrieved(config, collection, folder, file, queries) as run:
             if not run.queries:
                 raise UserError(_finds_nothing(config, collection, source, len(queries)))
-            vectors = {"vectors": run.vectors} if run.vectors else {}
+            encoder = {"encoder": run.encoder} if run.encoder else {}
             with atomic_write(origin) as tmp:
-                tmp.write_text(json.dumps({**searched, **vectors, "run": run.facts}), encoding="utf-8")
-        name = settings.encoder or "BM25"
-        log.info(f"{name} of {run.queries} queries, {run.candidates} candidates: {file}")
+                tmp.write_text(json.dumps({**searched, **encoder, "run": run.facts}), encoding="utf-8")
+        log.info(f"{settings.encoder or 'BM25'} of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
-    _check_run(file, (searched, all_searched), collection.source)
+    _check_run(file, (searched, all_searched), collection.source, settings.encoder)
     return file
 
 
@@ -109,7 +106,7 @@ def _finds_nothing(config: Config, collection: Collection, source: str, queries:
     )
 
 
-def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> None:
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, encoder: str) -> None:
     """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
 
     A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
@@ -119,14 +116,13 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
     remedy = f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
     run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
-    if origin:
-        origin.pop("vectors", None)
+    recorded_encoder = origin.pop("encoder", None) if origin else None
     try:
         changed = list(changes(file.parent, as_record(run))) if run else []
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
-    if origin and origin.get("encoder") != expected[0].get("encoder"):
-        raise UserError(f"{file}: retrieved with other files of the encoder than those of now; {again}")
+    if encoder:
+        expect_encoder(file, recorded_encoder, encoder, again)
     if origin not in expected:
         raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
     if changed:

@@ -20,13 +20,13 @@ RUN, TAG = "run", "Anserini"
 class WrittenRun(NamedTuple):
     """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`).
 
-    `vectors` is how they were made and compared, for a run of a bi-encoder.
+    `encoder` is, for a run of a bi-encoder, what it is and how it makes and compares vectors.
     """
 
     queries: int
     candidates: int
     facts: dict[str, Any]
-    vectors: dict[str, Any] | None = None
+    encoder: dict[str, Any] | None = None
 
 
 @contextlib.contextmanager

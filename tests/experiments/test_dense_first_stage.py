@@ -79,7 +79,7 @@ def test_the_run_is_made_once_and_its_depth_is_in_its_name(here, capsys):
 def test_the_record_names_the_encoder_and_how_vectors_are_compared(here):
     record = json.loads(RECORD.read_text())
     assert record["encoder"]["name"] == "encoder"
-    assert {key: record["vectors"][key] for key in ("pooling", "similarity", "passage_scores", "max_length")} == {
+    assert {key: record["encoder"][key] for key in ("pooling", "similarity", "passage_scores", "max_length")} == {
         "pooling": "mean",
         "similarity": "cosine",
         "passage_scores": "max",
@@ -96,7 +96,6 @@ def test_training_takes_the_run_as_it_takes_that_of_bm25(here):
     record = json.loads(RECORD.read_text())
     assert facts["first_stage"]["run"] == str(RUN)
     assert facts["first_stage"]["encoder"] == record["encoder"]
-    assert facts["first_stage"]["vectors"] == record["vectors"]
     assert facts["java"] is None
     assert facts["config"]["first_stage"]["encoder"] == "encoder"
     with pytest.raises(SystemExit) as ended:
@@ -183,6 +182,12 @@ def test_another_encoder_of_the_same_name_is_refused(here, capsys):
     before = vectors_folder()
     main(RETRIEVE)
     assert len(list(before.parent.glob("*/"))) == 2
+
+
+def test_the_same_encoder_by_another_path_is_the_same(here):
+    before = RUN.stat().st_mtime_ns
+    main([*RETRIEVE[:-1], "./encoder/"])
+    assert RUN.stat().st_mtime_ns == before
 
 
 def test_other_documents_are_refused_and_a_changed_run_too(here, capsys):
