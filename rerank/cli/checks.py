@@ -23,6 +23,7 @@ def check_inputs(config: Config) -> None:
     if config.collection.queries:
         check_file("--collection.queries", Path(config.collection.queries))
     check_language(config.collection.language)
+    check_path("--first-stage.encoder", config.first_stage.encoder)
     check_path("--first-stage.index", config.first_stage.index)
     check_path("--encoder", config.encoder.name)
     check_output_folder("--output.folder", Path(config.output.folder))

@@ -21,6 +21,7 @@ from rerank.utils.errors import UserError
 @with_settings(
     "collection",
     "first_stage.run",
+    "first_stage.encoder",
     "first_stage.index",
     "encoder.name",
     "training.device",
@@ -79,6 +80,8 @@ def _first_stage(config: Config) -> str:
     if runs := config.first_stage.runs:
         check_first_stage(config)
         return f"the run {runs[0]}" if len(runs) == 1 else f"the runs {', '.join(runs)}, fused"
+    if config.first_stage.encoder:
+        return _bi_encoder(config.first_stage.encoder)
     check_language(config.collection.language)
     collection = _open(config)
     if config.first_stage.index not in ("auto", "own"):
@@ -86,6 +89,13 @@ def _first_stage(config: Config) -> str:
     if collection.has_documents:
         return "BM25; the index is built from the documents on first use"
     return "BM25; Pyserini's prebuilt index is downloaded on first use"
+
+
+def _bi_encoder(name: str) -> str:
+    from rerank.models.bi_encoder import open_bi_encoder
+
+    facts = open_bi_encoder(name, "cpu").facts()
+    return f"{name}: passages of {facts['max_length']} tokens, similarity {facts['similarity']}"
 
 
 def _encoder(config: Config) -> str:

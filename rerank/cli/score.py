@@ -24,6 +24,7 @@ PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are,
     "collection.queries",
     "collection.query_field",
     "collection.language",
+    "first_stage.encoder",
     "first_stage.index",
     "first_stage.depth",
     "first_stage.k1",
@@ -131,12 +132,13 @@ def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int 
 
 
 def _say_unused(config: Config, run: Path) -> None:
-    """Logs the settings of BM25 that have no effect, as a run is given."""
+    """Logs the settings of the retrieval that have no effect, as a run is given."""
     default = Config()
-    bm25 = (("collection", "language"), ("first_stage", "k1"), ("first_stage", "b"), ("first_stage", "threads"))
+    names = ("encoder", "k1", "b", "threads")
+    retrieval = (("collection", "language"), *(("first_stage", name) for name in names))
     unused = [
         flag_name(section, key)
-        for section, key in bm25
+        for section, key in retrieval
         if getattr(getattr(config, section), key) != getattr(getattr(default, section), key)
     ]
     if unused:

@@ -23,7 +23,7 @@ from rerank.utils.parameters import (
 )
 from rerank.utils.registered_flags import hyperparameter_flags, loss_flag, pooling_flag  # noqa: F401 - named in annotations
 
-RESERVED = ("index", "tokens", "features")
+RESERVED = ("index", "tokens", "features", "embeddings")
 """Names in the folder of a collection that no experiment may have."""
 
 PRETRAINED = "pretrained-"
@@ -69,6 +69,8 @@ class FirstStageSettings:
     """A TREC run file to re-rank instead of BM25, or several, which are fused."""
     fusion: Literal["rrf", "interpolate"] = "rrf"
     """How several runs are fused: by reciprocal rank, or with weights tuned on the validation queries of the fold."""
+    encoder: PathText = ""
+    """A bi-encoder (sentence-transformers) that retrieves instead of BM25: a hub name or a folder."""
     index: PathText = "auto"
     """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
     depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150
@@ -82,8 +84,13 @@ class FirstStageSettings:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The files of `run`; () for BM25."""
+        """The files of `run`; () if they are not given, and the first stage is retrieved."""
         return ((self.run,) if self.run else ()) if isinstance(self.run, str) else tuple(self.run)
+
+    @property
+    def is_bm25(self) -> bool:
+        """Whether BM25 retrieves."""
+        return not self.run and not self.encoder
 
 
 @section("encoder", 3)

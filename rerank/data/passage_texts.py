@@ -1,6 +1,7 @@
 """Where a passage of a document stands in its text: what a model read, as characters."""
 
 import itertools
+import sys
 from typing import Any, NamedTuple
 
 from rerank.data.pieces import pieces
@@ -36,6 +37,29 @@ def passage_span(
     if begin == end:
         return 0, 0
     return max(0, offsets[begin][0] - len(lead)), max(0, offsets[end - 1][1] - len(lead))
+
+
+def equal_passages(text: str, tokenizer: OffsetTokenizer, max_tokens: int) -> list[str]:
+    """The text in as few passages of about equal length as have at most `max_tokens` tokens each.
+
+    A passage begins where a word does, unless the word is long. The text itself if it is short enough.
+    """
+    offsets = _offsets(text, tokenizer, sys.maxsize)
+    if len(offsets) <= max_tokens:
+        return [text]
+    back = max(1, max_tokens // 32)  # tokens by which a passage may grow at its begin, and again when it is tokenised
+    of = -(-len(offsets) // max(1, max_tokens - 2 * back))
+    bounds = [_word_start(text, offsets, len(offsets) * place // of, back) for place in range(of)]
+    starts = [0, *(offsets[bound][0] for bound in bounds[1:]), len(text)]
+    return [text[begin:end] for begin, end in itertools.pairwise(starts)]
+
+
+def _word_start(text: str, offsets: list[tuple[int, int]], token: int, back: int) -> int:
+    """The token at most `back` before this one that begins after white space; this one if there is none."""
+    for place in range(token, max(0, token - back), -1):
+        if offsets[place][0] > offsets[place - 1][1] or text[offsets[place][0]].isspace():
+            return place
+    return token
 
 
 def _offsets(text: str, tokenizer: OffsetTokenizer, max_doc_tokens: int) -> list[tuple[int, int]]:

@@ -70,9 +70,14 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 
 def lines_as_found(path: str | Path, query_id: str, scores: dict[str, float], tag: str) -> str:
     """The lines that `write_run` writes of one query with `as_found`; raises its errors, of the file `path`."""
+    return lines_of_query(path, query_id, scores, tag, as_found=True)
+
+
+def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool = False) -> str:
+    """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")
     _check_name(path, "tag", tag)
-    return "".join(_lines_of_query(path, query_id, scores, tag, as_found=True))
+    return "".join(_lines_of_query(path, query_id, scores, tag, as_found))
 
 
 def _lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool) -> list[str]:

@@ -15,6 +15,7 @@ from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
 from rerank.experiments.checks import check_settings
 from rerank.experiments.dataset import open_dataset
+from rerank.experiments.dense_first_stage import search_dense
 from rerank.experiments.first_stage import find_index
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.text import TextDataset
@@ -130,6 +131,8 @@ def _all_candidates(config: Config, dataset: TextDataset) -> dict[str, Candidate
     run: Run = {}
     if others and first.runs:
         run = read_run(dataset.first_stage)
+    elif others and first.encoder:
+        run = search_dense(config, dataset.collection, dataset.folder, others)
     elif others:
         index, threads = find_index(config, dataset.collection, dataset.folder), first.threads or None
         run = search(index, others, first.depth, first.k1, first.b, threads, config.collection.language)

@@ -1,18 +1,20 @@
-"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
+"""The first stage of an experiment: a run that the settings name, or BM25's or a bi-encoder's, retrieved once."""
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
+from rerank.experiments.dense_first_stage import expect_encoder, write_dense
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.retrieval.languages import ENGLISH, check_language
-from rerank.retrieval.streamed_run import write_bm25
+from rerank.retrieval.streamed_run import WrittenRun, write_bm25
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -40,10 +42,11 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
 def first_stage_run(
     config: Config, collection: Collection, folder: CollectionFolder, in_use: Mapping[str, str] | None = None
 ) -> Path:
-    """The run to re-rank: the one that the settings name, several fused, else BM25's, made unless `folder` has it.
+    """The run to re-rank: the one that the settings name, several fused, else one that is retrieved, once.
 
-    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer queries than those
-    of `queries_to_train` are `in_use`, it searches these alone, for a run with a name of its own.
+    BM25, or the bi-encoder of `--first-stage.encoder`, searches `queries_to_search`; the run of a file of queries has a
+    name of its own. If fewer queries than those of `queries_to_train` are `in_use`, it searches these alone, for a run
+    with a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
     if len(settings.runs) > 1:
@@ -63,28 +66,47 @@ def first_stage_run(
     origin = file.with_suffix(".json")
     searched, all_searched = (
         {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
-        | ({} if language == ENGLISH else {"language": language})
+        | ({} if settings.encoder or language == ENGLISH else {"language": language})
         for texts in (queries, collection.queries)
     )
 
     def make() -> None:
-        index, threads = find_index(config, collection, folder), settings.threads or None
-        with write_bm25(file, index, queries, settings.depth, settings.k1, settings.b, threads, language) as run:
+        with _retrieved(config, collection, folder, file, queries) as run:
             if not run.queries:
-                raise UserError(
-                    f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
-                    f"{collection.source}, in the language that --collection.language names ({language})"
-                )
+                raise UserError(_finds_nothing(config, collection, source, len(queries)))
+            encoder = {"encoder": run.encoder} if run.encoder else {}
             with atomic_write(origin) as tmp:
-                tmp.write_text(json.dumps({**searched, "run": run.facts}), encoding="utf-8")
-        log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
+                tmp.write_text(json.dumps({**searched, **encoder, "run": run.facts}), encoding="utf-8")
+        log.info(f"{settings.encoder or 'BM25'} of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
-    _check_run(file, (searched, all_searched), collection.source)
+    _check_run(file, (searched, all_searched), collection.source, settings.encoder)
     return file
 
 
-def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> None:
+def _retrieved(
+    config: Config, collection: Collection, folder: CollectionFolder, file: Path, queries: Mapping[str, str]
+) -> AbstractContextManager[WrittenRun]:
+    """Writes the run of these queries, by BM25 or by the bi-encoder that the settings name."""
+    settings = config.first_stage
+    if settings.encoder:
+        return write_dense(config, with_texts(config, collection, folder), folder, file, queries)
+    index, threads = find_index(config, collection, folder), settings.threads or None
+    return write_bm25(
+        file, index, queries, settings.depth, settings.k1, settings.b, threads, config.collection.language
+    )
+
+
+def _finds_nothing(config: Config, collection: Collection, source: str, queries: int) -> str:
+    if config.first_stage.encoder:
+        return f"{source}: none of its {queries} queries has text to encode; expected at least one"
+    return (
+        f"{source}: BM25 finds no document for any of its {queries} queries; expected the queries of "
+        f"{collection.source}, in the language that --collection.language names ({config.collection.language})"
+    )
+
+
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, encoder: str) -> None:
     """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
 
     A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
@@ -94,10 +116,13 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
     remedy = f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
     run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
+    recorded_encoder = origin.pop("encoder", None) if origin else None
     try:
         changed = list(changes(file.parent, as_record(run))) if run else []
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
+    if encoder:
+        expect_encoder(file, recorded_encoder, encoder, again)
     if origin not in expected:
         raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
     if changed:

@@ -16,6 +16,11 @@ def check_first_stage(config: Config) -> None:
     for run in settings.runs:
         if not Path(run).is_file():
             raise UserError(f"--first-stage.run {run}: no such file; expected a TREC run, or nothing for BM25")
+    if settings.runs and settings.encoder:
+        raise UserError(
+            f"--first-stage.encoder {settings.encoder}: of no effect with --first-stage.run; give one of them, or the "
+            "encoder's run, which `rerank retrieve` writes, among the runs"
+        )
     if len(settings.runs) > 1:
         expect_several([Path(run) for run in settings.runs], "--first-stage.run")
     elif settings.fusion != "rrf":

@@ -20,6 +20,7 @@ from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.experiments.dense_first_stage import encoder_facts
 from rerank.experiments.first_stage import recorded
 from rerank.experiments.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.experiments.fused_first_stage import fold_first_stage
@@ -247,7 +248,7 @@ class TextTask:
 
     def facts(self) -> dict[str, Any]:
         """The texts, the first stage and the encoder, for the manifest."""
-        dataset, documents = self.dataset, self.passages.documents
+        dataset, documents, first = self.dataset, self.passages.documents, self.config.first_stage
         return {
             **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
             "pretraining": pretraining_of(self.model),
@@ -257,13 +258,10 @@ class TextTask:
                 "run": str(dataset.first_stage),
                 "sha256": kept_hash(dataset.first_stage),
                 **self.fusion,
+                **encoder_facts(self.config, dataset.first_stage),
             },
-            "java": None if self.config.first_stage.run else java_facts(),
-            **(
-                {}
-                if self.config.first_stage.run
-                else {"lucene_threads": self.config.first_stage.threads or count_cores()}
-            ),
+            "java": java_facts() if first.is_bm25 else None,
+            **({"lucene_threads": first.threads or count_cores()} if first.is_bm25 else {}),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),

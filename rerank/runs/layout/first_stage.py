@@ -1,4 +1,4 @@
-"""The names of the runs of a first stage: BM25's, and several runs fused into one."""
+"""The names of the runs of a first stage: BM25's, a bi-encoder's, and several runs fused into one."""
 
 import re
 from dataclasses import fields
@@ -23,21 +23,22 @@ def bm25_name(
     >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
     'bm25-queries=topics-a1b2c3d4'
     """
-    changed = [
-        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
-        for field in fields(settings)
-        if field.name in ("index", "depth", "k1", "b") and getattr(settings, field.name) != field.default
-    ]
-    if collection.queries:
-        stem = Path(collection.queries).name.partition(".")[0]
-        changed.append(re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}"))
-    if drawn:
-        changed.append(f"-drawn={drawn}")
-    if collection.query_field:
-        changed.append(re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}"))
+    changed = _changed(settings, ("index", "depth", "k1", "b")) + _of_queries(collection, queries, drawn)
     if collection.language != COLLECTION.language:
-        changed.append(f"-language={collection.language}")
-    return "bm25" + "".join(changed)
+        changed += f"-language={collection.language}"
+    return f"bm25{changed}"
+
+
+def dense_name(
+    settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "", drawn: str = ""
+) -> str:
+    """Returns "dense", the name of the encoder, and the settings as `bm25_name` does.
+
+    >>> dense_name(FirstStageSettings(encoder="sentence-transformers/all-MiniLM-L6-v2", depth=100))
+    'dense=sentence-transformers_all-MiniLM-L6-v2-depth=100'
+    """
+    encoder = re.sub(r"[^\w.=-]", "_", settings.encoder.strip("./"))[-100:]
+    return f"dense={encoder}{_changed(settings, ('depth',))}{_of_queries(collection, queries, drawn)}"
 
 
 def fused_name(settings: FirstStageSettings) -> str:
@@ -50,3 +51,25 @@ def fused_name(settings: FirstStageSettings) -> str:
         re.sub(r"[^\w.=-]", "_", Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40] for run in settings.runs
     )
     return f"fused-{settings.fusion}={names[:160]}-{short_hash(*settings.runs)[:8]}"
+
+
+def _changed(settings: FirstStageSettings, names: tuple[str, ...]) -> str:
+    """Those of the named settings that are not the default."""
+    return "".join(
+        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
+        for field in fields(settings)
+        if field.name in names and getattr(settings, field.name) != field.default
+    )
+
+
+def _of_queries(collection: CollectionSettings, queries: str, drawn: str) -> str:
+    """Which queries are searched, where they are not the collection's own."""
+    parts = ""
+    if collection.queries:
+        stem = Path(collection.queries).name.partition(".")[0]
+        parts += re.sub(r"\s", "_", f"-queries={'-'.join(filter(None, (stem, queries)))}")
+    if drawn:
+        parts += f"-drawn={drawn}"
+    if collection.query_field:
+        parts += re.sub(r"[\s/]", "_", f"-query-field={collection.query_field}")
+    return parts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-from rerank.runs.layout.first_stage import COLLECTION, bm25_name, fused_name
+from rerank.runs.layout.first_stage import COLLECTION, bm25_name, dense_name, fused_name
 from rerank.runs.layout.pretraining import PRETRAINED_BEFORE, PretrainingFolder
 
 
@@ -180,6 +180,11 @@ class CollectionFolder:
         return self.path / "tokens"
 
     @property
+    def embeddings(self) -> Path:
+        """A cache: the vectors of the documents by bi-encoders."""
+        return self.path / "embeddings"
+
+    @property
     def features(self) -> Path:
         """A cache: the parsed feature vectors."""
         return self.path / "features"
@@ -196,13 +201,15 @@ class CollectionFolder:
         queries: str = "",
         drawn: str = "",
     ) -> Path:
-        """The run to re-rank: the one that the settings name, the one that several are fused into, or BM25's.
+        """The run to re-rank: the one that the settings name, that several are fused into, a bi-encoder's, or BM25's.
 
         For `queries` and `drawn` see `bm25_name`.
         """
         if len(settings.runs) == 1:
             return Path(settings.runs[0])
-        name = fused_name(settings) if settings.runs else bm25_name(settings, collection, queries, drawn)
+        if settings.runs:
+            return self.path / f"{fused_name(settings)}.run"
+        name = (dense_name if settings.encoder else bm25_name)(settings, collection, queries, drawn)
         return self.path / f"{name}.run"
 
     @property

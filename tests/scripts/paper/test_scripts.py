@@ -131,3 +131,13 @@ def test_settings_are_compared_with_a_reference_over_seeds(call, tmp_path):
     assert "| plain | 10 | 0.5000 | 0.5000 |  |  |" in markdown
     with pytest.raises(SystemExit, match=r"--reference other: no such cell in .*; expected one of better, plain, same"):
         call("compare_settings.py", tmp_path, "--reference", "other")
+
+
+def test_the_table_of_ways_to_score_a_document_by_its_passages(call, here):
+    lines = call("dense_passages.py", "towns", "encoder", "--measure", "AP").splitlines()
+    assert lines[0].startswith("towns: ")
+    assert lines[0].endswith(" of 90 documents have several passages")
+    rows = {name: (float(value), int(folds)) for name, value, folds in map(str.split, lines[2:])}
+    assert list(rows) == ["max", "mean", "first"]
+    assert len({value for value, _ in rows.values()}) == 3
+    assert sum(folds for _, folds in rows.values()) == 5

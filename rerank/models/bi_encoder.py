@@ -1,0 +1,141 @@
+"""A bi-encoder, which reads queries and documents apart: sentence-transformers opens it and computes its vectors."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
+from rerank.models.bi_encoder_files import expect_bi_encoder
+from rerank.models.config_file import check_config_files
+from rerank.models.hub import encoder_folder
+from rerank.models.modules_json import MODULES_FILE
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log
+
+TOKENS_AT_ONCE = 2**13
+"""Tokens of a forward pass, padding included: 32 passages of 256 tokens."""
+
+
+@dataclass(frozen=True)
+class BiEncoder:
+    """A bi-encoder in float32 on its device; `max_tokens` is the longest text that it reads, None for any.
+
+    `tokenizer` says where a passage may begin; None if no text is cut.
+    """
+
+    name: str
+    model: Any
+    max_tokens: int | None
+    tokenizer: OffsetTokenizer | None
+
+    def encode_queries(self, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
+        """query_id to its (dimensions,) vector. Raises UserError for a vector that is not finite."""
+        vectors = self.model.encode_query(list(queries.values()), **self._settings())
+        for query_id, vector in zip(queries, vectors, strict=True):
+            if not np.isfinite(vector).all():
+                raise UserError(
+                    f"query {query_id}: the encoder {self.name} gives a vector with NaN or infinity; expected finite "
+                    "numbers: choose another --first-stage.encoder"
+                )
+        return dict(zip(queries, vectors, strict=True))
+
+    def encode_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text."""
+        passages = [self.split(text) for text in texts]
+        flat = [passage for some in passages for passage in some]
+        if not flat:
+            return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
+        vectors = self.model.encode_document(flat, **self._settings())
+        return vectors, np.array([len(some) for some in passages], np.int64)
+
+    def split(self, text: str) -> list[str]:
+        """The text in passages of about equal length that the encoder reads whole."""
+        if self.tokenizer is None or self.max_tokens is None:
+            return [text]
+        return equal_passages(text, self.tokenizer, self.max_tokens)
+
+    def similarity(self, queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
+        """(queries, passages) similarities: those that the model was trained with, else cosines."""
+        device = self.model.device
+        found = self.model.similarity(torch.tensor(queries).to(device), torch.tensor(passages).to(device))
+        values: np.ndarray = found.cpu().numpy()
+        return values
+
+    def facts(self) -> dict[str, Any]:
+        """How it makes vectors and compares them."""
+        return {
+            "max_length": self.model.max_seq_length,
+            "modules": [type(module).__name__ for module in self.model],
+            "pooling": next((module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")), None),
+            "prompts": {name: text for name, text in self.model.prompts.items() if text},
+            "similarity": self.model.similarity_fn_name,
+            "passage_scores": "max",
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "batch_size": max(1, TOKENS_AT_ONCE // (self.model.max_seq_length or TOKENS_AT_ONCE)),
+            "show_progress_bar": False,
+            "convert_to_numpy": True,
+        }
+
+
+def check_sentence_transformers(name: str) -> None:
+    """Raises UserError if sentence-transformers, which opens the encoder of that name, cannot be imported."""
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"--first-stage.encoder {name}: needs the package sentence-transformers, which cannot be imported "
+            f"({error}); pip install 'ir-rerank[dense]'"
+        ) from error
+
+
+def open_bi_encoder(name: str, device: str) -> BiEncoder:
+    """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
+
+    Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain encoder,
+    gets the mean of the tokens' vectors and the cosine, which is logged. Raises UserError if it cannot be found or
+    opened, is a cross-encoder, or sentence-transformers is not installed.
+    """
+    check_sentence_transformers(name)
+    folder = encoder_folder(name)
+    check_config_files(folder)
+    expect_bi_encoder(folder, name)
+    model = _open(folder, name, device)
+    pooling = BiEncoder(name, model, None, None).facts()["pooling"]
+    if not (folder / MODULES_FILE).is_file():
+        log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the {pooling} of its tokens', by cosine")
+    limit = model.max_seq_length
+    if limit is None or limit == float("inf"):
+        return BiEncoder(name, model, None, None)
+    tokenizer = model.tokenizer
+    if not getattr(tokenizer, "is_fast", False):
+        raise UserError(f"encoder {name}: its tokenizer does not say where tokens begin; expected a tokenizer.json")
+    around = len(tokenizer(model.prompts.get("document") or "")["input_ids"])
+    if limit - around < 1:
+        raise UserError(f"encoder {name}: reads {limit} tokens, which its prompt fills; choose another")
+    return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
+
+
+def _open(folder: Path, name: str, device: str) -> Any:
+    import transformers
+    from sentence_transformers import SentenceTransformer
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
+    try:
+        return SentenceTransformer(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
+    except Exception as error:  # transformers, safetensors, json and modules of all kinds raise different types
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"encoder {name}: sentence-transformers cannot open {folder}: {reason[:300]}; download or save it again, "
+            "or choose another"
+        ) from error

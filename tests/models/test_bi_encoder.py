@@ -1,0 +1,160 @@
+"""Bi-encoders: vectors are those of a loop over single texts, whatever the folder says of pooling and prompts."""
+
+import json
+import logging
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from rerank.models.bi_encoder import open_bi_encoder
+from rerank.models.bi_encoder_files import bi_encoder_hash
+from rerank.utils.errors import UserError
+from tests.support.small_world import WORDS, make_texts
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
+
+TEXTS = list(make_texts({"short": 3, "one": 15, "two": 30, "many": 200, "empty": 0}).values())
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def write_modules(folder, pooling="mean", similarity=None, prompts=None, normalise=False):
+    """The files with which sentence-transformers states how an encoder's vectors are made."""
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
+    files = {
+        "modules.json": [
+            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for place, (path, kind) in enumerate(modules)
+        ],
+        "config_sentence_transformers.json": {"prompts": prompts or {}, "similarity_fn_name": similarity},
+        "sentence_bert_config.json": {"max_seq_length": 24},
+        "1_Pooling/config.json": {"word_embedding_dimension": 32, f"pooling_mode_{pooling}_token": True}
+        if pooling == "cls"
+        else {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True},
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+    if normalise:
+        (folder / "2_Normalize").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return make_encoder("bert", tmp_path_factory.mktemp("plain"), WORDS, max_positions=24)
+
+
+@pytest.fixture
+def configured(tmp_path):
+    def write(**settings):
+        return str(write_modules(make_encoder("bert", tmp_path / "encoder", WORDS, max_positions=24), **settings))
+
+    return write
+
+
+def vectors_one_by_one(folder, texts, pooling="mean", prompt=""):
+    """Transformers alone, without padding, batches or sentence-transformers."""
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    found = []
+    for text in texts:
+        inputs = tokenizer(prompt + text, truncation=True, max_length=24, return_tensors="pt")
+        with torch.inference_mode():
+            hidden = model(**inputs).last_hidden_state[0]
+        found.append(hidden[0] if pooling == "cls" else hidden.mean(0))
+    return torch.stack(found).numpy()
+
+
+def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("rerank"), "propagate", True)
+    encoder = open_bi_encoder(str(plain), "cpu")
+    assert "has no modules.json, so its vectors are the mean of its tokens', by cosine" in caplog.text
+    vectors, passages = encoder.encode_documents(TEXTS)
+    flat = [passage for text in TEXTS for passage in encoder.split(text)]
+    assert passages.tolist() == [len(encoder.split(text)) for text in TEXTS]
+    np.testing.assert_allclose(vectors, vectors_one_by_one(plain, flat), **CLOSE)
+    queries = encoder.encode_queries({"a": "amber birch", "b": "cedar"})
+    np.testing.assert_allclose(
+        [queries["a"], queries["b"]], vectors_one_by_one(plain, ["amber birch", "cedar"]), **CLOSE
+    )
+    a, b = queries["a"].astype(float), vectors.astype(float)
+    expected = b @ a / np.linalg.norm(b, axis=1) / np.linalg.norm(a)
+    np.testing.assert_allclose(encoder.similarity(queries["a"][None], vectors)[0], expected, **CLOSE)
+
+
+def test_a_vector_does_not_depend_on_the_texts_beside_it(plain):
+    encoder = open_bi_encoder(str(plain), "cpu")
+    together, _ = encoder.encode_documents(TEXTS)
+    alone = np.concatenate([encoder.encode_documents([text])[0] for text in reversed(TEXTS)][::-1])
+    np.testing.assert_allclose(together, alone, **CLOSE)
+
+
+def test_the_folder_decides_pooling_prompts_and_similarity(configured):
+    prompts = {"query": "delta ", "document": "ember fjord "}
+    folder = configured(pooling="cls", similarity="dot", prompts=prompts)
+    encoder = open_bi_encoder(folder, "cpu")
+    vectors, _ = encoder.encode_documents(["amber birch"])
+    np.testing.assert_allclose(vectors, vectors_one_by_one(folder, ["amber birch"], "cls", "ember fjord "), **CLOSE)
+    query = encoder.encode_queries({"q": "cedar"})["q"][None]
+    np.testing.assert_allclose(query, vectors_one_by_one(folder, ["cedar"], "cls", "delta "), **CLOSE)
+    np.testing.assert_allclose(encoder.similarity(query, vectors), query @ vectors.T, rtol=1e-5)
+    facts = encoder.facts()
+    assert (facts["pooling"], facts["similarity"], facts["prompts"]) == ("cls", "dot", prompts)
+    assert encoder.max_tokens == 24 - 2 - 2
+
+
+def test_normalised_vectors_have_length_one(configured):
+    vectors, _ = open_bi_encoder(configured(normalise=True), "cpu").encode_documents(TEXTS)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-r", "modernbert"])
+def test_passages_are_the_whole_text_and_of_about_equal_length(kind, tmp_path):
+    folder = make_encoder(kind, tmp_path / "encoder", WORDS, max_positions=40)
+    encoder = open_bi_encoder(str(folder), "cpu")
+    tokenizer = encoder.model.tokenizer
+    for text in TEXTS:
+        passages = encoder.split(text)
+        assert "".join(passages) == text
+        lengths = [len(tokenizer(passage)["input_ids"]) for passage in passages]
+        assert max(lengths) <= 40
+        assert max(lengths) - min(lengths) <= 6
+        assert all(passage.split()[0] in WORDS for passage in passages if passage)  # no word is cut
+    assert encoder.split("short") == ["short"]
+
+
+def test_the_hash_is_of_all_files_that_a_vector_depends_on(configured):
+    from pathlib import Path
+
+    folder = configured()
+    before = bi_encoder_hash(folder)
+    assert bi_encoder_hash(folder) == before
+    Path(folder, "README.md").write_text("other")
+    assert bi_encoder_hash(folder) == before
+    pooling = Path(folder, "1_Pooling/config.json")
+    pooling.write_text(pooling.read_text() + " ")
+    assert bi_encoder_hash(folder) != before
+
+
+def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
+    folder = make_cross_encoder("bert", tmp_path / "cross", WORDS)
+    with pytest.raises(UserError, match="is a BertForSequenceClassification, which compares no vectors; expected a bi"):
+        open_bi_encoder(str(folder), "cpu")
+    (folder / "config_sentence_transformers.json").write_text('{"model_type": "CrossEncoder"}')
+    with pytest.raises(UserError, match=r"--first-stage.encoder .*: is a CrossEncoder; expected a bi-encoder"):
+        open_bi_encoder(str(folder), "cpu")
+    with pytest.raises(UserError, match="no such folder; check the path"):
+        open_bi_encoder(str(tmp_path / "nowhere"), "cpu")
+    damaged = tmp_path / "encoder" / "modules.json"
+    configured()
+    damaged.write_text("[{")
+    with pytest.raises(UserError, match=r"sentence-transformers cannot open .*; download or save it again"):
+        open_bi_encoder(str(damaged.parent), "cpu")
+
+
+def test_without_the_package_one_line_says_what_to_install(plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(UserError, match=r"needs the package sentence-transformers.*pip install 'ir-rerank\[dense\]'"):
+        open_bi_encoder(str(plain), "cpu")
