@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +142,16 @@ def test_the_table_of_ways_to_score_a_document_by_its_passages(call, here):
     assert list(rows) == ["max", "mean", "first"]
     assert len({value for value, _ in rows.values()}) == 3
     assert sum(folds for _, folds in rows.values()) == 5
+
+
+def test_the_steps_of_the_recipe_are_compared(call, here):
+    small = ["--epochs", "1", "--training.lists-per-epoch", "8", "--pretraining.steps", "0", "--depth", "5"]
+    words = ["towns", "encoder", "--output", "results", *small]
+    lines = call("recipe.py", *words).splitlines()
+    rows = [line.split()[0] for line in lines if " ± " in line]
+    assert rows == ["bm25", "dense=encoder", "fused", "recipe"]
+    assert "nDCG@20" in lines[2]
+    assert call("recipe.py", *words).splitlines() == lines
+    assert sorted(folder.name for folder in Path("results/towns/recipe").glob("fold*")) == [
+        f"fold{n}" for n in range(1, 6)
+    ]
