@@ -3,15 +3,17 @@
 import json
 import runpy
 import sys
+from argparse import Namespace
 
 import pytest
 import torch
 
 from rerank.losses import LABELS, LOSSES, exact_metric, smoothi
-from scripts.paper import alpha_variants
+from scripts.paper import alpha_text, alpha_variants
 from scripts.paper.alpha_tables import Row, chosen, result, table
 from tests.support.paths import ROOT
 from tests.support.small_features import write_folds_of_features
+from tests.support.small_sweep import write_cell, write_collection
 
 SCRIPTS = ROOT / "scripts" / "paper"
 METRICS = pytest.mark.parametrize("metric", ["ndcg", "ndcg@3", "ap", "p@3"])
@@ -145,6 +147,33 @@ def test_the_study_of_a_feature_set_is_resumed(registered, tmp_path, monkeypatch
     monkeypatch.setattr(sys, "argv", ["alpha_features.py", *map(str, words)])
     runpy.run_path(str(SCRIPTS / "alpha_features.py"), run_name="__main__")
     assert [Row(**json.loads(line)) for line in out.read_text().splitlines()] == rows
+
+
+def test_the_study_of_a_text_collection_trains_each_fold_and_reads_its_runs(tmp_path, monkeypatch):
+    place = tmp_path / "runs" / "towns"
+    place.mkdir(parents=True)
+    folds = write_collection(place)
+    calls = []
+
+    def rerank(words):
+        calls.append(words)
+        assert alpha_variants.seen_lists == 0
+        alpha_variants.seen_lists = 7
+        name, fold = words[words.index("--name") + 1], words[words.index("--fold") + 1]
+        if fold == "1":
+            write_cell(place, name, folds, [1] * 5, [1, 0, 1, 1, 1])
+        facts = {"config": {"lists": {"relevant": 2, "non_relevant": 4}}, "best_epoch": 3, "best_valid": 0.5}
+        (place / name / f"fold{fold}" / "manifest.json").write_text(json.dumps(facts))
+
+    monkeypatch.setattr(alpha_text, "main", rerank)
+    given = Namespace(collection="data/towns", encoder="tiny", output=str(tmp_path / "runs"), folds=list("12345"))
+    rows = alpha_text.train(given, ["--epochs", "2"], "smoothi_relative=6", 1)
+    alpha_variants.restart()
+    assert [(row.fold, row.size, row.epoch, row.valid) for row in rows] == [(f, "2+4", 3, 0.5) for f in "12345"]
+    assert [min(row.test.values()) for row in rows] == pytest.approx([1, 0.38685, 1, 1, 1], abs=1e-5)
+    assert [words[words.index("--fold") + 1] for words in calls] == list("12345")
+    assert calls[0][-2:] == ["--epochs", "2"]
+    assert {"smoothi_relative", "--loss.alpha", "6.0", "smoothi_relative-6.1"} <= set(calls[0])
 
 
 def test_the_excess_is_printed_and_drawn(tmp_path, monkeypatch, capsys):
