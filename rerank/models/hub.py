@@ -11,7 +11,8 @@ REQUIRED = {  # any one of the files on the right is enough
     "weights": ("model*.safetensors", "pytorch_model*.bin"),
     "a tokenizer": ("tokenizer.json", "vocab.*", "*.model"),  # without one, transformers would create an empty one
 }
-ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors"]
+ALL_BUT_PICKLES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]_*/model*.safetensors"]
+"""What is downloaded: the last kind are the layers of sentence-transformers on top of an encoder, such as 2_Dense."""
 PICKLES = ["pytorch_model*.bin"]
 EXPORT_FILE = "export.json"
 """What `rerank export` records in its folders."""

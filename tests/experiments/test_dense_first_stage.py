@@ -117,6 +117,20 @@ def test_score_retrieves_with_it_where_no_run_is_given(here):
     assert {query_id: set(scores) for query_id, scores in read_run("scored.run").items()} == found
 
 
+def test_a_teacher_scores_its_candidates_those_of_queries_without_judgments_too(here):
+    main(command("--fold", "1", "--epochs", "1", "--name", "any"))
+    with Path("towns/queries.jsonl").open("a") as queries:
+        queries.write(json.dumps({"_id": "q99", "text": "amber"}) + "\n")
+    teacher = "runs/towns/any/fold1/checkpoint"
+    words = ["--fold", "1", "--epochs", "1", "--depth", "4", "--student", "encoder", "--first-stage.encoder", "encoder"]
+    main(["distill", teacher, "--config", "towns.toml", *words])
+    (lists,) = Path("runs/towns").glob("teacher-*.jsonl")
+    found = {one["query_id"]: one["doc_ids"] for one in map(json.loads, lists.read_text().splitlines())}
+    main([*RETRIEVE, "--collection.queries", "towns/queries.jsonl", "--depth", "4"])
+    (file,) = Path("runs/towns").glob("dense=encoder-depth=4-queries=*.run")
+    assert found == {query_id: ranked(scores) for query_id, scores in read_run(file).items()}
+
+
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(embeddings, "DOCUMENTS_AT_ONCE", 16)
