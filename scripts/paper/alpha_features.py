@@ -30,7 +30,7 @@ from rerank.utils.progress import log_to_terminal, progress
 from scripts.paper import alpha_variants
 from scripts.paper.alpha_tables import Row, read_rows, table
 
-ALPHAS = (1.0, 3.0, 10.0, 30.0)
+ALPHAS = (1.0, 3.0, 6.0, 10.0, 30.0)
 FAMILIES = ("smoothi", "smoothi_bounded", "smoothi_relative", "smoothi_scale_free")
 SIZES = {"4": (2, 2), "6": (2, 4), "16": (4, 12), "all": None}
 """Relevant and other documents of a training list."""
