@@ -12,7 +12,6 @@ from typing import Annotated, Any, get_type_hints, is_typeddict
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
-import rerank.config.settings
 from rerank.config import Config, flag_name, validate
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
@@ -170,14 +169,15 @@ def _parameter(
 
 @functools.cache
 def _help_texts() -> dict[tuple[str, str], str]:
-    """(class, field) -> the string below the field in rerank/config/settings.py."""
+    """(class, field) -> the string below the field in the source of a section."""
     texts = {}
-    for node in ast.parse(inspect.getsource(rerank.config.settings)).body:
-        if isinstance(node, ast.ClassDef):
-            for statement, below in zip(node.body, node.body[1:], strict=False):
-                match statement, below:
-                    case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
-                        texts[node.name, key] = text
+    for section in (type(getattr(Config(), field.name)) for field in fields(Config)):
+        (node,) = ast.parse(inspect.getsource(section)).body
+        assert isinstance(node, ast.ClassDef)
+        for statement, below in zip(node.body, node.body[1:], strict=False):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[node.name, key] = text
     return texts
 
 

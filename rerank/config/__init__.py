@@ -1,20 +1,9 @@
 """Configuration: the settings of an experiment, their defaults and bounds. Knows nothing of what they act on."""
 
 from rerank.config.functions import check_types, flag_name, replace_setting, sections, validate
-from rerank.config.settings import (
-    PRETRAINED,
-    RESERVED,
-    CollectionSettings,
-    Config,
-    EncoderSettings,
-    FirstStageSettings,
-    ListsSettings,
-    LossSettings,
-    NetworkSettings,
-    OutputSettings,
-    PretrainingSettings,
-    TrainingSettings,
-)
+from rerank.config.input_settings import CollectionSettings, FirstStageSettings
+from rerank.config.settings import PRETRAINED, RESERVED, Config, EncoderSettings, NetworkSettings, OutputSettings
+from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 
 __all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
