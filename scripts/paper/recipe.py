@@ -19,8 +19,6 @@ from rerank.cli.main import main
 from rerank.runs.layout import ExperimentFolder
 
 RECIPE = Path(__file__).parents[2] / "configs" / "recipe.toml"
-RETRIEVED = 150
-"""Documents of a query in the runs that are fused."""
 
 
 def rerank(*words: str) -> str:
@@ -35,7 +33,7 @@ def rerank(*words: str) -> str:
 def compare(given: argparse.Namespace, rest: list[str]) -> str:
     """Makes the missing runs and returns the table."""
     common = ["--collection", given.collection, "--output.folder", given.output]
-    retrieved = [*common, "--first-stage.depth", str(RETRIEVED)]
+    retrieved = [*common, "--first-stage.depth", str(given.retrieved)]
     bm25 = rerank("retrieve", *retrieved)
     dense = rerank("retrieve", *retrieved, "--first-stage.encoder", given.encoder)
     fused = str(Path(bm25).with_name("fused.run"))
@@ -54,5 +52,6 @@ if __name__ == "__main__":
     parser.add_argument("--cross-encoder", default="", help="the encoder that is trained; default: the bi-encoder")
     parser.add_argument("--name", default="recipe", help="of the experiment")
     parser.add_argument("--output", default="runs", help="the folder of the results")
+    parser.add_argument("--retrieved", type=int, default=1000, help="documents of a query in the runs that are fused")
     parser.add_argument("--format", default="text", help="of the table")
     print(compare(*parser.parse_known_args()))

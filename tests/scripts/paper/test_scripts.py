@@ -150,7 +150,8 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
     lines = call("recipe.py", *words).splitlines()
     rows = [line.split()[0] for line in lines[2:] if " ± " in line]
     assert rows == ["bm25", "dense=encoder", "fused", "recipe"]
-    assert "nDCG@20" in lines[2] and lines[0].startswith("Mean ± standard error")
+    assert lines[0].startswith("Mean ± standard error")
+    assert "nDCG@20" in lines[2]
     assert call("recipe.py", *words).splitlines() == lines
     assert sorted(folder.name for folder in Path("results/towns/recipe").glob("fold*")) == [
         f"fold{n}" for n in range(1, 6)
