@@ -14,15 +14,12 @@ after an interruption. Flags that the script does not know are passed to `rerank
 """
 
 import argparse
-import contextlib
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from rerank.cli.main import main
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run, write_run
 from rerank.data.types import Measurements
@@ -32,6 +29,7 @@ from rerank.evaluation.tables.table import FORMATS, aligned, render
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log_to_terminal
+from scripts.paper.commands import rerank
 from scripts.paper.lambdarank import NAME as TREES
 from scripts.paper.lambdarank import make_runs, seed_name
 from scripts.paper.tables import MEASURES, open_results
@@ -51,13 +49,6 @@ def train(cell: str, seed: int, common: Sequence[str], fold: str = "all") -> str
     words += ["--network.transform", transform, "--network.dropout", dropout]
     rerank(*words)
     return name
-
-
-def rerank(*words: str) -> None:
-    """Runs a command; what it prints goes to standard error."""
-    print(f"rerank {shlex.join(words)}", file=sys.stderr, flush=True)
-    with contextlib.redirect_stdout(sys.stderr):
-        main(words)
 
 
 def choose(folder: CollectionFolder, names: dict[str, list[str]]) -> dict[str, str]:

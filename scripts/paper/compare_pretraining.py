@@ -10,14 +10,10 @@ does not know are passed to all commands (--pretraining.lr 1e-5, --output.folder
 """
 
 import argparse
-import contextlib
-import io
-import shlex
-import sys
 from pathlib import Path
 
-from rerank.cli.main import main
 from rerank.runs.layout import ExperimentFolder
+from scripts.paper.commands import rerank
 
 FOUR = ["--lists.relevant", "2", "--lists.non-relevant", "2"]
 ALL = ["--lists.relevant", "all", "--lists.non-relevant", "all"]
@@ -30,15 +26,6 @@ ARMS = {
     "cold-smoothi-4": ["--loss", "smoothi", "--loss.metric", "ndcg", *FOUR],
 }
 DOCUMENTS_PER_STEP = 32  # the paper's: eight lists of four
-
-
-def rerank(*words: str) -> str:
-    """Runs a command and returns what it prints."""
-    print(f"rerank {shlex.join(words)}", file=sys.stderr, flush=True)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        main(words)
-    return printed.getvalue().strip()
 
 
 def compare(given: argparse.Namespace, rest: list[str]) -> str:

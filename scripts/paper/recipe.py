@@ -9,25 +9,12 @@ interruption. Flags that the script does not know are passed to the training (--
 """
 
 import argparse
-import contextlib
-import io
-import shlex
-import sys
 from pathlib import Path
 
-from rerank.cli.main import main
 from rerank.runs.layout import ExperimentFolder
+from scripts.paper.commands import rerank
 
 RECIPE = Path(__file__).parents[2] / "configs" / "recipe.toml"
-
-
-def rerank(*words: str) -> str:
-    """Runs a command and returns what it prints."""
-    print(f"rerank {shlex.join(words)}", file=sys.stderr, flush=True)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        main(words)
-    return printed.getvalue().strip()
 
 
 def compare(given: argparse.Namespace, rest: list[str]) -> str:

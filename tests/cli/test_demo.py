@@ -47,7 +47,9 @@ def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, shortened
     demo.make_collection(tmp_path / "towns")
     lines = (tmp_path / "towns" / "corpus.jsonl").read_text().splitlines()
     make_encoder(tmp_path / "encoder", lines)
-    config = demo_command._config(tmp_path / "runs", tmp_path / "towns", tmp_path / "encoder", demo_command.LOSSES["smoothi"])
+    config = demo_command._config(
+        tmp_path / "runs", tmp_path / "towns", tmp_path / "encoder", demo_command.LOSSES["smoothi"]
+    )
     folder = train_folds(config, "3")
     run, bm25 = read_run(folder.fold("3").test_run), read_run(tmp_path / "runs" / "towns" / "bm25.run")
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "runs" / "towns" / "qrels.txt").items() if q in run}
