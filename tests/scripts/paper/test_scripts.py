@@ -146,7 +146,7 @@ def test_the_table_of_ways_to_score_a_document_by_its_passages(call, here):
 
 def test_the_steps_of_the_recipe_are_compared(call, here):
     small = ["--epochs", "1", "--training.lists-per-epoch", "8", "--pretraining.steps", "0", "--depth", "5"]
-    words = ["towns", "encoder", "--output", "results", *small]
+    words = ["towns", "encoder", "--output", "results", "--retrieved", "150", *small]
     lines = call("recipe.py", *words).splitlines()
     rows = [line.split()[0] for line in lines[2:] if " ± " in line]
     assert rows == ["bm25", "dense=encoder", "fused", "recipe"]
