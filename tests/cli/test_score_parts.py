@@ -62,11 +62,11 @@ def test_the_number_of_parts_follows_from_the_tokens(queries, tokens, parts):
 def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkeypatch, capsys):
     scored, make_run = [], score_run.make_run
 
-    def interrupt_after_two(lists, pairs):
+    def interrupt_after_two(lists, pairs, weight):
         if len(scored) == 2:
             raise KeyboardInterrupt
         scored.append([candidates.query_id for candidates in lists])
-        return make_run(lists, pairs)
+        return make_run(lists, pairs, weight)
 
     with monkeypatch.context() as patch:
         patch.setattr(score_run, "make_run", interrupt_after_two)
@@ -76,7 +76,7 @@ def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkey
     assert sorted(path.name for path in PARTS.iterdir() if path.suffix == ".run") == ["00001.run", "00002.run"]
     assert not Path("out.run").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(score_run, "make_run", lambda lists, pairs: scored.append("again") or make_run(lists, pairs))
+        patch.setattr(score_run, "make_run", lambda *given: scored.append("again") or make_run(*given))
         score("--parts", "4")
     assert scored[2:] == ["again"] * 2
     assert "out.run.parts: 2 of 4 parts are there already" in capsys.readouterr().err

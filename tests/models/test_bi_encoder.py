@@ -69,7 +69,8 @@ def vectors_one_by_one(folder, texts, pooling="mean", prompt=""):
 
 def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("rerank"), "propagate", True)
-    encoder = open_bi_encoder(str(plain), "cpu")
+    with caplog.at_level("INFO", logger="rerank"):
+        encoder = open_bi_encoder(str(plain), "cpu")
     assert "has no modules.json, so its vectors are the mean of its tokens', by cosine" in caplog.text
     vectors, passages = encoder.encode_documents(TEXTS)
     flat = [passage for text in TEXTS for passage in encoder.split(text)]
