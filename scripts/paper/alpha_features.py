@@ -1,6 +1,6 @@
 """Compares SmoothI's alphas and their variants on a feature set, for several sizes of the training lists.
 
-    python scripts/paper/alpha_features.py MQ2008 alpha.jsonl
+    python -m scripts.paper.alpha_features MQ2008 alpha.jsonl
 
 For each arm, size, seed and fold a network is trained on lists that are drawn anew in each epoch, with NDCG of the
 whole list as the metric. The epoch with the best NDCG@10 (gain 2^y - 1) on the validation queries is kept, and a line

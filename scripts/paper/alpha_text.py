@@ -1,7 +1,7 @@
 """Compares SmoothI's alphas and their variants on a text collection.
 
     rerank demo runs/demo
-    python scripts/paper/alpha_text.py runs/demo/collections/towns runs/demo/encoder alpha.jsonl \
+    python -m scripts.paper.alpha_text runs/demo/collections/towns runs/demo/encoder alpha.jsonl \
         --output.folder runs/alpha --lists.relevant 2 --lists.non-relevant 4 --epochs 5 --training.lists-per-epoch 48 \
         --training.lists-per-step 4 --lr 1e-3 --training.head-lr 1e-3 --training.patience 2 --training.measure nDCG@10
 

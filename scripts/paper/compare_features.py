@@ -1,7 +1,7 @@
 """Compares the network for feature vectors, with trees, and its settings with each other: makes the runs and tables.
 
     pip install lightgbm
-    python scripts/paper/compare_features.py MQ2008
+    python -m scripts.paper.compare_features MQ2008
 
 A cell is a transform of the features and a rate of dropout; each is trained on all folds with three seeds. `chosen` is,
 in each fold, the cell with the best nDCG@10 on the validation queries, the mean over the seeds. The values of a network

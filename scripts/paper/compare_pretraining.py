@@ -1,6 +1,6 @@
 """Compares losses after a pre-training without labels, and with no pre-training: makes the runs and their table.
 
-    python scripts/paper/compare_pretraining.py shared/data/cystic-fibrosis microsoft/MiniLM-L12-H384-uncased
+    python -m scripts.paper.compare_pretraining shared/data/cystic-fibrosis microsoft/MiniLM-L12-H384-uncased
 
 The rows are BM25; the pre-training alone; after it hinge and SmoothI-NDCG on the paper's lists of four, and
 SmoothI-NDCG, LambdaLoss and softmax on all candidates; SmoothI-NDCG on lists of four without pre-training. All see the

@@ -1,7 +1,7 @@
 """Compares the cells of a sweep with one of them: validation and test means over folds and seeds, and paired tests.
 
     rerank sweep configs/sweeps/training.toml --loss hinge --collection DIR ...
-    python scripts/paper/compare_settings.py runs/DIR --reference hinge-schedule=constant
+    python -m scripts.paper.compare_settings runs/DIR --reference hinge-schedule=constant
 
 Cells that differ in the seed alone are one row. A row is compared with the reference on the folds and seeds that both
 have: by query, each the mean over the seeds. ± is the standard error of the difference over the queries, and p is of a

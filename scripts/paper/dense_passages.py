@@ -1,6 +1,6 @@
 """Compares ways to score a long document by the vectors of its passages: the maximum, the mean, and the first alone.
 
-    python scripts/paper/dense_passages.py shared/data/time sentence-transformers/all-MiniLM-L6-v2
+    python -m scripts.paper.dense_passages shared/data/time sentence-transformers/all-MiniLM-L6-v2
 
 Each row is a run of all documents by the bi-encoder. The last column counts the folds whose validation queries prefer
 the row by the measure. The vectors are those of `rerank retrieve --first-stage.encoder`, made unless they exist.

@@ -1,7 +1,7 @@
 """Draws Figure 4 of Thonet et al. 2021: SmoothI-NDCG's validation NDCG over alpha and delta, as a heat map.
 
     rerank sweep configs/sweeps/alpha_delta.toml --collection MQ2007 --output.folder alpha_delta
-    python scripts/paper/figure4.py alpha_delta/MQ2007 --out alpha_delta.png
+    python -m scripts.paper.figure4 alpha_delta/MQ2007 --out alpha_delta.png
 
 A square is the mean over folds with its best learning rate. Reads the cells of smoothi with metric ndcg that set alpha
 and delta. The suffix of --out is the format: png, pdf or svg.

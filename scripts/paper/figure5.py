@@ -1,7 +1,7 @@
 """Draws Figure 5 of Thonet et al. 2021 (RQ2): SmoothI's variants, each optimising its metric, on every measure.
 
     rerank sweep configs/sweeps/letor.toml --collection MQ2008
-    python scripts/paper/figure5.py runs/MQ2007 runs/MQ2008 --out variants.pdf
+    python -m scripts.paper.figure5 runs/MQ2007 runs/MQ2008 --out variants.pdf
 
 Each collection is a panel; its points, test means with standard errors over folds, are also printed. For each variant,
 fold and measure, the cell with the best validation mean of that measure is used, as in table2.py.

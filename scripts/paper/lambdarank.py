@@ -1,7 +1,7 @@
 """Trains gradient-boosted trees on the folds of a feature set with LightGBM's lambdarank, for a row beside Table 2.
 
     pip install lightgbm
-    python scripts/paper/lambdarank.py MQ2008
+    python -m scripts.paper.lambdarank MQ2008
     rerank eval runs/MQ2008/lambdarank/all.run runs/MQ2008/smoothi/all.run
 
 For each fold, every cell of GRID is trained on the training queries until NDCG@10 on the validation queries has not

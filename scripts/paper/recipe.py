@@ -1,6 +1,6 @@
 """Makes the runs of the recipe (docs/recipe.md) on a collection, and the table that compares its steps.
 
-    python scripts/paper/recipe.py my-collection sentence-transformers/all-MiniLM-L6-v2
+    python -m scripts.paper.recipe my-collection sentence-transformers/all-MiniLM-L6-v2
 
 The rows are BM25, the bi-encoder, both fused, and the re-ranker of configs/recipe.toml, which is trained on the fused
 candidates. The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another

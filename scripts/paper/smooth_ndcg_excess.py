@@ -1,6 +1,6 @@
 """Plots by how much SmoothI's smooth NDCG exceeds 1 on lists in the ideal order, and prints the numbers.
 
-    python scripts/paper/smooth_ndcg_excess.py docs/smooth_ndcg_excess.svg
+    python -m scripts.paper.smooth_ndcg_excess docs/smooth_ndcg_excess.svg
 
 The true NDCG of every list is 1. The first panel has normal scores, sorted by label; the second one gives all relevant
 documents one score and all others another. Both are functions of alpha times the standard deviation of the scores. The
@@ -154,5 +154,5 @@ def main(path: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python scripts/paper/smooth_ndcg_excess.py OUT.svg")
+        sys.exit("usage: python -m scripts.paper.smooth_ndcg_excess OUT.svg")
     main(sys.argv[1])

@@ -1,6 +1,6 @@
 """Plots the error of SmoothI's rank indicators against alpha, with the bound of Theorem 2 where (C1) holds.
 
-    python scripts/paper/smoothi_error.py smoothi_error.png
+    python -m scripts.paper.smoothi_error smoothi_error.png
 
 The vertical axis is logarithmic, so that exponential decay is a straight line.
 """
@@ -54,5 +54,5 @@ def main(path: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python scripts/paper/smoothi_error.py OUT.png")
+        sys.exit("usage: python -m scripts.paper.smoothi_error OUT.png")
     main(sys.argv[1])

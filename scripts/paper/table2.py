@@ -1,7 +1,7 @@
 """Makes Table 2 of Thonet et al. 2021, every loss on every measure, from the runs of a sweep.
 
     rerank sweep configs/sweeps/letor.toml --collection MQ2008
-    python scripts/paper/table2.py runs/MQ2008
+    python -m scripts.paper.table2 runs/MQ2008
 
 Reads the cells in runs/<collection> (their config.toml, valid.run and test.run); prints a table for each folder given.
 """

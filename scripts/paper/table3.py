@@ -1,6 +1,6 @@
 """Makes Table 3 of Thonet et al. 2021 (RQ3): seconds per training epoch, by loss.
 
-    python scripts/paper/table3.py MQ2007 MQ2008 --rounds 5
+    python -m scripts.paper.table3 MQ2007 MQ2008 --rounds 5
 
 For each collection, the cells of configs/sweeps/runtime.toml train on its first fold with the ordinary loop, in one
 process, in turns: one epoch each, then the next. The table has the median, without validation and checkpoints.

@@ -1,6 +1,9 @@
 """The scripts that make the paper's tables and figures, called as a user calls them."""
 
+import os
+import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -156,3 +159,18 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
     assert sorted(folder.name for folder in Path("results/towns/recipe").glob("fold*")) == [
         f"fold{n}" for n in range(1, 6)
     ]
+
+
+def test_scripts_start_as_the_documentation_starts_them():
+    """As a module in a clone: started as a file, a script does not find the modules that the scripts share."""
+    texts = [
+        file.read_text() for folder in ("docs", "scripts/paper", "configs") for file in (ROOT / folder).rglob("*.*")
+    ]
+    started = {name for text in texts for name in re.findall(r"python -m scripts\.paper\.(\w+)", text)}
+    scripts = {file.stem for file in SCRIPTS.glob("*.py") if 'if __name__ == "__main__"' in file.read_text()}
+    assert started == scripts
+    assert not [text for text in texts if "python scripts/" in text]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [sys.executable, "-m", "scripts.paper.table2", "--help"]
+    told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    assert "usage: " in told.stdout
