@@ -54,7 +54,7 @@ class RunArrays(Mapping[str, tuple[str, ...]]):
         return self.rows[self._lines_of(query_id)]
 
     def scores_of(self, query_id: str) -> list[float]:
-        """The scores of a query's documents, best first; [] if they were not kept, or the run lacks the query."""
+        """The scores of a query's documents, best first; [] if they were not kept, or the query is not in the run."""
         if self.scores is None or query_id not in self.numbers:
             return []
         scores: list[float] = self.scores[self._lines_of(query_id)].tolist()

@@ -121,7 +121,7 @@ def arms() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def make_rows(source: str, out: Path, names: list[str], sizes: list[str], seeds: list[int]) -> Iterator[None]:
-    """Trains what the file lacks, one training a time."""
+    """Trains what is not in the file yet, one training at a time."""
     done = {(row.arm, row.size, row.seed, row.fold) for row in read_rows(out)}
     cache = out.with_suffix(".features")
     folds = {name: open_fold(source, name, 5, cache) for name in fold_names(source, 5)}
