@@ -55,6 +55,17 @@ def chunks(rows: Tensor) -> tuple[Tensor, ...]:
     return parts
 
 
+def hidden_values(
+    inputs: Tensor, layer: Tensor, running_mean: Tensor, running_variance: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The hidden values h, (documents, units), their mean and inverse standard deviation; updates the running ones."""
+    h = inputs.new_empty(len(inputs), len(layer))
+    for chunk, values in zip(chunks(inputs), chunks(h), strict=True):
+        torch.mm(chunk, layer.T, out=values).relu_()
+    mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
+    return h, mean, (variance + eps).rsqrt()
+
+
 def _slope_and_constant(
     gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, mean: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -81,11 +92,7 @@ class _TrainingForward(torch.autograd.Function):
         momentum: float,
         eps: float,
     ) -> Tensor:
-        h = inputs.new_empty(len(inputs), len(layer))
-        for chunk, values in zip(chunks(inputs), chunks(h), strict=True):
-            torch.mm(chunk, layer.T, out=values).relu_()
-        mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
-        inverse = (variance + eps).rsqrt()
+        h, mean, inverse = hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
         ctx.save_for_backward(inputs, h, gamma, beta, w, mean, inverse)
         slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
         return h @ slope + constant

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rerank.models.batchnorm_head import chunks, with_bias
+from rerank.models.batchnorm_head import chunks, hidden_values, with_bias
 from rerank.models.dropout import SeededDropout, token_keys
 from rerank.models.gpu import full_float32
 
@@ -56,12 +56,8 @@ class _Dropped(torch.autograd.Function):
         dropout: SeededDropout,
         keys: Tensor,
     ) -> Tensor:
-        h = inputs.new_empty(len(inputs), len(layer))
+        h, mean, inverse = hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
         kept = torch.empty_like(h, dtype=torch.bool)
-        for chunk, values in zip(chunks(inputs), chunks(h), strict=True):
-            torch.mm(chunk, layer.T, out=values).relu_()
-        mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
-        inverse = (variance + eps).rsqrt()
         slope = gamma * inverse * w
         constant = w * beta - slope * mean
         scores: list[Tensor] = []
