@@ -43,8 +43,6 @@ def write_dense(
     Yields when the run is whole; after the block it becomes `file`. Raises UserError if the encoder cannot be opened,
     there is no document with text, or the disk is full; the vectors that were made are kept.
     """
-    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
-
     encoder, documents = open_dense(config, collection, folder)
     answered = candidates = 0
     with atomic_write(file) as tmp:
@@ -53,7 +51,7 @@ def write_dense(
                 out.write(lines_of_query(file, query_id, scores, TAG))
                 answered, candidates = answered + 1, candidates + len(scores)
         passages, dimensions = documents.vectors.shape
-        about = {"name": encoder.name, "hash": bi_encoder_hash(encoder.name), **encoder.facts()}
+        about = {"name": encoder.name, "hash": encoder.hash, **encoder.facts()}
         counts = {"documents": len(documents), "passages": passages, "dimensions": dimensions}
         yield WrittenRun(answered, candidates, facts_of(tmp), about | counts)
 
@@ -70,12 +68,10 @@ def open_dense(config: Config, collection: Collection, folder: CollectionFolder)
     Raises UserError as `write_dense`.
     """
     from rerank.models.bi_encoder import open_bi_encoder  # loads torch
-    from rerank.models.bi_encoder_files import bi_encoder_hash
     from rerank.training.device import select_device
 
-    name = config.first_stage.encoder
-    encoder = open_bi_encoder(name, str(select_device(config.training.device)))
-    key = short_hash(collection.fingerprint, bi_encoder_hash(name), encoder.max_tokens)
+    encoder = open_bi_encoder(config.first_stage.encoder, str(select_device(config.training.device)))
+    key = short_hash(collection.fingerprint, encoder.hash, encoder.max_tokens)
     documents = open_embeddings(
         folder.embeddings / key, collection.documents, collection.count(), encoder.encode_documents
     )

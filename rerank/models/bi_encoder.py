@@ -1,5 +1,6 @@
 """A bi-encoder, which reads queries and documents apart: sentence-transformers opens it and computes its vectors."""
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
-from rerank.models.bi_encoder_files import expect_bi_encoder
+from rerank.models.bi_encoder_files import bi_encoder_hash, expect_bi_encoder
 from rerank.models.config_file import check_config_files
 from rerank.models.hub import encoder_folder
 from rerank.models.modules_json import MODULES_FILE
@@ -32,6 +33,11 @@ class BiEncoder:
     model: Any
     max_tokens: int | None
     tokenizer: OffsetTokenizer | None
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """A hash of its files: all are read once."""
+        return bi_encoder_hash(self.name)
 
     def encode_queries(self, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector. Raises UserError for a vector that is not finite."""
