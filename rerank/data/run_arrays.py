@@ -72,8 +72,8 @@ def read_run_arrays(
 
     The documents are those of `read_run`, and so are the checks and their messages, but it takes less time, and 4 bytes
     a line where the lines of each query are together (12 where they are not). `query_ids` are those whose documents are
-    kept; the lines of the others are checked too. With `keep_scores` a line takes 4 bytes
-    more. Raises UserError as `read_run` does.
+    kept; the lines of the others are checked too. With `keep_scores` a line takes 4 bytes more. Raises UserError as
+    `read_run` does.
     """
     try:
         try:

@@ -74,7 +74,7 @@ class Candidates:
 
     `doc_ids` are in first-stage order. `labels` are their judgments, 0 if a document has none, or a teacher's scores.
     `first_scores` are their first-stage scores, standardised over all candidates of the query, where a model adds them
-    to its own (`--first-stage.weight`); () elsewhere.
+    to its own (`--encoder.first-stage-weight`); () elsewhere.
     """
 
     query_id: str
