@@ -42,6 +42,8 @@ class FirstStageSettings:
     """How several runs are fused: by reciprocal rank, or with weights tuned on the validation queries of the fold."""
     encoder: PathText = ""
     """A bi-encoder (sentence-transformers) that retrieves instead of BM25: a hub name or a folder."""
+    feedback: PathText = ""
+    """A TREC run whose best 3 documents are added to each query's vector, with an encoder (Rocchio)."""
     index: PathText = "auto"
     """auto (own if there are documents, else prebuilt), own, a Pyserini prebuilt index, or a folder."""
     depth: Annotated[Whole, at_least(1), Parameter(alias="--depth")] = 150

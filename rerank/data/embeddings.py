@@ -44,6 +44,10 @@ class EmbeddingStore:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def vectors_of(self, number: int) -> np.ndarray:
+        """The vectors of document `number`, from 0: (passages, dimensions)."""
+        return self.vectors[self.offsets[number] : self.offsets[number + 1]]
+
     def doc_id(self, number: int) -> str:
         """The id of document `number`, from 0."""
         return self.ids[self.id_offsets[number] : self.id_offsets[number + 1]].tobytes().decode()

@@ -80,7 +80,7 @@ def first_stage_run(
         log.info(f"{settings.encoder or 'BM25'} of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
-    _check_run(file, (searched, all_searched), collection.source, settings.encoder)
+    _check_run(file, (searched, all_searched), collection.source, config)
     return file
 
 
@@ -106,7 +106,7 @@ def _finds_nothing(config: Config, collection: Collection, source: str, queries:
     )
 
 
-def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, encoder: str) -> None:
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, config: Config) -> None:
     """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
 
     A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
@@ -121,8 +121,8 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, enco
         changed = list(changes(file.parent, as_record(run))) if run else []
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
-    if encoder:
-        expect_encoder(file, recorded_encoder, encoder, again)
+    if config.first_stage.encoder:
+        expect_encoder(file, recorded_encoder, config, again)
     if origin not in expected:
         raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
     if changed:

@@ -21,6 +21,13 @@ def check_first_stage(config: Config) -> None:
             f"--first-stage.encoder {settings.encoder}: of no effect with --first-stage.run; give one of them, or the "
             "encoder's run, which `rerank retrieve` writes, among the runs"
         )
+    if settings.feedback and not settings.encoder:
+        raise UserError(
+            f"--first-stage.feedback {settings.feedback}: moves the vectors of queries, so it needs a bi-encoder, "
+            "--first-stage.encoder; leave it out, or give both"
+        )
+    if settings.feedback and not Path(settings.feedback).is_file():
+        raise UserError(f"--first-stage.feedback {settings.feedback}: no such file; expected a TREC run")
     if len(settings.runs) > 1:
         expect_several([Path(run) for run in settings.runs], "--first-stage.run")
     elif settings.fusion != "rrf":

@@ -36,9 +36,12 @@ def dense_name(
 
     >>> dense_name(FirstStageSettings(encoder="sentence-transformers/all-MiniLM-L6-v2", depth=100))
     'dense=sentence-transformers_all-MiniLM-L6-v2-depth=100'
+    >>> dense_name(FirstStageSettings(encoder="e5", feedback="runs/towns/fused.run"))
+    'dense=e5-feedback=fused'
     """
     encoder = re.sub(r"[^\w.=-]", "_", settings.encoder.strip("./"))[-100:]
-    return f"dense={encoder}{_changed(settings, ('depth',))}{_of_queries(collection, queries, drawn)}"
+    feedback = f"-feedback={_run_name(settings.feedback)}" if settings.feedback else ""
+    return f"dense={encoder}{feedback}{_changed(settings, ('depth',))}{_of_queries(collection, queries, drawn)}"
 
 
 def fused_name(settings: FirstStageSettings) -> str:
@@ -47,10 +50,13 @@ def fused_name(settings: FirstStageSettings) -> str:
     >>> fused_name(FirstStageSettings(run=("a/bm25.run", "b/dense.run.gz")))
     'fused-rrf=bm25+dense-5085db49'
     """
-    names = "+".join(
-        re.sub(r"[^\w.=-]", "_", Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40] for run in settings.runs
-    )
+    names = "+".join(map(_run_name, settings.runs))
     return f"fused-{settings.fusion}={names[:160]}-{short_hash(*settings.runs)[:8]}"
+
+
+def _run_name(run: str) -> str:
+    """The start of the file's name, in characters that are safe in a name."""
+    return re.sub(r"[^\w.=-]", "_", Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40]
 
 
 def _changed(settings: FirstStageSettings, names: tuple[str, ...]) -> str:
