@@ -2,9 +2,10 @@
 
     python -m scripts.paper.recipe my-collection sentence-transformers/all-MiniLM-L6-v2
 
-The rows are BM25, the bi-encoder, both fused, and the re-ranker of configs/recipe.toml, which is trained on the fused
-candidates. The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another
-one. Every row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
+The rows are BM25 with its default parameters and with those of the recipe, the bi-encoder, the last two fused, the
+bi-encoder with feedback, all three fused, and the re-ranker of configs/recipe.toml, which is trained on their fusion.
+The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another one. Every
+row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
 interruption. Flags that the script does not know are passed to the training (--epochs 1).
 """
 
@@ -14,22 +15,32 @@ from pathlib import Path
 from rerank.runs.layout import ExperimentFolder
 from scripts.paper.commands import rerank
 
+BM25 = ["--first-stage.k1", "1.2", "--first-stage.b", "0.75"]
 RECIPE = Path(__file__).parents[2] / "configs" / "recipe.toml"
 
 
 def compare(given: argparse.Namespace, rest: list[str]) -> str:
     """Makes the missing runs and returns the table."""
     common = ["--collection", given.collection, "--output.folder", given.output]
-    retrieved = [*common, "--first-stage.depth", str(given.retrieved)]
-    bm25 = rerank("retrieve", *retrieved)
-    dense = rerank("retrieve", *retrieved, "--first-stage.encoder", given.encoder)
-    fused = str(Path(bm25).with_name("fused.run"))
-    if not Path(fused).is_file():
-        rerank("fuse", bm25, dense, "--method", "interpolate", "--out", fused)
+    retrieve = ["retrieve", *common, "--first-stage.depth", str(given.retrieved)]
+    dense = [*retrieve, "--first-stage.encoder", given.encoder]
+    default = rerank(*retrieve)
+    two = [rerank(*retrieve, *BM25), rerank(*dense)]
+    earlier = fuse("earlier", two)
+    three = [*two, rerank(*dense, "--first-stage.feedback", earlier)]
+    fused = [fuse(name, runs, "--method", "interpolate") for name, runs in (("two", two), ("three", three))]
     words = ["--config", str(RECIPE), *common, "--encoder", given.cross_encoder or given.encoder, "--name", given.name]
-    folder = rerank("train", "--fold", "all", *words, "--first-stage.run", bm25, dense, *rest)
-    runs = [bm25, dense, fused, str(ExperimentFolder(Path(folder)).all_run)]
+    folder = rerank("train", "--fold", "all", *words, "--first-stage.run", *three, *rest)
+    runs = [default, *two, fused[0], three[-1], fused[1], str(ExperimentFolder(Path(folder)).all_run)]
     return rerank("eval", *runs, "--format", given.format, "--measures", "P@10", "nDCG@10", "nDCG@20", "AP")
+
+
+def fuse(name: str, runs: list[str], *method: str) -> str:
+    """The file of that name next to the runs, which are fused into it unless it exists."""
+    file = str(Path(runs[0]).with_name(f"{name}.run"))
+    if not Path(file).is_file():
+        rerank("fuse", *runs, *method, "--out", file)
+    return file
 
 
 if __name__ == "__main__":

@@ -152,7 +152,15 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
     words = ["towns", "encoder", "--output", "results", "--retrieved", "150", *small]
     lines = call("recipe.py", *words).splitlines()
     rows = [line.split()[0] for line in lines[2:] if " ± " in line]
-    assert rows == ["bm25", "dense=encoder", "fused", "recipe"]
+    assert rows == [
+        "bm25",
+        "bm25-k1=1.2-b=0.75",
+        "dense=encoder",
+        "two",
+        "dense=encoder-feedback=earlier",
+        "three",
+        "recipe",
+    ]
     assert lines[0].startswith("Mean ± standard error")
     assert "nDCG@20" in lines[2]
     assert call("recipe.py", *words).splitlines() == lines
