@@ -1,9 +1,11 @@
 """`rerank distill`: teachers score the candidates, and an encoder is trained on their scores."""
 
+from typing import Annotated
+
 from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.parameters import PathText
+from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
 
@@ -18,7 +20,13 @@ from rerank.utils.progress import print_result
     aliases={"encoder.name": "--student"},
     defaults={"loss.name": "margin_mse"},
 )
-def distill(*teachers: PathText, fold: str = "all", teacher_template: str = "", config: Config) -> None:
+def distill(
+    *teachers: PathText,
+    fold: str = "all",
+    teacher_template: str = "",
+    pseudo_queries: Annotated[Whole, at_least(0)] = 0,
+    config: Config,
+) -> None:
     """Trains an encoder, the student, on the scores that cross-encoders, the teachers, give to the candidates.
 
     Parameters
@@ -29,10 +37,12 @@ def distill(*teachers: PathText, fold: str = "all", teacher_template: str = "", 
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
         The prompt of the teachers, as --encoder.template is that of the student.
+    pseudo_queries
+        How many pseudo-queries, made from the documents, the teachers score; 0: the queries of the collection.
     """
     check_inputs(config)
     for teacher in teachers:
         check_path("teacher", teacher)
     from rerank.experiments.distill import distill
 
-    print_result(distill(config, teachers, fold, teacher_template).path)
+    print_result(distill(config, teachers, fold, teacher_template, pseudo_queries).path)

@@ -7,8 +7,10 @@ from pathlib import Path
 from rerank.batches.text_template import check_text_template
 from rerank.config import Config
 from rerank.data.folds import FINAL
+from rerank.data.lists import read_training_lists
 from rerank.experiments.checks import check_settings
 from rerank.experiments.dataset import open_dataset
+from rerank.experiments.pretraining.pseudo_query_lists import write_pseudo_query_lists
 from rerank.experiments.source_checks import expect_text
 from rerank.experiments.teacher_scores import teacher_lists
 from rerank.experiments.text import TextDataset
@@ -21,7 +23,11 @@ from rerank.utils.errors import UserError
 
 
 def distill(
-    config: Config, teachers: str | Sequence[str], fold: str = "all", teacher_template: str = ""
+    config: Config,
+    teachers: str | Sequence[str],
+    fold: str = "all",
+    teacher_template: str = "",
+    pseudo_queries: int = 0,
 ) -> ExperimentFolder:
     """Trains the encoder of the settings, the student, on the scores that teachers give to the candidates.
 
@@ -30,6 +36,9 @@ def distill(
     are standardised (mean 0, standard deviation 1) and averaged. Then the student is trained as by `train_folds` with
     this file: no fold sees the lists of its validation and test queries.
 
+    With `pseudo_queries` the teachers score lists of so many pseudo-queries, made from the documents as for
+    pre-training, instead. No query of the collection trains then; the validation queries choose the epoch.
+
     Args:
         config: the settings of the training; the experiment's default name is distill-<loss>.
         teachers: the folder of a trained model, or the name of a cross-encoder on the hub; or several of them. The
@@ -37,6 +46,7 @@ def distill(
         fold: the name of the test fold, "all", or "final".
         teacher_template: the text that the teachers' pairs are put into, as `--encoder.template`; a checkpoint of ours
             has its own.
+        pseudo_queries: how many pseudo-queries the teachers score; 0: the queries of the collection.
 
     Returns:
         The folder of the experiment.
@@ -73,6 +83,10 @@ def distill(
     with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
+    if pseudo_queries:
+        with main_process_first(accelerator, "lists of pseudo-queries"):
+            path = write_pseudo_query_lists(config, dataset.collection, dataset.folder, pseudo_queries)
+        dataset = replace(dataset, candidates={}, lists=read_training_lists(path, {}, "scores"))
     models = [model for teacher in given_teachers for model in _models_of(teacher, fold, dataset.fold_names)]
     lists = teacher_lists(config, dataset, models, teacher_template, accelerator)
     training, output = replace(config.training, lists=str(lists)), config.output

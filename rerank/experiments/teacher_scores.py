@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,15 +100,29 @@ def _mean_records(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
 def _identity(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> str:
     """A hash of everything that the teacher's scores depend on."""
     first, encoder, collection = config.first_stage, config.encoder, dataset.collection
+    if dataset.lists:
+        scored: tuple[object, ...] = (dataset.lists.sha256, collection.fingerprint)
+    else:
+        retrieved = (kept_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b)
+        scored = (retrieved, collection.fingerprint, *collection.queries.items())
     return short_hash(
         *file_hashes(teacher),
         (template, config.collection.language),
         (encoder.max_doc_tokens, encoder.pooling, accelerator.mixed_precision),
-        (kept_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b),
-        collection.fingerprint,
-        *collection.queries.items(),
+        *scored,
         *(("tf32",) if uses_tf32(accelerator) else ()),
     )
+
+
+def _lists_to_score(config: Config, dataset: TextDataset) -> tuple[TextDataset, list[Candidates]]:
+    """The data set whose passages are scored, and the lists: those of its file, or the candidates of all queries."""
+    if dataset.lists:
+        return dataset, dataset.lists.lists
+    dataset = replace(dataset, candidates=_all_candidates(config, dataset))
+    lists = [candidates for candidates in dataset.candidates.values() if len(candidates.doc_ids) > 1]
+    if not lists:
+        raise UserError(f"{dataset.first_stage}: no query has two candidates, which a training list needs")
+    return dataset, lists
 
 
 def _all_candidates(config: Config, dataset: TextDataset) -> dict[str, Candidates]:
@@ -144,15 +158,13 @@ def _score_all(
             log.info(line)
     config = replace(config, encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens))
     with main_process_first(accelerator, "candidates and tokens of the documents"):
-        found = _all_candidates(config, dataset)
-        passages = replace(dataset, config=config, candidates=found).passages(tokenizer, max_length, model.template)
-    lists = [candidates for candidates in found.values() if len(candidates.doc_ids) > 1]
-    if not lists:
-        raise UserError(f"{dataset.first_stage}: no query has two candidates, which a training list needs")
+        dataset, lists = _lists_to_score(config, replace(dataset, config=config))
+        passages = dataset.passages(tokenizer, max_length, model.template)
     pairs = sum(len(candidates.doc_ids) for candidates in lists)
+    what = "pseudo-queries" if dataset.lists else "queries"
     if accelerator.is_main_process:
         log.info(truncation_summary(passages, max_doc_tokens))
-        log.info(f"teacher: {teacher} scores {pairs} candidates of {len(lists)} queries on {accelerator.device}")
+        log.info(f"teacher: {teacher} scores {pairs} candidates of {len(lists)} {what} on {accelerator.device}")
         if saved_settings(model).get("collection") == dataset.collection.source:
             log.info(
                 f"teacher: {teacher} was trained on this collection, on judgments of queries that other folds test: "
@@ -163,10 +175,10 @@ def _score_all(
     for number, part in enumerate(parts):
         if not part.is_file():
             chunk = lists[number * PART : (number + 1) * PART]
-            what = f"teacher, part {number + 1} of {len(parts)}"
-            run = score_candidates(model, passages, chunk, accelerator, memory, what)
+            step = f"teacher, part {number + 1} of {len(parts)}"
+            run = score_candidates(model, passages, chunk, accelerator, memory, step)
             if accelerator.is_main_process:
-                _write_part(part, chunk, run)
+                _write_part(part, chunk, run, dataset.lists.queries if dataset.lists else {})
         accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         facts = {
@@ -174,10 +186,10 @@ def _score_all(
             "template": model.template,
             "files": file_hashes(teacher),
             "config": sections(config),
-            "queries": len(lists),
+            what.replace("-", "_"): len(lists),
             "candidates": pairs,
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": passages.documents.sha256()},
-            "first_stage": {"run": str(dataset.first_stage), "sha256": kept_hash(dataset.first_stage)},
+            **_origin(dataset),
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
@@ -189,12 +201,22 @@ def _score_all(
     accelerator.wait_for_everyone()
 
 
-def _write_part(path: Path, lists: Sequence[Candidates], run: Run) -> None:
+def _origin(dataset: TextDataset) -> dict[str, Any]:
+    """The file that the scored lists come from, for the manifest."""
+    if dataset.lists:
+        return {"lists": {"file": str(dataset.lists.path), "sha256": dataset.lists.sha256}}
+    return {"first_stage": {"run": str(dataset.first_stage), "sha256": kept_hash(dataset.first_stage)}}
+
+
+def _write_part(path: Path, lists: Sequence[Candidates], run: Run, texts: Mapping[str, str]) -> None:
+    """Writes scores as training lists; `texts` are those of queries that the collection does not have."""
     with atomic_write(path) as tmp, tmp.open("w", encoding="utf-8") as out:
         for candidates in lists:
             scores = run[candidates.query_id]
             labels = [float(f"{scores[doc_id]:.9g}") for doc_id in candidates.doc_ids]  # exact for a float32
-            record = {"query_id": candidates.query_id, "doc_ids": candidates.doc_ids, "labels": labels}
+            query_id = candidates.query_id
+            query = {"query": texts[query_id]} if query_id in texts else {"query_id": query_id}
+            record = {**query, "doc_ids": candidates.doc_ids, "labels": labels}
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

@@ -117,6 +117,30 @@ def records_of(manifest):
     return [json.loads(line) for line in manifest.with_suffix(".jsonl").read_text().splitlines()]
 
 
+def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher, capsys, monkeypatch):
+    words = command("--epochs", "1", "--pseudo-queries", "12")
+    main([*words, "--fold", "final", "--name", "student"])
+    (lists,) = Path("runs/towns").glob("pseudo-queries-*.jsonl")
+    assert f"of {len(scored())} pseudo-queries" in capsys.readouterr().err
+    asked = [json.loads(line) for line in lists.read_text().splitlines()]
+    assert {record["query"] for record in asked}.isdisjoint(open_collection("towns").queries.values())
+    model, collection = Reranker.load("teacher"), open_collection("towns")
+    for record, of_teacher in zip(asked, scored(), strict=True):
+        assert (of_teacher["query"], of_teacher["doc_ids"]) == (record["query"], record["doc_ids"])
+        texts = [document.text for document in collection.get(record["doc_ids"])]
+        expected = model.score(record["query"], texts)
+        assert of_teacher["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
+    final = Path("runs/towns/student/final")
+    facts = json.loads((final / "manifest.json").read_text())["training_lists"]
+    assert (facts["trained_on"], facts["held_out"]) == (len(asked), 0)
+    assert Reranker.load(str(final / "checkpoint")).score("good amber", ["good", "bad"]).shape == (2,)
+
+    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # the same lists for a fold, with its test queries
+    main([*words, "--fold", "1", "--name", "student-1"])
+    assert Path("runs/towns/student-1/fold1/test.run").is_file()
+    assert len(list(Path("runs/towns").glob("pseudo-queries-*.jsonl"))) == 1
+
+
 def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
     """Of the fold that is trained; for the final student, of all folds."""
     asked = []
@@ -248,6 +272,7 @@ def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
         (["--loss", "distill_kl", "--loss.temperature", "0"], "--loss distill_kl: temperature must be above 0"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
         (["--student", "nowhere"], "encoder nowhere"),
+        (["--pseudo-queries", "-1"], "--pseudo-queries"),
     ],
 )
 def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
