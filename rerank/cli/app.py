@@ -25,8 +25,8 @@ COMMANDS = {
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
     "Finished folds are kept; the same command resumes an interrupted one.",
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
-    "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
-    "The teacher scores the candidates of every query once; what it scored is kept.",
+    "distill": "Train an encoder on the scores of one cross-encoder or several, its teachers.\n\n"
+    "They score the candidates of every query, or of pseudo-queries, once; what they scored is kept.",
     "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
     "search": "Search a collection: BM25's candidates, re-ranked, with the words of the query marked.",

@@ -1,9 +1,11 @@
-"""`rerank distill`: a teacher scores the candidates, and an encoder is trained on its scores."""
+"""`rerank distill`: teachers score the candidates, and an encoder is trained on their scores."""
+
+from typing import Annotated
 
 from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.parameters import PathText
+from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
 
@@ -18,20 +20,29 @@ from rerank.utils.progress import print_result
     aliases={"encoder.name": "--student"},
     defaults={"loss.name": "margin_mse"},
 )
-def distill(teacher: PathText, /, *, fold: str = "all", teacher_template: str = "", config: Config) -> None:
-    """Trains an encoder, the student, on the scores that a cross-encoder, the teacher, gives to the candidates.
+def distill(
+    *teachers: PathText,
+    fold: str = "all",
+    teacher_template: str = "",
+    pseudo_queries: Annotated[Whole, at_least(0)] = 0,
+    config: Config,
+) -> None:
+    """Trains an encoder, the student, on the scores that cross-encoders, the teachers, give to the candidates.
 
     Parameters
     ----------
-    teacher
-        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    teachers
+        Checkpoints, or any Hugging Face cross-encoders; an experiment's folder stands for its model of the fold.
     fold
-        The test fold: 1, 2, …, or all.
+        The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
-        The prompt of the teacher, as --encoder.template is that of the student.
+        The prompt of the teachers, as --encoder.template is that of the student.
+    pseudo_queries
+        How many pseudo-queries, made from the documents, the teachers score; 0: the queries of the collection.
     """
     check_inputs(config)
-    check_path("teacher", teacher)
+    for teacher in teachers:
+        check_path("teacher", teacher)
     from rerank.experiments.distill import distill
 
-    print_result(distill(config, teacher, fold, teacher_template).path)
+    print_result(distill(config, teachers, fold, teacher_template, pseudo_queries).path)

@@ -65,7 +65,9 @@ Use float32 or bfloat16: in float16 the head of this architecture rounds scores 
 def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
     """Writes the card of a fold's model, or of the final model; `facts` are those of its manifest."""
     means = {part: result["means"] for part, result in facts["outcome"].items()}
-    data = f"Trained on {len(fold.train)} queries of the collection `{collection}` with the loss `{config.loss.name}`; "
+    lists = facts.get("training_lists")
+    trained_on = f"{lists['trained_on']} training lists of a file for" if lists else f"{len(fold.train)} queries of"
+    data = f"Trained on {trained_on} the collection `{collection}` with the loss `{config.loss.name}`; "
     if fold.valid:
         data += (
             f"epoch {facts['best_epoch']} of {facts['epochs']} was the best on {len(fold.valid)} validation queries."

@@ -232,4 +232,7 @@ def _describe_final(fold: Fold, experiment: Experiment) -> str:
         how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"
     else:
         how = f"train but {len(fold.valid)}, which validate; drawn by seed {config.training.seed}"
+    if config.training.lists:
+        how = f"for {experiment.epochs.median} epochs" if experiment.epochs else f"{len(fold.valid)} queries validate"
+        return f"final: lists of {config.training.lists} train, {how}; no query is left to test"
     return f"final: {which} judged queries of the collection, those that test folds too, {how}; none is left to test"

@@ -1,11 +1,12 @@
 """`rerank distill`: the teacher scores every candidate once, and the student learns its order."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, zscore
 
 from rerank import Reranker
 from rerank.cli.main import main
@@ -13,9 +14,11 @@ from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
 from rerank.data.trec import read_run
 from rerank.experiments import distill as distillation
+from rerank.experiments import teacher_scores
 from rerank.experiments.distill import distill
 from rerank.experiments.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.runs.layout import ExperimentFolder
 from tests.support.small_collection import failed
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -24,11 +27,16 @@ from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 @pytest.fixture
 def teacher(here):
     """A cross-encoder that was not trained: its scores are far apart, and say nothing about relevance."""
-    model, tokenizer, _ = open_cross_encoder("encoder", "mean", seed=7)
-    model.head.weight.data *= 100
-    Path("teacher").mkdir()
-    save_cross_encoder(model, tokenizer, Path("teacher"), max_doc_tokens=800)
-    return "teacher"
+    return make_teacher("teacher")
+
+
+def make_teacher(folder, seed=7, scale=100):
+    """Writes a teacher; with a scale of 0, all its scores are equal."""
+    model, tokenizer, _ = open_cross_encoder("encoder", "mean", seed=seed)
+    model.head.weight.data *= scale
+    Path(folder).mkdir(parents=True)
+    save_cross_encoder(model, tokenizer, Path(folder), max_doc_tokens=800)
+    return folder
 
 
 def command(*words):
@@ -82,12 +90,82 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
     assert runs[0].replace(" distill-margin_mse\n", " by-hand\n") == runs[1]
 
 
+def test_several_teachers_are_averaged_list_by_list(here, teacher, capsys, monkeypatch):
+    """Scores are standardised within a list; a teacher whose scores are all equal adds 0."""
+    make_teacher("second", seed=8, scale=3)
+    make_teacher("flat", scale=0)
+    words = ["--config", "towns.toml", "--fold", "1", "--epochs", "1"]
+    main(["distill", "teacher", "second", "flat", *words])
+    assert "teacher: the mean of 3 teachers' standardised scores" in capsys.readouterr().err
+    manifests = {path: json.loads(path.read_text()) for path in Path("runs/towns").glob("teacher-*.json")}
+    assert len(manifests) == 4
+    (mean,) = (path for path, facts in manifests.items() if facts.get("teachers") == ["teacher", "second", "flat"])
+    lists = {facts.get("teacher", "mean"): records_of(path) for path, facts in manifests.items()}
+    for of_mean, first, second in zip(lists["mean"], lists["teacher"], lists["second"], strict=True):
+        assert of_mean["doc_ids"] == first["doc_ids"]
+        expected = (zscore(first["labels"]) + zscore(second["labels"])) / 3
+        assert of_mean["labels"] == pytest.approx(expected.tolist(), abs=1e-5)  # they are read as float32
+    fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
+    assert fold["training_lists"]["file"] == str(mean.with_suffix(".jsonl"))
+    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # nothing is scored again
+    main(["distill", "flat", "teacher", "second", *words])  # the same file, whatever the order
+    assert "test.run already exists" in capsys.readouterr().err
+
+
+def records_of(manifest):
+    """The lists whose scores a manifest is of."""
+    return [json.loads(line) for line in manifest.with_suffix(".jsonl").read_text().splitlines()]
+
+
+def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher, capsys, monkeypatch):
+    words = command("--epochs", "1", "--pseudo-queries", "12")
+    main([*words, "--fold", "final", "--name", "student"])
+    (lists,) = Path("runs/towns").glob("pseudo-queries-*.jsonl")
+    assert f"of {len(scored())} pseudo-queries" in capsys.readouterr().err
+    asked = [json.loads(line) for line in lists.read_text().splitlines()]
+    assert {record["query"] for record in asked}.isdisjoint(open_collection("towns").queries.values())
+    model, collection = Reranker.load("teacher"), open_collection("towns")
+    for record, of_teacher in zip(asked, scored(), strict=True):
+        assert (of_teacher["query"], of_teacher["doc_ids"]) == (record["query"], record["doc_ids"])
+        texts = [document.text for document in collection.get(record["doc_ids"])]
+        expected = model.score(record["query"], texts)
+        assert of_teacher["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
+    final = Path("runs/towns/student/final")
+    facts = json.loads((final / "manifest.json").read_text())["training_lists"]
+    assert (facts["trained_on"], facts["held_out"]) == (len(asked), 0)
+    assert Reranker.load(str(final / "checkpoint")).score("good amber", ["good", "bad"]).shape == (2,)
+
+    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # the same lists for a fold, with its test queries
+    main([*words, "--fold", "1", "--name", "student-1"])
+    assert Path("runs/towns/student-1/fold1/test.run").is_file()
+    assert len(list(Path("runs/towns").glob("pseudo-queries-*.jsonl"))) == 1
+
+
+def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
+    """Of the fold that is trained; for the final student, of all folds."""
+    asked = []
+    monkeypatch.setattr(distillation, "teacher_lists", lambda config, dataset, models, *_: asked.append(models))
+    monkeypatch.setattr(distillation, "train_folds", lambda config, fold: ExperimentFolder(Path("runs")))
+    for fold in range(1, 6):
+        make_teacher(f"runs/towns/hinge/fold{fold}/checkpoint", seed=fold)
+    words = ["distill", "runs/towns/hinge", "--config", "towns.toml"]
+    assert "runs/towns/hinge: has no finished model of fold 2; train it first" in failed(capsys, *words, "--fold", "2")
+    for fold in range(1, 6):
+        Path(f"runs/towns/hinge/fold{fold}/test.run").touch()
+    said = failed(capsys, *words)
+    assert "for the final student; expected --fold 1, 2, 3, 4, 5 or final" in said
+    main([*words, "--fold", "2"])
+    main([*words, "--fold", "final"])
+    assert asked[0] == ["runs/towns/hinge/fold2/checkpoint"]
+    assert asked[1] == [f"runs/towns/hinge/fold{fold}/checkpoint" for fold in range(1, 6)]
+
+
 def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):
     main(command("--fold", "1", "--epochs", "1"))
     before = scored()
     make_encoder("bert", here / "student", ["good", "bad"], max_positions=24)
-    monkeypatch.setattr(distillation, "score_candidates", None)  # nothing is scored again
-    monkeypatch.setattr(distillation, "open_trained_cross_encoder", None)
+    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # nothing is scored again
+    monkeypatch.setattr(teacher_scores, "open_trained_cross_encoder", None)
     capsys.readouterr()
     main(command("--fold", "2", "--epochs", "1"))
     main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
@@ -101,7 +179,7 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
 
 def test_scores_in_tf32_are_others(here, teacher, monkeypatch):
     main(command("--fold", "1", "--epochs", "1"))
-    monkeypatch.setattr(distillation, "uses_tf32", lambda accelerator: True)
+    monkeypatch.setattr(teacher_scores, "uses_tf32", lambda accelerator: True)
     main(command("--fold", "1", "--epochs", "1", "--name", "tf32"))
     assert len(list(Path("runs/towns").glob("teacher-*.jsonl"))) == 2
 
@@ -139,8 +217,8 @@ def agreement(config, checkpoint):
 
 
 def test_interrupted_scoring_goes_on_where_it_was(here, teacher, capsys, monkeypatch):
-    monkeypatch.setattr(distillation, "PART", 4)
-    score, calls = distillation.score_candidates, []
+    monkeypatch.setattr(teacher_scores, "PART", 4)
+    score, calls = teacher_scores.score_candidates, []
 
     def interrupt(model, passages, lists, *arguments):
         if len(calls) == 2:
@@ -148,7 +226,7 @@ def test_interrupted_scoring_goes_on_where_it_was(here, teacher, capsys, monkeyp
         calls.append(len(lists))
         return score(model, passages, lists, *arguments)
 
-    monkeypatch.setattr(distillation, "score_candidates", interrupt)
+    monkeypatch.setattr(teacher_scores, "score_candidates", interrupt)
     with pytest.raises(SystemExit) as ended:
         main(command("--fold", "1", "--epochs", "1"))
     assert ended.value.code == 130
@@ -157,8 +235,8 @@ def test_interrupted_scoring_goes_on_where_it_was(here, teacher, capsys, monkeyp
     main(command("--fold", "1", "--epochs", "1"))
     assert calls == [4, 4, "interrupted", 4, 3]
     in_parts = scored()
-    monkeypatch.setattr(distillation, "score_candidates", score)
-    monkeypatch.setattr(distillation, "PART", 64)
+    monkeypatch.setattr(teacher_scores, "score_candidates", score)
+    monkeypatch.setattr(teacher_scores, "PART", 64)
     next(Path("runs/towns").glob("teacher-*.jsonl")).unlink()
     main(command("--fold", "1", "--epochs", "1", "--name", "whole"))
     for part, whole in zip(in_parts, scored(), strict=True):
@@ -194,6 +272,7 @@ def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
         (["--loss", "distill_kl", "--loss.temperature", "0"], "--loss distill_kl: temperature must be above 0"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
         (["--student", "nowhere"], "encoder nowhere"),
+        (["--pseudo-queries", "-1"], "--pseudo-queries"),
     ],
 )
 def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
@@ -206,6 +285,13 @@ def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
     assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
     assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
     assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
+    assert "TEACHER: is missing" in failed(capsys, "distill", *words)
+    copy = shutil.copytree(make_teacher("teacher"), "copy")
+    said = failed(capsys, "distill", "teacher", copy, *words)
+    assert "teacher copy: the same model as teacher teacher; expected each model once" in said
+    settings = Path("copy/config.json").read_text()
+    Path("copy/config.json").write_text(settings.replace('"pooling"', '"first_stage_weight": 2.0, "pooling"'))
+    assert "copy: adds the first stage's score to its own" in failed(capsys, "distill", "copy", *words)
 
 
 def test_a_teacher_with_a_prompt(here, capsys):

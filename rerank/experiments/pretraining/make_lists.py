@@ -43,7 +43,7 @@ def make_pseudo_lists(config: Config, collection: Collection, index: Path) -> Ps
     if len(usable) < MIN_DOCUMENTS:
         raise UserError(
             f"{collection.source}: {enough} ({kinds}), expected {MIN_DOCUMENTS} or more: the others have fewer than "
-            f"{MIN_WORDS} words, or nothing to take one from; train without --pretraining.steps, or on more documents"
+            f"{MIN_WORDS} words, or nothing to take one from; train without pseudo-queries, or on more documents"
         )
     held_out = usable[: min(settings.held_out, len(usable) // 5)]
     train = usable[len(held_out) :]

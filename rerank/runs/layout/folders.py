@@ -217,8 +217,12 @@ class CollectionFolder:
         """The manifests of runs that were written here, such as those of `rerank score --then`."""
         return sorted([*self.path.glob("*.run.json"), *self.path.glob("*.run.gz.json")])
 
+    def pseudo_query_lists(self, identity: str) -> Path:
+        """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""
+        return self.path / f"pseudo-queries-{identity}.jsonl"
+
     def teacher_lists(self, identity: str) -> Path:
-        """The candidates with a teacher's scores, as training lists; a hash names the teacher and the candidates."""
+        """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
         return self.path / f"teacher-{identity}.jsonl"
 
     def teacher_manifest(self, identity: str) -> Path:
