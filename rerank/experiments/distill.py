@@ -153,7 +153,8 @@ def _score_all(
     config = replace(config, encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens))
     with main_process_first(accelerator, "candidates and tokens of the documents"):
         found = _all_candidates(config, dataset)
-        passages = replace(dataset, config=config, candidates=found).passages(tokenizer, max_length, model.template)
+        teacher_dataset = replace(dataset, config=config, candidates=found)
+        passages = teacher_dataset.passages(tokenizer, max_length, model.template, model.splitting)
     lists = [candidates for candidates in found.values() if len(candidates.doc_ids) > 1]
     if not lists:
         raise UserError(f"{dataset.first_stage}: no query has two candidates, which a training list needs")
