@@ -45,8 +45,12 @@ def check_config_files(folder: Path) -> None:
     remedy = "expected an encoder in Hugging Face format; download or save it again"
     config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
     saved = config.get("rerank", {})
-    for name, least in (("max_doc_tokens", 1), ("passage_overlap", 0), ("title_tokens", 0)):
-        if (tokens := saved.get(name, least)) < least:
+    for name, tokens, least in (
+        ("max_doc_tokens", saved.get("max_doc_tokens", 1), 1),
+        ("passage_overlap", saved.get("passage_overlap", 0), 0),
+        ("title_tokens", saved.get("title_tokens", 0), 0),
+    ):
+        if tokens < least:
             file = folder / "config.json"
             raise UserError(f"{file}: expected {least} or more under '{name}', got {tokens}; {remedy}")
     if (folder / "tokenizer_config.json").is_file():

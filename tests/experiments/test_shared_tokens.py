@@ -1,4 +1,4 @@
-"""`--encoder.passage-overlap`, `--encoder.title-tokens`: training, testing, scoring and Python read the same passages."""
+"""`--encoder.passage-overlap` and `--encoder.title-tokens`: all commands and Python read the same passages."""
 
 import json
 import shutil
