@@ -1,7 +1,6 @@
 """PassageBuilder: the passages of (query, document) pairs as an encoder reads them: [CLS] query [SEP] passage [SEP]."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.pair_template import PairTemplate
+from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError
 
@@ -33,21 +33,30 @@ class PassageBuilder:
     length to within one token (the paper's setting, after MacAvaney et al. 2019, CEDR). An empty document is one
     passage without tokens of its own. A query is cut to half of a passage's tokens.
 
-    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included.
+    queries: query_id to token ids, without special tokens; max_length: the tokens of a passage, special ones included;
+    splitting: what the passages of a document share.
     """
 
     queries: dict[str, list[int]]
     documents: TokenStore
     template: PairTemplate
     max_length: int
+    splitting: Splitting = NOTHING_SHARED
 
     @classmethod
     def build(
-        cls, queries: dict[str, str], documents: TokenStore, tokenizer: Any, template: PairTemplate, max_length: int
+        cls,
+        queries: dict[str, str],
+        documents: TokenStore,
+        tokenizer: Any,
+        template: PairTemplate,
+        max_length: int,
+        splitting: Splitting = NOTHING_SHARED,
     ) -> "PassageBuilder":
         """Tokenises the queries, texts by query_id, for documents that the same tokenizer and template tokenised.
 
-        Raises UserError if the template leaves no token for query and document.
+        Raises UserError if the template leaves no token for query and document, or if the tokens that passages share
+        leave none for others beside a long query.
         """
         tokens: dict[str, list[int]] = {}
         query_ids = list(queries)
@@ -55,11 +64,17 @@ class PassageBuilder:
             some = query_ids[first : first + QUERIES_AT_ONCE]
             texts = [template.query_lead + queries[query_id] for query_id in some]
             tokens.update(zip(some, tokenise(texts, tokenizer), strict=True))
-        builder = cls(tokens, documents, template, max_length)
+        builder = cls(tokens, documents, template, max_length, splitting)
         if builder.max_tokens < 2:
             raise UserError(
                 f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no tokens for a query and a "
                 f"document in the encoder's {max_length}; take a shorter template or another encoder"
+            )
+        room = builder.max_tokens - builder.max_tokens // 2  # that the longest query leaves
+        if splitting.repeated >= room:
+            raise UserError(
+                f"--encoder.passage-overlap {splitting.overlap} and --encoder.title-tokens {splitting.title}: expected "
+                f"together less than {room}, the tokens of a passage that a long query leaves"
             )
         return builder
 
@@ -77,21 +92,27 @@ class PassageBuilder:
         return sum(len(tokens) > self.max_tokens // 2 for tokens in self.queries.values())
 
     def split(self, query_id: str, doc_id: str) -> np.ndarray:
-        """Splits the document: passage p is its tokens bounds[p]:bounds[p + 1]; (passages + 1,) bounds."""
+        """Splits the document: passage p is its tokens bounds[p, 0]:bounds[p, 1]; (passages, 2) bounds.
+
+        Passages after the first begin with the title (see Splitting), which is not in the bounds.
+        """
         row = self.documents.rows[doc_id]
         length = int(self.documents.offsets[row + 1] - self.documents.offsets[row])
-        passages = max(1, -(-length // (self.max_tokens - len(self.query(query_id)))))
-        return np.arange(passages + 1) * length // passages
+        passages = self.splitting.passages(length, self.max_tokens - len(self.query(query_id)))
+        return np.stack(self.splitting.span(length, passages, np.arange(passages)), axis=1)
 
     def lengths(self, query_id: str, doc_id: str) -> np.ndarray:
         """The number of tokens of each passage, query and special tokens included: (passages,)."""
-        return np.diff(self.split(query_id, doc_id)) + self.max_length - self.max_tokens + len(self.query(query_id))
+        lengths = np.diff(self.split(query_id, doc_id))[:, 0] + self.max_length - self.max_tokens
+        lengths[1:] += self.splitting.title
+        return lengths + len(self.query(query_id))
 
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
         plan = self._plan(pairs)
         around = self.max_length - self.max_tokens + plan.queries
-        return -(-plan.lengths // plan.passages) + around, plan.lengths + plan.passages * around
+        totals = self.splitting.total(plan.lengths, plan.passages)
+        return -(-totals // plan.passages) + around, totals + plan.passages * around
 
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
@@ -102,13 +123,15 @@ class PassageBuilder:
         documents = np.repeat(np.arange(len(pairs)), plan.passages)
         number = np.arange(len(documents)) - (plan.passages.cumsum() - plan.passages)[documents]
         length, passages = plan.lengths[documents], plan.passages[documents]
-        begins, ends = number * length // passages, (number + 1) * length // passages
+        begins, ends = self.splitting.span(length, passages, number)
+        titles = np.where(number, self.splitting.title, 0)
+        text_lengths = titles + ends - begins
         starts = {
             query_id: np.array([*template.prefix, *self.query(query_id), *template.middle])
             for query_id in dict.fromkeys(query_id for query_id, _ in pairs)
         }
         start_lengths = len(template.prefix) + plan.queries[documents] + len(template.middle)
-        offsets = np.concatenate([[0], (start_lengths + ends - begins + len(template.suffix)).cumsum()])
+        offsets = np.concatenate([[0], (start_lengths + text_lengths + len(template.suffix)).cumsum()])
         if (offsets[1:] == offsets[:-1]).any():
             raise _empty(*pairs[documents[(offsets[1:] == offsets[:-1]).argmax()]])
         ids = np.empty(offsets[-1], dtype=np.int64)
@@ -116,15 +139,19 @@ class PassageBuilder:
             ids[offsets[1:] + place] = token
         tokens, shift = self.documents.tokens, self.documents.offsets[plan.rows][documents]
         into = offsets[:-1] + start_lengths
-        slices = (offsets[:-1], into, into + ends - begins, shift + begins, shift + ends)
-        for document, at, text, end, first, last in zip(documents.tolist(), *(x.tolist() for x in slices), strict=True):
+        if self.splitting.title:
+            for text, title, first in zip(into.tolist(), titles.tolist(), shift.tolist(), strict=True):
+                ids[text : text + title] = tokens[first : first + title]
+        slices = (offsets[:-1], into, into + titles, into + text_lengths, shift + begins, shift + ends)
+        in_order = zip(documents.tolist(), *(places.tolist() for places in slices), strict=True)
+        for document, at, text, own, end, first, last in in_order:
             ids[at:text] = starts[pairs[document][0]]
-            ids[text:end] = tokens[first:last]
+            ids[own:end] = tokens[first:last]
         types = None
         if template.token_types is not None:
             parts = np.empty((len(documents), 5), dtype=np.int64)
             parts[:, 0], parts[:, 2], parts[:, 4] = len(template.prefix), len(template.middle), len(template.suffix)
-            parts[:, 1], parts[:, 3] = plan.queries[documents], ends - begins
+            parts[:, 1], parts[:, 3] = plan.queries[documents], text_lengths
             types = torch.from_numpy(np.repeat(np.tile(template.token_types, len(documents)), parts.ravel()))
         return Packed(torch.from_numpy(ids), types, torch.from_numpy(offsets), torch.from_numpy(documents))
 
@@ -133,7 +160,7 @@ class PassageBuilder:
         rows = np.fromiter((self.documents.rows[doc_id] for _, doc_id in pairs), np.int64, count)
         queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
         lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
-        return _Plan(rows, queries, lengths, np.maximum(1, -(-lengths // (self.max_tokens - queries))))
+        return _Plan(rows, queries, lengths, self.splitting.passages(lengths, self.max_tokens - queries))
 
     def _merged(self, pairs: Pairs) -> Packed:
         """The passages for a template whose text may merge with the end of a query or passage: part by part."""
@@ -142,8 +169,9 @@ class PassageBuilder:
         offsets, documents = [0], []
         for number, (query_id, doc_id) in enumerate(pairs):
             query, tokens = self.query(query_id), self.documents[doc_id]
-            for begin, end in pairwise(self.split(query_id, doc_id).tolist()):
-                parts = self.template.parts(query, tokens[begin:end])
+            for begin, end in self.split(query_id, doc_id).tolist():
+                title = tokens[: self.splitting.title if begin else 0]
+                parts = self.template.parts(query, np.concatenate([title, tokens[begin:end]]))
                 if not any(map(len, parts)):
                     raise _empty(query_id, doc_id)
                 ids += [np.asarray(part, dtype=np.int64) for part in parts]

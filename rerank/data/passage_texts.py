@@ -5,6 +5,7 @@ import sys
 from typing import Any, NamedTuple
 
 from rerank.data.pieces import pieces
+from rerank.data.splitting import NOTHING_SHARED, Splitting
 
 
 class OffsetTokenizer(NamedTuple):
@@ -25,15 +26,21 @@ def open_offset_tokenizer(json: str) -> OffsetTokenizer:
 
 
 def passage_span(
-    text: str, number: int, of: int, tokenizer: OffsetTokenizer, max_doc_tokens: int, lead: str = ""
+    text: str,
+    number: int,
+    of: int,
+    tokenizer: OffsetTokenizer,
+    max_doc_tokens: int,
+    splitting: Splitting = NOTHING_SHARED,
+    lead: str = "",
 ) -> tuple[int, int]:
     """Where passage `number` (from 0) of the `of` into which a model read the text begins and ends, in characters.
 
     Split as in training: equal numbers of tokens, after truncation. `lead` is the part of a template before a document,
-    which is tokenised with the text. (0, 0) for a text without tokens.
+    which is tokenised with the text. A repeated title is not in the span. (0, 0) for a text without tokens.
     """
     offsets = _offsets(lead + text, tokenizer, max_doc_tokens)
-    begin, end = list(itertools.pairwise(len(offsets) * place // of for place in range(of + 1)))[number]
+    begin, end = map(int, splitting.span(len(offsets), of, number))
     if begin == end:
         return 0, 0
     return max(0, offsets[begin][0] - len(lead)), max(0, offsets[end - 1][1] - len(lead))

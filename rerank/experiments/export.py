@@ -124,7 +124,7 @@ def _sample(
     texts = (document.text for document in collection.get(doc_ids))
     store = make_store(doc_ids, texts, tokenizer, max_doc_tokens, template.document_lead)
     queries = {query_id: collection.queries[query_id] for query_id in chosen}
-    builder = PassageBuilder.build(queries, store, tokenizer, template, max_length)
+    builder = PassageBuilder.build(queries, store, tokenizer, template, max_length, model.splitting)
     return Sample(candidates[::2], candidates[1::2] or candidates, builder)
 
 

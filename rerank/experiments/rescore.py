@@ -123,7 +123,7 @@ def open_scoring(
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset, notes = _run_dataset(config, collection)
-        passages = dataset.passages(tokenizer, max_length, model.template)
+        passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
     notes = [*notes, truncation_summary(passages, config.encoder.max_doc_tokens)]
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator, notes)

@@ -159,7 +159,7 @@ def _score_all(
     config = replace(config, encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens))
     with main_process_first(accelerator, "candidates and tokens of the documents"):
         dataset, lists = _lists_to_score(config, replace(dataset, config=config))
-        passages = dataset.passages(tokenizer, max_length, model.template)
+        passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
     pairs = sum(len(candidates.doc_ids) for candidates in lists)
     what = "pseudo-queries" if dataset.lists else "queries"
     if accelerator.is_main_process:

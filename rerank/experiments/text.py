@@ -18,6 +18,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
+from rerank.data.splitting import Splitting
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.experiments.dense_first_stage import encoder_facts
@@ -98,7 +99,7 @@ class TextDataset:
         """
         write_references(self.folder, self.collection, self.config.collection.folds)
 
-    def passages(self, tokenizer: Any, max_length: int, template: str) -> PassageBuilder:
+    def passages(self, tokenizer: Any, max_length: int, template: str, splitting: Splitting) -> PassageBuilder:
         """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
 
         The documents are the candidates and those of the training lists. `template` is the text that a pair is put
@@ -121,7 +122,7 @@ class TextDataset:
         queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
         if self.lists:
             queries |= self.lists.query_texts(self.collection.queries)
-        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length)
+        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
         """The task of a fold; of a first stage whose weights are tuned, it has the candidates of that fold."""
@@ -153,7 +154,7 @@ class TextTask:
         self.model.first_stage_weight = config.encoder.first_stage_weight
         self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
         with main_process_first(accelerator, "tokens of the documents"):
-            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template)
+            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template, self.model.splitting)
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
@@ -244,6 +245,7 @@ class TextTask:
         """Replaces the model by that of a checkpoint."""
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
+        self.model.splitting = self.passages.splitting
         self.model.place(self.accelerator.device, self.accelerator.autocast)
 
     def facts(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
+from rerank.data.splitting import Splitting
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_if_useful
 from rerank.models.cross_encoder import CrossEncoder
@@ -18,6 +19,7 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     model, tokenizer, max_length = open_cross_encoder(
         encoder, settings.pooling, config.training.seed, settings.template, settings.lora_rank
     )
+    model.splitting = Splitting(settings.passage_overlap, settings.title_tokens)
     model.drop_out(settings.head_dropout)
     lines = model.place(accelerator.device, accelerator.autocast)
     if config.training.gradient_checkpointing:

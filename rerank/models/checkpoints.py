@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rerank.batches.text_template import chat_template
+from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
@@ -21,6 +22,8 @@ from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
+REPLACED = ("head", "first_stage_weight", "passage_overlap", "title_tokens")
+"""Recorded settings that a model does not keep when it goes on training with others."""
 
 
 def open_cross_encoder(
@@ -92,8 +95,8 @@ def open_trained_cross_encoder(name: str, pooling: str, max_doc_tokens: int, tem
     """Opens a model for scoring: a checkpoint of ours, or any cross-encoder, by folder or by its name on the hub.
 
     The folder may also be one that `rerank export` wrote. A checkpoint of ours was saved with its pooling and its
-    `max_doc_tokens`, which replace those given here, and with its template. Raises UserError for an encoder that was
-    never trained to rank, and for another template than its own.
+    `max_doc_tokens`, which replace those given here, with its splitting and with its template. Raises UserError for an
+    encoder that was never trained to rank, and for another template than its own.
     """
     if is_export(name):
         exported, tokenizer, facts = open_export(name, template)
@@ -122,6 +125,7 @@ def open_trained_weights(
             f"{model.template!r}; leave --encoder.template out"
         )
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
+    model.splitting = Splitting.of(settings)
     model.pooling = settings.get("pooling", pooling)
     if model.pooling not in POOLINGS:
         raise UserError(
@@ -155,14 +159,15 @@ def save_cross_encoder(
     encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices
     are added to the weights (`models.lora`).
 
-    The config records the pooling, `max_doc_tokens`, the template, the first stage's weight, the form of the head and
-    other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length of a
-    passage, and its chat template the template.
+    The config records the pooling, `max_doc_tokens`, the splitting, the template, the first stage's weight, the form of
+    the head and other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length
+    of a passage, and its chat template the template.
     """
     config = model.encoder.config
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
+    own |= model.splitting.settings()
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **own, **settings}
-    kept = {name: value for name, value in saved_settings(model).items() if name not in ("head", "first_stage_weight")}
+    kept = {name: value for name, value in saved_settings(model).items() if name not in REPLACED}
     config.rerank = kept | settings
     config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
     _save_tokenizer(model, tokenizer, folder)

@@ -12,6 +12,8 @@ class SavedSettings(TypedDict, total=False):
 
     pooling: str
     max_doc_tokens: int
+    passage_overlap: int
+    title_tokens: int
     template: str
     first_stage_weight: float
     collection: str
@@ -42,8 +44,14 @@ def check_config_files(folder: Path) -> None:
     """Raises UserError if config.json or tokenizer_config.json, which may be missing, cannot be read."""
     remedy = "expected an encoder in Hugging Face format; download or save it again"
     config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
-    tokens = config.get("rerank", {}).get("max_doc_tokens", 1)
-    if tokens < 1:
-        raise UserError(f"{folder / 'config.json'}: expected 1 or more under 'max_doc_tokens', got {tokens}; {remedy}")
+    saved = config.get("rerank", {})
+    for name, tokens, least in (
+        ("max_doc_tokens", saved.get("max_doc_tokens", 1), 1),
+        ("passage_overlap", saved.get("passage_overlap", 0), 0),
+        ("title_tokens", saved.get("title_tokens", 0), 0),
+    ):
+        if tokens < least:
+            file = folder / "config.json"
+            raise UserError(f"{file}: expected {least} or more under '{name}', got {tokens}; {remedy}")
     if (folder / "tokenizer_config.json").is_file():
         read_json(folder / "tokenizer_config.json", TokenizerConfig, remedy)

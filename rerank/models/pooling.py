@@ -64,6 +64,18 @@ def total(passage_scores: Tensor, documents: Tensor) -> Tensor:
     return _scatter(passage_scores, documents, "sum")
 
 
+@pooling("softmax")
+def softmax(passage_scores: Tensor, documents: Tensor) -> Tensor:
+    """The mean of the passages' scores, weighted by their softmax: a smooth maximum without parameters.
+
+    >>> softmax(torch.tensor([0.0, 20.0, 5.0, 5.0]), torch.tensor([0, 0, 1, 1]))
+    tensor([20.,  5.])
+    """
+    highest = _scatter(passage_scores.detach(), documents, "amax")  # a constant, against overflow
+    weights = (passage_scores - highest[documents]).exp()
+    return _scatter(weights * passage_scores, documents, "sum") / _scatter(weights, documents, "sum")
+
+
 def _scatter(passage_scores: Tensor, documents: Tensor, reduction: str) -> Tensor:
     empty = passage_scores.new_zeros(int(documents[-1]) + 1)
     return empty.scatter_reduce(0, documents, passage_scores, reduction, include_self=False)

@@ -259,7 +259,9 @@ class Reranker:
     ) -> PassageBuilder:
         kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
         store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
-        return PassageBuilder.build(queries, store, self.tokenizer, self._template, self._max_length)
+        return PassageBuilder.build(
+            queries, store, self.tokenizer, self._template, self._max_length, self.model.splitting
+        )
 
     def _score_pairs(self, tokenised: TokenisedPairs, show: bool) -> PairScores:
         """The scores of the texts that were tokenised, in the order in which they were given."""
@@ -292,7 +294,8 @@ class Reranker:
         """Where passage `number` of the `of` of this text begins and ends; the whole text without a fast tokenizer."""
         if self._offsets is None:
             return 0, len(text)
-        return passage_span(text, number, of, self._offsets, self.max_doc_tokens, self._template.document_lead)
+        kept, lead = self.max_doc_tokens, self._template.document_lead
+        return passage_span(text, number, of, self._offsets, kept, self.model.splitting, lead)
 
     @functools.cached_property
     def _offsets(self) -> OffsetTokenizer | None:

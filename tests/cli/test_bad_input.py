@@ -206,6 +206,7 @@ def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, in
         ("x", "expected an object under 'rerank', got 'x'"),
         ({"pooling": 3}, "expected text under 'pooling' under 'rerank', got 3"),
         ({"max_doc_tokens": 0}, "expected 1 or more under 'max_doc_tokens', got 0"),
+        ({"passage_overlap": -1}, "expected 0 or more under 'passage_overlap', got -1"),
     ],
 )
 def test_damaged_settings_of_a_checkpoint_are_named(here, capsys, saved, expected):

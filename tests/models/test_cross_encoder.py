@@ -1,8 +1,11 @@
 """The cross-encoder, with every kind of encoder: scores, pooling, heads, checkpoints."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from rerank.data.splitting import Splitting
 from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, save_cross_encoder
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
@@ -17,7 +20,7 @@ def opened(folder, tmp_path, pooling="mean", seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooling", ["mean", "first", "max", "sum"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "max", "sum", "softmax"])
 def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, pooling, tmp_path):
     model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path, pooling)
     pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
@@ -30,6 +33,25 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, pooling, tmp_pat
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
     torch.testing.assert_close(together, backwards, atol=1e-5, rtol=0)
     assert together.std() > 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_score_of_passages_that_share_tokens_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
+    """And is the same with padding."""
+    model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path)
+    shared = replace(inputs_of, splitting=Splitting(5, 4))
+    pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
+    with torch.no_grad():
+        together = scores_of(model, shared(pairs))
+        alone = torch.cat([scores_of(model, shared([pair])) for pair in pairs])
+        plain = scores_of(model, inputs_of(pairs))
+        model.padding_reason = "padded, to compare"
+        padded = scores_of(model, shared(pairs))
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+    torch.testing.assert_close(together, padded, atol=1e-5, rtol=0)
+    of_one = torch.tensor([len(shared.lengths(*pair)) == 1 for pair in pairs])
+    torch.testing.assert_close(together[of_one], plain[of_one], atol=1e-5, rtol=0)
+    assert not torch.equal(together[~of_one], plain[~of_one])
 
 
 @pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)

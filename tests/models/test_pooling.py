@@ -22,6 +22,20 @@ def test_pooling_works_within_documents(name, expected):
     assert POOLINGS[name](scores, documents).tolist() == expected
 
 
+def test_softmax_is_the_weighted_mean_of_a_loop():
+    torch.manual_seed(0)
+    documents = torch.arange(9).repeat_interleave(torch.randint(1, 6, (9,)))
+    for scale in (1, 300):  # whose exponentials overflow in float32
+        scores = torch.randn(len(documents)) * scale
+        expected = []
+        for number in range(9):
+            of_document = scores[documents == number].double()
+            expected.append(float((torch.softmax(of_document, 0) * of_document).sum()))
+        assert POOLINGS["softmax"](scores, documents).tolist() == pytest.approx(expected, rel=1e-5)
+    given = torch.randn(len(documents), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda scores: POOLINGS["softmax"](scores, documents), given)
+
+
 @pytest.fixture
 def last():
     """A pooling that a test registers: the score of the last passage."""
@@ -57,10 +71,10 @@ def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
 
 
 def test_the_setting_takes_every_registered_pooling(last, capsys):
-    assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "last"}
+    assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "softmax", "last"}
     validate(Config(encoder=EncoderSettings(pooling="last")))
     main(["train", "--help"])
-    assert "one of first, last, max, mean, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     with pytest.raises(UserError, match=r"--encoder.pooling: got lst, no such pooling; did you mean last\?"):
         validate(Config(encoder=EncoderSettings(pooling="lst")))
 

@@ -113,6 +113,8 @@ def _identity(config: Config, collection: Collection) -> str:
     later = {  # settings that older versions lack, where they are not those of these versions
         **{key: value for key in LATER if (value := pretraining.pop(key)) != defaults[key]},
         "template": model.template,
+        "passage_overlap": model.passage_overlap,
+        "title_tokens": model.title_tokens,
         "lora_rank": model.lora_rank,
         "head_dropout": model.head_dropout,
         "no_tf32": not training.tf32,
@@ -150,7 +152,9 @@ class PretrainingTask:
                 collection.fingerprint,
                 template.document_lead,
             )
-            self.passages = PassageBuilder.build(self.lists.queries, documents, self.tokenizer, template, max_length)
+            self.passages = PassageBuilder.build(
+                self.lists.queries, documents, self.tokenizer, template, max_length, self.model.splitting
+            )
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
 
     @property

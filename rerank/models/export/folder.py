@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rerank.batches.batch import Packed
 from rerank.batches.text_template import open_template
+from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export import onnx_format, openvino_format
 from rerank.models.export.rows import Rows, RowScores, example, rows_of, traceable
@@ -67,6 +68,7 @@ class ExportedCrossEncoder:
         self.settings = facts["settings"]
         self.pooling = facts["pooling"]
         self.template = facts["template"]
+        self.splitting = Splitting.of(self.settings)
         self.first_stage_weight: float = self.settings.get("first_stage_weight", 0.0)
         self._graph = graph
 

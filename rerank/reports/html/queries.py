@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from rerank.data.splitting import Splitting
 from rerank.data.trec import ranked
 from rerank.reports.charts.gain import Gain, Gains
 from rerank.reports.html.texts import Texts, excerpt, marked, passage
@@ -75,8 +76,9 @@ def _row(experiment: ExperimentResults, gain: Gain, document: ShownDocument, tex
     if best := fold.passages.get(gain.query_id, {}).get(document.doc_id):
         number, count = best
         source = f"passage {number + 1} of {count} scored highest: "
-        limit = experiment.settings["encoder"]["max_doc_tokens"]
-        read = passage(text, number, count, fold.folder.checkpoint, limit)
+        encoder = experiment.settings["encoder"]
+        limit, splitting = encoder["max_doc_tokens"], Splitting.of(encoder)
+        read = passage(text, number, count, fold.folder.checkpoint, limit, splitting)
     part = excerpt(read, gain.text)
     words = text.split(maxsplit=BEGINNING)[:BEGINNING]
     beginning = "" if part.split()[:BEGINNING] == words else " ".join(words)

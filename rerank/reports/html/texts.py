@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rerank.data.collections import Collection, open_collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
+from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
 from rerank.runs.results import CollectionResults
@@ -57,16 +58,18 @@ def read_documents(results: CollectionResults, collection: Collection, doc_ids: 
         return Texts(collection.queries, {}, f"{error}")
 
 
-def passage(text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: int) -> str:
+def passage(
+    text: str, number: int, of: int, checkpoint: Path, max_doc_tokens: int, splitting: Splitting = NOTHING_SHARED
+) -> str:
     """Passage `number` (from 0) of the `of` into which the model of a checkpoint read the text.
 
-    Split as in training: equal numbers of tokens, after truncation. The whole text if the checkpoint's tokenizer was
+    Split as in training, after truncation; without a repeated title. The whole text if the checkpoint's tokenizer was
     removed.
     """
     tokenizer = _tokenizer(checkpoint / "tokenizer.json")
     if tokenizer is None or of < 2:
         return text
-    begin, end = passage_span(text, number, of, tokenizer, max_doc_tokens)
+    begin, end = passage_span(text, number, of, tokenizer, max_doc_tokens, splitting)
     return text[begin:end]
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from rerank.cli.main import main
-from rerank.config import Config, PretrainingSettings
+from rerank.config import Config, EncoderSettings, PretrainingSettings
 from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
 from rerank.experiments import train
@@ -290,6 +290,8 @@ def test_the_hash_of_a_default_pretraining_is_that_of_versions_with_fewer_settin
     for settings in ({"labels": "bm25"}, {"schedule": "linear"}, {"warmup_ratio": 0.1}):
         other = Config(pretraining=PretrainingSettings(**settings))
         assert pretrain._identity(other, documents) != "f4989981e0339346"
+    for settings in ({"passage_overlap": 1}, {"title_tokens": 1}):
+        assert pretrain._identity(Config(encoder=EncoderSettings(**settings)), documents) != "f4989981e0339346"
 
 
 def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
