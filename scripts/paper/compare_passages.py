@@ -150,7 +150,7 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         values = evaluate(judged, run, [MEASURE])[MEASURE]
         reference = reference or values
         line = [name, str(kept), f"{cost:.0f}", f"{fmean(values.values()):.4f}"]
-        table.append(line if values is reference else [*line, *_difference(values, reference)])
+        table.append([*line, *(["", ""] if values is reference else _difference(values, reference))])
     first = evaluate(judged, read_run(bm25), [MEASURE])[MEASURE]
     table.append(["BM25", "", "", f"{fmean(first.values()):.4f}", *_difference(first, reference)])
     return aligned([["row", "kept", "cost", MEASURE, "difference", "p"], *table])
