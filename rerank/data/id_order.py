@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from rerank.data.arrays import release
+
 COLUMN = 8
 """Bytes that are compared at a time, as one number."""
 ROWS_AT_ONCE = 2**18
@@ -10,8 +12,8 @@ ROWS_AT_ONCE = 2**18
 def sort_strings(content: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The order of the strings, equal ones in the order they have, and which of them repeat the one before.
 
-    String i is `content[offsets[i]:offsets[i + 1]]`, uint8. Returns (strings,) uint32 and (strings,) bool. The memory
-    that it takes does not depend on the lengths: only strings that are equal so far are compared further.
+    String i is `content[offsets[i]:offsets[i + 1]]`, uint8. Returns (strings,) uint32 and (strings,) bool. It takes
+    about 40 bytes a string, whatever their lengths: only strings that are equal so far are compared further.
     """
     order = np.arange(len(offsets) - 1, dtype=np.uint32)
     repeats = np.zeros(len(order), dtype=bool)
@@ -21,7 +23,8 @@ def sort_strings(content: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, 
     while len(places):
         rows = order[places]
         keys, read = _column(content, offsets, rows, begin)
-        by = np.lexsort((read, keys, groups))
+        release(content)  # if it is memory-mapped
+        by = np.lexsort((read, keys, groups)).astype(np.uint32)
         order[places] = rows[by]
         del rows
         keys = keys[by]  # one after the other: together they would take twice the memory
@@ -45,7 +48,7 @@ def _column(content: np.ndarray, offsets: np.ndarray, rows: np.ndarray, begin: i
     read = np.zeros(len(rows), dtype=np.uint8)
     for first in range(0, len(rows), ROWS_AT_ONCE):
         some = rows[first : first + ROWS_AT_ONCE]
-        starts, stops = offsets[some] + begin, offsets[some + 1]
+        starts, stops = offsets[some].astype(np.int64) + begin, offsets[some + 1].astype(np.int64)
         key = np.zeros(len(some), dtype=np.uint64)
         for place in range(COLUMN):
             key <<= np.uint64(8)

@@ -98,9 +98,10 @@ def make_id_table(pairs: Iterable[tuple[str, int]]) -> IdTable:
 
 
 def table_of_arrays(ids: np.ndarray, offsets: np.ndarray, numbers: np.ndarray, rises: bool = False) -> IdTable:
-    """The table, in memory, of ids put together, `ids[offsets[i]:offsets[i + 1]]`, and their numbers, both int64.
+    """The table, in memory, of ids put together, `ids[offsets[i]:offsets[i + 1]]`, and their numbers.
 
-    `rises` tells that they are sorted and distinct. Raises RepeatedIdError as `make_id_table`.
+    Offsets and numbers are uint32 or int64; all may be memory-mapped. `rises` tells that the ids are sorted and
+    distinct. Raises RepeatedIdError as `make_id_table`.
     """
     if not rises:
         order, repeats = sort_strings(ids, offsets)
@@ -109,7 +110,7 @@ def table_of_arrays(ids: np.ndarray, offsets: np.ndarray, numbers: np.ndarray, r
             raise RepeatedIdError(ids[offsets[row] : offsets[row + 1]].tobytes().decode(), int(numbers[row]))
         ids, offsets, numbers = _reordered(ids, offsets, order), _offsets(offsets, order), numbers[order]
     in_order = all((numbers[some] == np.arange(some.start, some.stop)).all() for some in slices_of(len(numbers)))
-    return IdTable(ids, _smallest(offsets), None if in_order else _smallest(numbers))
+    return IdTable(ids, smallest(offsets), None if in_order else smallest(numbers))
 
 
 def write_id_table(folder: Path, table: IdTable) -> Record:
@@ -137,7 +138,7 @@ def read_id_table(folder: Path) -> IdTable:
     return IdTable(ids, offsets, numbers)
 
 
-def _smallest(values: np.ndarray) -> np.ndarray:
+def smallest(values: np.ndarray) -> np.ndarray:
     """The numbers as uint32 if they fit, else as int64."""
     return values.astype(np.uint32 if not len(values) or values.max() < 2**32 else np.int64, copy=False)
 
@@ -145,16 +146,22 @@ def _smallest(values: np.ndarray) -> np.ndarray:
 def _offsets(offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The offsets of the strings when they are in this order."""
     moved = np.zeros_like(offsets)
-    np.cumsum(np.diff(offsets)[order], out=moved[1:])
-    return moved
+    for some in slices_of(len(order)):
+        rows = order[some]
+        moved[some.start + 1 : some.stop + 1] = offsets[rows + 1] - offsets[rows]
+    return np.cumsum(moved, dtype=moved.dtype, out=moved)
 
 
 def _reordered(ids: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The strings in this order, put together."""
-    parts = []
+    moved, end = np.empty_like(ids), 0
     for first in range(0, len(order), ROWS_AT_ONCE):
         rows = order[first : first + ROWS_AT_ONCE]
-        starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+        starts = offsets[rows].astype(np.int64)
+        lengths = offsets[rows + 1] - starts
         before = lengths.cumsum() - lengths
-        parts.append(ids[np.repeat(starts - before, lengths) + np.arange(lengths.sum())])
-    return np.concatenate(parts) if parts else ids
+        part = ids[np.repeat(starts - before, lengths) + np.arange(lengths.sum())]
+        moved[end : end + len(part)] = part
+        end += len(part)
+        release(ids)  # if they are memory-mapped
+    return moved

@@ -84,6 +84,7 @@ def read_run_arrays(
         number, query_id, doc_id, _ = next(itertools.islice(run_lines(path), repeated.line, None))
         fail_repeated(path, number, query_id, doc_id)
     expect_some(path, collected.numbers, RUN_LINE)
+    pa.default_memory_pool().release_unused()  # it would keep what the lines took
     return RunArrays(*collected)
 
 

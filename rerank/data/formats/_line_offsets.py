@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.data.arrays import map_bytes
+from rerank.data.arrays import map_bytes, release
 from rerank.data.id_table import (
     IdTable,
     RepeatedIdError,
     make_id_table,
     read_id_table,
+    smallest,
     table_of_arrays,
     write_id_table,
 )
@@ -98,7 +99,8 @@ def _make(folder: Path, lines: Lines, name: str) -> None:
             unfinished.finish_item()
         unfinished.save()
         given = map_bytes(unfinished.folder / PLACES, np.int64).reshape(-1, 2)
-        offsets = np.concatenate([[0], given[:, 0]])
+        offsets = smallest(np.concatenate([[0], given[:, 0]]))
+        release(given)
         table = table_of_arrays(map_bytes(unfinished.folder / NAMES, np.uint8), offsets, given[:, 1])
         write_record(unfinished.folder, write_id_table(unfinished.folder, table))
     put_in_place(unfinished.folder, folder)

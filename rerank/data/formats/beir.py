@@ -26,6 +26,8 @@ from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+IDS_AT_ONCE = 2**16
+"""Ids that are looked up before the memory of what was read of the table is let go of."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ class BeirFolder:
                 message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
                 raise UnknownDocumentError(message, doc_id)
             offsets.append(offset)
+            if len(offsets) % IDS_AT_ONCE == 0:
+                table.release()
         table.release()
         with path.open("rb") as corpus:
             for doc_id, offset in zip(doc_ids, offsets, strict=True):
