@@ -32,7 +32,7 @@ def test_rows_of_equal_cost_are_trained_once(here, monkeypatch, capsys):
     assert list(tables[0]) == ["row", *rows, "BM25"]
     kept, cost = ({name: float(tables[0][name][place]) for name in rows} for place in (0, 1))
     assert kept["one"] > kept["max"] > kept["max, overlap"] > kept["short"]
-    assert all(18 < cost[name] <= 20 for name in rows[:-1])
+    assert all(15 < cost[name] <= 20 for name in rows[:-1])  # one more token may be one more passage
     assert cost["short"] <= 13
     assert all(0 <= float(tables[0][name][2]) <= 1 for name in rows)
     settings = Path("compared/towns/max-overlap/config.toml").read_text()
