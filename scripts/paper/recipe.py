@@ -3,7 +3,8 @@
     python -m scripts.paper.recipe my-collection sentence-transformers/all-MiniLM-L6-v2
 
 The rows are BM25 with its default parameters and with those of the recipe, the bi-encoder, the last two fused, the
-bi-encoder with feedback, all three fused, and the re-ranker of configs/recipe.toml, which is trained on their fusion.
+bi-encoder with feedback, all three fused, the re-ranker of configs/recipe.toml, which is trained on their fusion, and
+the fusion of both, which has the documents that were not re-ranked too.
 The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another one. Every
 row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
 interruption. Flags that the script does not know are passed to the training (--epochs 1).
@@ -31,7 +32,9 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
     fused = [fuse(name, runs, "--method", "interpolate") for name, runs in (("two", two), ("three", three))]
     words = ["--config", str(RECIPE), *common, "--encoder", given.cross_encoder or given.encoder, "--name", given.name]
     folder = rerank("train", "--fold", "all", *words, "--first-stage.run", *three, *rest)
-    runs = [default, *two, fused[0], three[-1], fused[1], str(ExperimentFolder(Path(folder)).all_run)]
+    reranked = str(ExperimentFolder(Path(folder)).all_run)
+    last = fuse(f"{given.name}-and-three", [fused[1], reranked], "--method", "interpolate")
+    runs = [default, *two, fused[0], three[-1], fused[1], reranked, last]
     return rerank("eval", *runs, "--format", given.format, "--measures", "P@10", "nDCG@10", "nDCG@20", "AP")
 
 

@@ -160,6 +160,7 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
         "dense=encoder-feedback=earlier",
         "three",
         "recipe",
+        "recipe-and-three",
     ]
     assert lines[0].startswith("Mean ± standard error")
     assert "nDCG@20" in lines[2]
