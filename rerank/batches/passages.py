@@ -70,11 +70,11 @@ class PassageBuilder:
                 f"--encoder.template: its {max_length - builder.max_tokens} tokens leave no tokens for a query and a "
                 f"document in the encoder's {max_length}; take a shorter template or another encoder"
             )
-        room = builder.max_tokens - builder.max_tokens // 2  # that the longest query leaves
-        if splitting.repeated >= room:
+        limit = builder.max_tokens - builder.max_tokens // 2  # that the longest query leaves
+        if splitting.repeated >= limit:
             raise UserError(
                 f"--encoder.passage-overlap {splitting.overlap} and --encoder.title-tokens {splitting.title}: expected "
-                f"together less than {room}, the tokens of a passage that a long query leaves"
+                f"together less than {limit}, the tokens of a passage that a long query leaves"
             )
         return builder
 

@@ -31,9 +31,9 @@ class Splitting(NamedTuple):
         """The tokens of a passage after the first that an earlier one has too."""
         return self.overlap + self.title
 
-    def passages(self, length: Any, room: Any) -> Any:
-        """The fewest passages of at most `room` > `repeated` tokens that a document of `length` tokens fits into."""
-        return np.maximum(1, -(-(length - self.repeated) // (room - self.repeated)))
+    def passages(self, length: Any, limit: Any) -> Any:
+        """The fewest passages of at most `limit` > `repeated` tokens that a document of `length` tokens fits into."""
+        return np.maximum(1, -(-(length - self.repeated) // (limit - self.repeated)))
 
     def total(self, length: Any, passages: Any) -> Any:
         """The tokens of all passages of a document, with those that are repeated."""
