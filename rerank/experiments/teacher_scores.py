@@ -46,19 +46,26 @@ def teacher_lists(
     files, its template, the precision of the run, and what determines the candidates and their texts. Of several
     teachers the scores of a list are standardised and averaged. Raises UserError for a model that is given twice.
     """
-    models: dict[tuple[str, ...], str] = {}
+    models: dict[tuple[str, ...], str] = {}  # the hashes of a teacher's files -> the teacher
     for teacher in teachers:
         files = tuple(file_hashes(teacher))
         if files in models:
             raise UserError(f"teacher {teacher}: the same model as teacher {models[files]}; expected each model once")
         models[files] = teacher
-    paths = [_scored_by(config, dataset, teacher, template, accelerator) for teacher in teachers]
+    paths = [_scored_by(config, dataset, teacher, files, template, accelerator) for files, teacher in models.items()]
     return paths[0] if len(paths) == 1 else _mean_of(dataset.folder, teachers, paths, accelerator)
 
 
-def _scored_by(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> Path:
-    """The file with the scores of one teacher."""
-    identity = _identity(config, dataset, teacher, template, accelerator)
+def _scored_by(
+    config: Config,
+    dataset: TextDataset,
+    teacher: str,
+    files: Sequence[str],
+    template: str,
+    accelerator: Accelerator,
+) -> Path:
+    """The file with the scores of one teacher; `files` are the hashes of its files."""
+    identity = _identity(config, dataset, files, template, accelerator)
     folder = dataset.folder
     path = folder.teacher_lists(identity)
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
@@ -97,7 +104,9 @@ def _mean_records(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
         yield records[0] | {"labels": means}
 
 
-def _identity(config: Config, dataset: TextDataset, teacher: str, template: str, accelerator: Accelerator) -> str:
+def _identity(
+    config: Config, dataset: TextDataset, files: Sequence[str], template: str, accelerator: Accelerator
+) -> str:
     """A hash of everything that the teacher's scores depend on."""
     first, encoder, collection = config.first_stage, config.encoder, dataset.collection
     if dataset.lists:
@@ -106,7 +115,7 @@ def _identity(config: Config, dataset: TextDataset, teacher: str, template: str,
         retrieved = (kept_hash(dataset.first_stage), first.index, first.depth, first.k1, first.b)
         scored = (retrieved, collection.fingerprint, *collection.queries.items())
     return short_hash(
-        *file_hashes(teacher),
+        *files,
         (template, config.collection.language),
         (encoder.max_doc_tokens, encoder.pooling, accelerator.mixed_precision),
         *scored,

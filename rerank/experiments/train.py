@@ -226,13 +226,13 @@ def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) ->
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:
     queries, config = len(fold.train) + len(fold.valid), experiment.config
+    if config.training.lists:
+        how = f"for {experiment.epochs.median} epochs" if experiment.epochs else f"{len(fold.valid)} queries validate"
+        return f"final: lists of {config.training.lists} train, {how}; no query is left to test"
     which = f"{queries} of the" if draws_queries(config) else f"all {queries}"
     if experiment.epochs:
         of_folds = ", ".join(f"fold {name} {epoch}" for name, epoch in experiment.epochs.by_fold.items())
         how = f"train, for {experiment.epochs.median} epochs: the median of the folds' best epochs ({of_folds})"
     else:
         how = f"train but {len(fold.valid)}, which validate; drawn by seed {config.training.seed}"
-    if config.training.lists:
-        how = f"for {experiment.epochs.median} epochs" if experiment.epochs else f"{len(fold.valid)} queries validate"
-        return f"final: lists of {config.training.lists} train, {how}; no query is left to test"
     return f"final: {which} judged queries of the collection, those that test folds too, {how}; none is left to test"

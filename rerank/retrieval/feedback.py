@@ -32,7 +32,7 @@ def read_feedback(file: Path, query_ids: Mapping[str, object], documents: Embedd
             f"{file}: has none of the {len(query_ids)} queries ({examples(query_ids)}); expected a run of them for "
             "--first-stage.feedback"
         )
-    wanted = {doc_id for doc_ids in best.values() for doc_id in doc_ids}
+    wanted = dict.fromkeys(doc_id for doc_ids in best.values() for doc_id in doc_ids)
     numbers = {doc_id: number for number in range(len(documents)) if (doc_id := documents.doc_id(number)) in wanted}
     if not numbers:
         raise UserError(
@@ -56,19 +56,13 @@ def add_feedback(
     A document's vector is the mean of its passages'. queries: query_id to its (dimensions,) vector, which stays as it
     is for a query without feedback.
     """
-    return {
-        query_id: _moved(
-            vector, np.stack([_unit(documents.vectors_of(number).mean(0)) for number in feedback[query_id]])
-        )
-        if query_id in feedback
-        else vector
-        for query_id, vector in queries.items()
-    }
-
-
-def _moved(query: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    moved: np.ndarray = _unit(_unit(query) + documents.mean(0)) * np.linalg.norm(query)
-    return moved.astype(np.float32)
+    moved = dict(queries)
+    for query_id in queries.keys() & feedback.keys():
+        query = queries[query_id]
+        means = [_unit(documents.vectors_of(number).mean(0)) for number in feedback[query_id]]
+        vector = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
+        moved[query_id] = vector.astype(np.float32)
+    return moved
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:
