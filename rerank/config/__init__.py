@@ -2,9 +2,17 @@
 
 from rerank.config.functions import check_types, flag_name, replace_setting, sections, validate
 from rerank.config.input_settings import CollectionSettings, FirstStageSettings
-from rerank.config.settings import PRETRAINED, RESERVED, Config, EncoderSettings, NetworkSettings, OutputSettings
+from rerank.config.settings import (
+    ADAPTER,
+    PRETRAINED,
+    RESERVED,
+    Config,
+    EncoderSettings,
+    NetworkSettings,
+    OutputSettings,
+)
 from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 
-__all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
+__all__ = ["ADAPTER", "PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
 __all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "validate"]

@@ -2,7 +2,7 @@
 
 import itertools
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +51,10 @@ class EmbeddingStore:
     def doc_id(self, number: int) -> str:
         """The id of document `number`, from 0."""
         return self.ids[self.id_offsets[number] : self.id_offsets[number + 1]].tobytes().decode()
+
+    def numbers(self, doc_ids: Container[str]) -> dict[str, int]:
+        """The numbers of those of the documents that have a vector."""
+        return {doc_id: number for number in range(len(self)) if (doc_id := self.doc_id(number)) in doc_ids}
 
 
 def open_embeddings(
@@ -112,7 +116,7 @@ def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequenc
         row = int(np.repeat(np.arange(len(passages)), passages)[~finite][0])
         raise UserError(
             f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
-            "numbers: choose another --first-stage.encoder"
+            "numbers: choose another encoder"
         )
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import Config, LossSettings, validate
+from rerank.config import ADAPTER, Config, EncoderSettings, LossSettings, flag_name, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.experiments.source_checks import check_first_stage
@@ -14,6 +14,7 @@ from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.progress import log
 
 
 def check_training(config: Config) -> None:
@@ -37,6 +38,8 @@ def check_settings(config: Config) -> None:
             f"--training.measure loss: {config.loss.name} needs a teacher's scores, which validation queries do not "
             "have; expected a measure such as nDCG@20"
         )
+    if config.encoder.architecture == ADAPTER:
+        check_adapter(config)
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
@@ -48,6 +51,23 @@ def check_encoder(config: Config) -> None:
     if config.encoder.template:
         check_text_template(config.encoder.template)
     check_lora(config.encoder.lora_rank)
+
+
+def check_adapter(config: Config) -> None:
+    """Raises UserError for what a query adapter cannot be trained with; logs the settings that do not act on it."""
+    architecture = f"--encoder.architecture {ADAPTER}"
+    for flag, given in (
+        ("--collection", config.collection.source if is_feature_source(config.collection.source) else ""),
+        ("--pretraining.steps", config.pretraining.steps),
+        ("--training.lists", config.training.lists),
+        ("--encoder.lora-rank", config.encoder.lora_rank),
+    ):
+        if given:
+            raise UserError(f"{architecture}: learns from judged candidates alone, got {flag} {given}; leave one out")
+    default = EncoderSettings()
+    for key in ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout"):
+        if getattr(config.encoder, key) != getattr(default, key):
+            log.info(f"{flag_name('encoder', key)}: of no effect with {architecture}")
 
 
 def check_labels(config: Config) -> None:

@@ -73,11 +73,13 @@ def open_dense(config: Config, collection: Collection, folder: CollectionFolder)
     from rerank.training.device import select_device
 
     encoder = open_bi_encoder(config.first_stage.encoder, str(select_device(config.training.device)))
+    return encoder, open_vectors(encoder, collection, folder)
+
+
+def open_vectors(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> EmbeddingStore:
+    """The vectors of a collection's documents, made unless `folder` has them. Raises UserError as `write_dense`."""
     key = short_hash(collection.fingerprint, encoder.hash, encoder.max_tokens)
-    documents = open_embeddings(
-        folder.embeddings / key, collection.documents, collection.count(), encoder.encode_documents
-    )
-    return encoder, documents
+    return open_embeddings(folder.embeddings / key, collection.documents, collection.count(), encoder.encode_documents)
 
 
 def encoder_facts(config: Config, first_stage: Path) -> dict[str, Any]:

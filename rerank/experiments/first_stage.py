@@ -8,18 +8,21 @@ from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
-from rerank.experiments.dense_first_stage import expect_encoder, write_dense
+from rerank.experiments.dense_first_stage import encoder_facts, expect_encoder, write_dense
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import IndexedTexts
+from rerank.retrieval.java import java_facts
 from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.retrieval.streamed_run import WrittenRun, write_bm25
 from rerank.runs.layout import CollectionFolder
+from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import as_record, changes
 from rerank.utils.json_files import read_json
+from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
@@ -37,6 +40,16 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
         if getattr(settings, key) != getattr(CollectionSettings(), key)
     }
     return {"collection": settings.source} | changed
+
+
+def first_stage_facts(config: Config, run: Path, fusion: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest of a fold says of the run with its candidates; `fusion` is how that was made for the fold."""
+    settings = config.first_stage
+    return {
+        "first_stage": {"run": str(run), "sha256": kept_hash(run), **fusion, **encoder_facts(config, run)},
+        "java": java_facts() if settings.is_bm25 else None,
+        **({"lucene_threads": settings.threads or count_cores()} if settings.is_bm25 else {}),
+    }
 
 
 def first_stage_run(

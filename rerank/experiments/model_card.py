@@ -64,7 +64,17 @@ Use float32 or bfloat16: in float16 the head of this architecture rounds scores 
 
 def write_training_card(checkpoint: Path, config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> None:
     """Writes the card of a fold's model, or of the final model; `facts` are those of its manifest."""
-    means = {part: result["means"] for part, result in facts["outcome"].items()}
+    _write(
+        checkpoint,
+        config,
+        collection,
+        describe_training(config, collection, fold, facts),
+        describe_measures(fold, facts),
+    )
+
+
+def describe_training(config: Config, collection: str, fold: Fold, facts: dict[str, Any]) -> str:
+    """A sentence on the queries that trained a model and those that chose its epoch."""
     lists = facts.get("training_lists")
     trained_on = f"{lists['trained_on']} training lists of a file for" if lists else f"{len(fold.train)} queries of"
     data = f"Trained on {trained_on} the collection `{collection}` with the loss `{config.loss.name}`; "
@@ -76,10 +86,12 @@ def write_training_card(checkpoint: Path, config: Config, collection: str, fold:
         data += f"{facts['epochs']} epochs, the median of the best epochs of the cross-validation folds."
     if facts.get("pretraining"):
         data += f" {_pretraining(facts['pretraining'])}"
-    _write(checkpoint, config, collection, data, _measures(means, fold))
+    return data
 
 
-def _measures(means: dict[str, dict[str, float]], fold: Fold) -> str:
+def describe_measures(fold: Fold, facts: dict[str, Any]) -> str:
+    """The measures of a fold's validation and test queries, as a table."""
+    means = {part: result["means"] for part, result in facts["outcome"].items()}
     if not means:
         return "None: no judged query was kept from training. The folds of the same settings have test queries."
     queries = {"valid": f"{len(fold.valid)} validation", "test": f"{len(fold.test)} test"}
@@ -119,21 +131,36 @@ def _write(checkpoint: Path, config: Config, collection: str, data: str, measure
         max_length=tokenizer["model_max_length"], max_doc_tokens=saved["max_doc_tokens"], pooling=saved["pooling"]
     )
     parts = [
-        f"---\n{_front_matter(config.encoder.name)}\n---",
+        f"---\n{front_matter(config.encoder.name, 'text-ranking', ['cross-encoder', 'reranker', 'rerank'])}\n---",
         f"# Re-ranker for {collection}",
         "Scores a query and a document: the higher, the more relevant. The score is any real number, not a probability."
-        f" Made with [rerank](https://github.com/ir-rerank/rerank) {version(DISTRIBUTION) or ''}".rstrip()
-        + ".",
+        f" {made_with()}",
         f"## Use\n\nWith rerank:\n\n```python\nimport rerank\n\nmodel = rerank.Reranker.load({name})\n"
         "model.rank(query, documents, top_k=10)\n```",
         (_CLASSIFIER if classifier else _MODULES).format(architecture=architecture, name=name)
         + (_HALF if saved.get("head", {}).get("form") == "small pair" else ""),
         passages,
         *([_FIRST_STAGE.format(weight=saved["first_stage_weight"])] if "first_stage_weight" in saved else []),
+    ]
+    write_parts(checkpoint, [*parts, *closing(data, measures, config)])
+
+
+def closing(data: str, measures: str, config: Config) -> list[str]:
+    """The last parts of every card: the training data, the measures and the settings."""
+    return [
         f"## Training data\n\n{data}",
         f"## Measures\n\n{measures}",
         f"## Settings\n\n```toml\n{to_toml(config).strip()}\n```",
     ]
+
+
+def made_with() -> str:
+    """The sentence that names this package and its version."""
+    return f"Made with [rerank](https://github.com/ir-rerank/rerank) {version(DISTRIBUTION) or ''}".rstrip() + "."
+
+
+def write_parts(checkpoint: Path, parts: Sequence[str]) -> None:
+    """Writes the card of a checkpoint from its parts."""
     with atomic_write(checkpoint / CARD) as tmp:
         tmp.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
 
@@ -143,20 +170,20 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "| --- |" + " ---: |" * (len(rows[0]) - 1), *lines[1:]])
 
 
-def _front_matter(encoder: str) -> str:
+def front_matter(encoder: str, task: str, tags: list[str]) -> str:
     """The YAML of the card: the licence and the base model are those of the encoder's own card, if it has one."""
     from huggingface_hub import ModelCardData
 
     base = _card_of(encoder)
     data = ModelCardData(
         library_name="sentence-transformers",
-        pipeline_tag="text-ranking",
+        pipeline_tag=task,
         license=base.get("license", "unknown"),
         license_name=base.get("license_name"),
         license_link=base.get("license_link"),
         language=base.get("language"),
         base_model=base.get("base_model") if Path(encoder).is_dir() else encoder,
-        tags=["cross-encoder", "reranker", "rerank"],
+        tags=tags,
     )
     yaml: str = data.to_yaml()
     return yaml

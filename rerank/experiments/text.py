@@ -12,17 +12,17 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
-from rerank.config import Config
-from rerank.data.candidate_lists import ListsOf, distinct_doc_ids, without_relevant
+from rerank.config import ADAPTER, Config
+from rerank.data.candidate_lists import distinct_doc_ids
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.folds import FINAL
 from rerank.data.lists import TrainingLists
 from rerank.data.splitting import Splitting
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
-from rerank.experiments.dense_first_stage import encoder_facts
-from rerank.experiments.first_stage import recorded
+from rerank.experiments.adapter import AdapterTask
+from rerank.experiments.first_stage import first_stage_facts, recorded
+from rerank.experiments.fold_candidates import judgments_of, measured_candidates, trainable_candidates
 from rerank.experiments.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.experiments.fused_first_stage import fold_first_stage
 from rerank.experiments.text_model import kernels, open_model, truncation_summary
@@ -31,15 +31,11 @@ from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
-from rerank.retrieval.java import java_facts
 from rerank.runs.layout import CollectionFolder
 from rerank.training.gradients import Loss
 from rerank.training.processes import main_process_first
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
-from rerank.utils.cores import count_cores
-from rerank.utils.errors import UserError
-from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
 
 
@@ -124,7 +120,7 @@ class TextDataset:
             queries |= self.lists.query_texts(self.collection.queries)
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
 
-    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
+    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask | AdapterTask":
         """The task of a fold; of a first stage whose weights are tuned, it has the candidates of that fold."""
         run, fusion = fold_first_stage(self.config, self.first_stage, self.collection, fold)
         dataset = self
@@ -132,6 +128,9 @@ class TextDataset:
             depth, keep_scores = self.config.first_stage.depth, self.config.encoder.first_stage_weight > 0
             candidates = select_candidates(run, self.qrels, depth, self.candidates, keep_scores)
             dataset = replace(self, candidates=candidates)
+        if self.config.encoder.architecture == ADAPTER:
+            about = first_stage_facts(self.config, self.first_stage, fusion)
+            return AdapterTask(self.config, fold, self.collection, self.folder, dataset.candidates, about, accelerator)
         return TextTask(dataset, fold, accelerator, fusion)
 
 
@@ -160,23 +159,13 @@ class TextTask:
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
         self.from_file: FoldLists | None = self._lists_from_file()
         self.lists: dict[Part, Sequence[Candidates]] = {
-            "valid": self._judged_candidates("validation", fold.valid),
-            "test": self._judged_candidates("test", fold.test),
-            "train": self.from_file.lists if self.from_file else self._trainable(),
+            "valid": measured_candidates("valid", fold, dataset.candidates, dataset.qrels),
+            "test": measured_candidates("test", fold, dataset.candidates, dataset.qrels),
+            "train": self.from_file.lists
+            if self.from_file
+            else trainable_candidates(fold, dataset.candidates, accelerator),
         }
         self.best_passages: Passages = {}
-
-    def _judged_candidates(self, part: str, query_ids: Sequence[str]) -> Sequence[Candidates]:
-        """The candidates of the queries that have any."""
-        if self.fold.name == FINAL and not query_ids:
-            return []
-        candidates = self.dataset.candidates
-        found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
-        if not any(query_id in self.dataset.qrels for query_id in found):
-            raise UserError(
-                f"fold {self.fold.name}: none of its {part} queries is judged and has a candidate: nothing to measure"
-            )
-        return ListsOf(candidates, found)
 
     def _lists_from_file(self) -> FoldLists | None:
         """The lists of `--training.lists` that train this fold; None without it."""
@@ -190,22 +179,6 @@ class TextTask:
                 f"{found.held_out} of validation or test queries, {found.without_relevant} without a label of 1 or more"
             )
         return found
-
-    def _trainable(self) -> Sequence[Candidates]:
-        """The candidates of the training queries that have a relevant one."""
-        query_ids = self.fold.train
-        skipped = set(without_relevant(self.dataset.candidates, query_ids))
-        if skipped and self.accelerator.is_main_process:
-            log.info(
-                f"fold {self.fold.name}: {len(skipped)} of {len(query_ids)} training queries have no relevant "
-                "candidate: skipped"
-            )
-        if len(skipped) == len(query_ids):
-            raise UserError(
-                f"fold {self.fold.name}: none of its {len(query_ids)} training queries has a relevant candidate: "
-                "nothing to learn"
-            )
-        return ListsOf(self.dataset.candidates, [query_id for query_id in query_ids if query_id not in skipped])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
@@ -233,8 +206,7 @@ class TextTask:
 
     def qrels(self, part: Part) -> Qrels:
         """The judgments of a part's queries."""
-        query_ids: tuple[str, ...] = getattr(self.fold, part)
-        return {query_id: self.dataset.qrels[query_id] for query_id in query_ids if query_id in self.dataset.qrels}
+        return judgments_of(part, self.fold, self.dataset.qrels)
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
@@ -250,20 +222,13 @@ class TextTask:
 
     def facts(self) -> dict[str, Any]:
         """The texts, the first stage and the encoder, for the manifest."""
-        dataset, documents, first = self.dataset, self.passages.documents, self.config.first_stage
+        dataset, documents = self.dataset, self.passages.documents
         return {
             **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
             "pretraining": pretraining_of(self.model),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
-            "first_stage": {
-                "run": str(dataset.first_stage),
-                "sha256": kept_hash(dataset.first_stage),
-                **self.fusion,
-                **encoder_facts(self.config, dataset.first_stage),
-            },
-            "java": java_facts() if first.is_bm25 else None,
-            **({"lucene_threads": first.threads or count_cores()} if first.is_bm25 else {}),
+            **first_stage_facts(self.config, dataset.first_stage, self.fusion),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),

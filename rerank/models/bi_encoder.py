@@ -46,7 +46,7 @@ class BiEncoder:
             if not np.isfinite(vector).all():
                 raise UserError(
                     f"query {query_id}: the encoder {self.name} gives a vector with NaN or infinity; expected finite "
-                    "numbers: choose another --first-stage.encoder"
+                    "numbers: choose another encoder"
                 )
         return dict(zip(queries, vectors, strict=True))
 
@@ -97,7 +97,7 @@ def check_sentence_transformers(name: str) -> None:
         import sentence_transformers  # noqa: F401
     except ImportError as error:
         raise UserError(
-            f"--first-stage.encoder {name}: needs the package sentence-transformers, which cannot be imported "
+            f"encoder {name}: needs the package sentence-transformers, which cannot be imported "
             f"({error}); pip install 'ir-rerank[dense]'"
         ) from error
 

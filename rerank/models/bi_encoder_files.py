@@ -28,13 +28,17 @@ class SentenceTransformersConfig(TypedDict, total=False):
 
 
 def bi_encoder_hash(name: str) -> str:
-    """A hash of the files that the vectors of a bi-encoder depend on: its own, and those in the folders of its modules.
+    """A hash of the files that the vectors of a bi-encoder depend on: its own, and those of its modules.
 
     Raises UserError as `encoder_folder`.
     """
     folder = encoder_folder(name)
-    folders = [folder, *(folder / path for path in _module_folders(folder))]
-    files = sorted({file for place in folders for kind in HASHED for file in place.glob(kind)})
+    files = sorted(
+        {
+            *(file for kind in HASHED for file in folder.glob(kind)),
+            *(file for path in _module_folders(folder) for kind in HASHED for file in (folder / path).rglob(kind)),
+        }
+    )
     return short_hash(*(f"{file.relative_to(folder)} {file_hash(file)}" for file in files))
 
 
@@ -43,12 +47,12 @@ def expect_bi_encoder(folder: Path, name: str) -> None:
     file = folder / "config_sentence_transformers.json"
     stated = read_json(file, SentenceTransformersConfig, EXPECTED).get("model_type") if file.is_file() else None
     if stated not in (None, "SentenceTransformer"):
-        raise UserError(f"--first-stage.encoder {name}: is a {stated}; {EXPECTED}")
+        raise UserError(f"encoder {name}: is a {stated}; {EXPECTED}")
     if (folder / MODULES_FILE).is_file():
         return
     config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
     if heads := [kind for kind in config.get("architectures") or () if kind.endswith(HEADS)]:
-        raise UserError(f"--first-stage.encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
+        raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
 def _module_folders(folder: Path) -> list[Path]:

@@ -33,7 +33,7 @@ def read_feedback(file: Path, query_ids: Mapping[str, object], documents: Embedd
             "--first-stage.feedback"
         )
     wanted = dict.fromkeys(doc_id for doc_ids in best.values() for doc_id in doc_ids)
-    numbers = {doc_id: number for number in range(len(documents)) if (doc_id := documents.doc_id(number)) in wanted}
+    numbers = documents.numbers(wanted)
     if not numbers:
         raise UserError(
             f"{file}: none of its documents ({examples(wanted)}) is one of the collection's with text; expected a run "

@@ -39,6 +39,12 @@ OF_TEXT: dict[str, tuple[type, ...]] = {
     "pretraining": (dict, NOTHING),
 }
 OF_FEATURES: dict[str, tuple[type, ...]] = {"features": (dict,), "parameters": (int,)}
+OF_ADAPTER: dict[str, tuple[type, ...]] = {
+    "adapter": (dict,),
+    "documents": (dict,),
+    "first_stage": (dict,),
+    "java": (dict, NOTHING),
+}
 OF_PRETRAINING: dict[str, tuple[type, ...]] = {**ABOUT, "pretraining": (dict,), "history": (list,)}
 """Facts that every version writes since 0.1.0, and their types in JSON."""
 SINCE_0_2_0: dict[str, tuple[type, ...]] = {"format": (int,), "files": (dict,), HASH: (str,)}
@@ -49,8 +55,9 @@ OF_TEXT_SINCE_FORMAT_3: dict[str, tuple[type, ...]] = {"attention": (str,), "com
 
 def missing_facts(facts: Mapping[str, Any], of_fold: bool = True) -> Iterator[str]:
     """A line on the facts that are missing in the manifest of a fold or a pre-training, and one for each wrong type."""
-    of_text = "features" not in facts
-    expected = OF_FOLD | (OF_TEXT if of_text else OF_FEATURES) if of_fold else dict(OF_PRETRAINING)
+    of_text = "features" not in facts and "adapter" not in facts
+    of_model = OF_TEXT if of_text else OF_ADAPTER if "adapter" in facts else OF_FEATURES
+    expected = OF_FOLD | of_model if of_fold else dict(OF_PRETRAINING)
     if not unrecorded_facts(facts):
         expected |= SINCE_0_2_0
     if of_fold and isinstance(facts.get("format"), int) and facts["format"] >= 3:

@@ -134,9 +134,7 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
         cached = [score(part) for part in parts[:-1]]
     last = score(parts[-1])  # keeps its graph, so that it is not computed twice
     scores = restore_order(torch.cat([*cached, last.detach()]).cpu(), groups).requires_grad_()
-    flat = model.pool(scores, inputs.documents)
-    if batch.first_scores is not None:
-        flat = flat + model.first_stage_weight * batch.first_scores
+    flat = _with_first_scores(model, batch, model.pool(scores, inputs.documents))
     grid, losses = _backward(batch, flat, objective)
     assert scores.grad is not None  # the backward pass has set it
     order = torch.tensor([passage for group in groups for passage in group])
@@ -152,7 +150,8 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
     try:
         with objective.accelerator.autocast():
             flat = model(batch.inputs.to(objective.accelerator.device)).float()
-        grid, losses = _backward(batch, flat.to(_loss_device(flat.device)), objective)
+        flat = _with_first_scores(model, batch, flat.to(_loss_device(flat.device)))
+        grid, losses = _backward(batch, flat, objective)
         return _measured(batch, grid, losses, objective.loss, smooth=False)
     except RuntimeError as error:
         if not is_out_of_memory(error):
@@ -161,8 +160,16 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
             raise UserError(str(error)) from None
         raise UserError(
             f"out of memory with the {int(batch.mask.sum())} documents of a step, which go through the network "
-            "together; take fewer --training.lists-per-step or a smaller --network.hidden"
+            "together; take fewer --training.lists-per-step or, for feature vectors, a smaller --network.hidden"
         ) from None
+
+
+def _with_first_scores(model: Any, batch: Batch[Any], flat: Tensor) -> Tensor:
+    """(documents,) scores plus the first stage's, if the lists have them, times the model's weight of these."""
+    if batch.first_scores is None:
+        return flat
+    weight: float = model.first_stage_weight
+    return flat + weight * batch.first_scores.to(flat.device)
 
 
 def _backward(batch: Batch[Any], flat: Tensor, objective: _Objective) -> tuple[Tensor, Tensor]:
