@@ -3,11 +3,12 @@
     python -m scripts.paper.recipe my-collection sentence-transformers/all-MiniLM-L6-v2
 
 The rows are BM25 with its default parameters and with those of the recipe, the bi-encoder, the last two fused, the
-bi-encoder with feedback, all three fused, the re-ranker of configs/recipe.toml, which is trained on their fusion, and
-the fusion of both, which has the documents that were not re-ranked too.
+bi-encoder with feedback, all three fused, a query adapter (configs/query-adapter.toml) and the re-ranker of
+configs/recipe.toml, each trained on the fusion of the three, and the fusion of the adapter, and of both, with the
+three, which has the documents that were not re-ranked too.
 The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another one. Every
 row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
-interruption. Flags that the script does not know are passed to the training (--epochs 1).
+interruption. Flags that the script does not know are passed to the training of the re-ranker (--epochs 1).
 """
 
 import argparse
@@ -17,7 +18,7 @@ from rerank.runs.layout import ExperimentFolder
 from scripts.paper.commands import rerank
 
 BM25 = ["--first-stage.k1", "1.2", "--first-stage.b", "0.75"]
-RECIPE = Path(__file__).parents[2] / "configs" / "recipe.toml"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def compare(given: argparse.Namespace, rest: list[str]) -> str:
@@ -30,11 +31,22 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
     earlier = fuse("earlier", two)
     three = [*two, rerank(*dense, "--first-stage.feedback", earlier)]
     fused = [fuse(name, runs, "--method", "interpolate") for name, runs in (("two", two), ("three", three))]
-    words = ["--config", str(RECIPE), *common, "--encoder", given.cross_encoder or given.encoder, "--name", given.name]
-    folder = rerank("train", "--fold", "all", *words, "--first-stage.run", *three, *rest)
-    reranked = str(ExperimentFolder(Path(folder)).all_run)
-    last = fuse(f"{given.name}-and-three", [fused[1], reranked], "--method", "interpolate")
-    runs = [default, *two, fused[0], three[-1], fused[1], reranked, last]
+
+    def train(settings: str, encoder: str, name: str, *flags: str) -> str:
+        words = ["--config", str(CONFIGS / settings), *common, "--encoder", encoder, "--name", name]
+        folder = rerank("train", "--fold", "all", *words, "--first-stage.run", *three, *flags)
+        return str(ExperimentFolder(Path(folder)).all_run)
+
+    adapted = train("query-adapter.toml", given.encoder, f"{given.name}-adapter")
+    reranked = train("recipe.toml", given.cross_encoder or given.encoder, given.name, *rest)
+    last = [
+        fuse(name, [fused[1], *trained], "--method", "interpolate")
+        for name, trained in (
+            (f"{given.name}-adapter-and-three", [adapted]),
+            (f"{given.name}-both-and-three", [adapted, reranked]),
+        )
+    ]
+    runs = [default, *two, fused[0], three[-1], fused[1], adapted, reranked, *last]
     return rerank("eval", *runs, "--format", given.format, "--measures", "P@10", "nDCG@10", "nDCG@20", "AP")
 
 

@@ -159,8 +159,10 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
         "two",
         "dense=encoder-feedback=earlier",
         "three",
+        "recipe-adapter",
         "recipe",
-        "recipe-and-three",
+        "recipe-adapter-and-three",
+        "recipe-both-and-three",
     ]
     assert lines[0].startswith("Mean ± standard error")
     assert "nDCG@20" in lines[2]
