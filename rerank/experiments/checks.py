@@ -8,6 +8,7 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.experiments.source_checks import check_first_stage
 from rerank.losses import LABELS
+from rerank.models.bi_encoder import check_sentence_transformers
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
@@ -64,6 +65,7 @@ def check_adapter(config: Config) -> None:
     ):
         if given:
             raise UserError(f"{architecture}: learns from judged candidates alone, got {flag} {given}; leave one out")
+    check_sentence_transformers(config.encoder.name)
     default = EncoderSettings()
     for key in ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout"):
         if getattr(config.encoder, key) != getattr(default, key):

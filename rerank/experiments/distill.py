@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import Config
+from rerank.config import ADAPTER, Config
 from rerank.data.folds import FINAL
 from rerank.data.lists import read_training_lists
 from rerank.experiments.checks import check_settings
@@ -75,6 +75,11 @@ def distill(
         raise UserError(
             f"--encoder.first-stage-weight {config.encoder.first_stage_weight:g}: the teacher's lists have no "
             "first-stage scores to add; leave it out"
+        )
+    if config.encoder.architecture == ADAPTER:
+        raise UserError(
+            f"--encoder.architecture {ADAPTER}: learns from judged candidates, not from a teacher's lists; expected "
+            "cross-encoder"
         )
     if given:
         raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
