@@ -55,8 +55,9 @@ OF_TEXT_SINCE_FORMAT_3: dict[str, tuple[type, ...]] = {"attention": (str,), "com
 
 def missing_facts(facts: Mapping[str, Any], of_fold: bool = True) -> Iterator[str]:
     """A line on the facts that are missing in the manifest of a fold or a pre-training, and one for each wrong type."""
-    of_text = "features" not in facts and "adapter" not in facts
-    of_model = OF_TEXT if of_text else OF_ADAPTER if "adapter" in facts else OF_FEATURES
+    others = {"features": OF_FEATURES, "adapter": OF_ADAPTER}
+    of_model = next((expected for name, expected in others.items() if name in facts), OF_TEXT)
+    of_text = of_model is OF_TEXT
     expected = OF_FOLD | of_model if of_fold else dict(OF_PRETRAINING)
     if not unrecorded_facts(facts):
         expected |= SINCE_0_2_0

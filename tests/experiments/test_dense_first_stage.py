@@ -265,7 +265,7 @@ def test_what_cannot_be_retrieved_with_is_one_line(here, capsys, words, expected
 def test_without_sentence_transformers_one_line_says_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     line = failed(capsys, *RETRIEVE, "--depth", "5")
-    assert "encoder encoder: needs the package sentence-transformers" in line
+    assert line.startswith("rerank: encoder encoder: needs the package sentence-transformers")
     assert line.endswith("pip install 'ir-rerank[dense]'")
 
 

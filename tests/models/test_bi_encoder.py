@@ -144,7 +144,7 @@ def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     with pytest.raises(UserError, match="is a BertForSequenceClassification, which compares no vectors; expected a bi"):
         open_bi_encoder(str(folder), "cpu")
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "CrossEncoder"}')
-    with pytest.raises(UserError, match=r"encoder .*: is a CrossEncoder; expected a bi-encoder"):
+    with pytest.raises(UserError, match=r"^encoder .*: is a CrossEncoder; expected a bi-encoder"):
         open_bi_encoder(str(folder), "cpu")
     with pytest.raises(UserError, match="no such folder; check the path"):
         open_bi_encoder(str(tmp_path / "nowhere"), "cpu")
