@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import threading
 import time
 from contextlib import closing
@@ -18,45 +17,25 @@ from rerank.data.trec import read_run
 from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from rerank.utils.errors import UserError
-from tests.support.paths import ROOT
+from tests.support.ray_cluster import Cluster
 from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.small_grid import job
 
 pytest.importorskip("ray", reason="the extra `cluster` is not installed")
 
-NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
 SECONDS = 300  # Ray may take a minute to notice, on a busy machine, that a node is lost
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def start_head(patch):
-    """The head of a new cluster, with one CPU, which RAY_ADDRESS names."""
-    from ray.cluster_utils import Cluster
-
-    handler = signal.getsignal(signal.SIGTERM)  # which Ray replaces
-    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"ray_client_server_port": free_port()})
-    signal.signal(signal.SIGTERM, handler)
-    patch.setenv("RAY_ADDRESS", cluster.address)
-    return cluster
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of two nodes with one CPU each."""
+    """A cluster of two nodes with one CPU each, whose head RAY_ADDRESS names."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("OMP_NUM_THREADS", "1")
         patch.delenv("RAY_ADDRESS", raising=False)
-        cluster = start_head(patch)
-        cluster.add_node(**NODE)
+        cluster = Cluster()
+        cluster.add_node()
+        patch.setenv("RAY_ADDRESS", cluster.nodes.address)
         yield cluster
-        cluster.shutdown()
+        cluster.stop()
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +81,7 @@ def test_the_jobs_of_a_node_that_is_removed_go_to_another(cluster, tmp_path, cap
 
     def remove_a_node():
         until(lambda: begun() == 2)  # one on each node
-        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        cluster.remove_node()
         until(lambda: "a node was lost, and its job goes to another" in caplog.text)
         for name in names:
             name.with_suffix(".go").touch()
@@ -119,7 +98,7 @@ def test_the_jobs_of_a_node_that_is_removed_go_to_another(cluster, tmp_path, cap
         assert begun() == 3
     finally:
         remover.join(SECONDS)
-        cluster.add_node(**NODE)
+        cluster.add_node()
 
 
 @contextlib.contextmanager
@@ -161,8 +140,7 @@ def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, the
 
 
 def test_a_client_of_ray_from_another_machine(cluster, tmp_path):
-    port = cluster.head_node._ray_params.ray_client_server_port
-    assert sorted(work_on_ray(f"ray://127.0.0.1:{port}", job, ["fine", "wrong"], tmp_path)) == [
+    assert sorted(work_on_ray(f"ray://127.0.0.1:{cluster.nodes.client_port}", job, ["fine", "wrong"], tmp_path)) == [
         ("fine", ""),
         ("wrong", "a mistake"),
     ]
@@ -220,12 +198,12 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
 
     def kill_the_head():
         until(lambda: (fold / "state" / "history.json").exists())
-        for node in (cluster.head_node, *cluster.worker_nodes):
-            frozen.extend(workers_below(node.all_processes["raylet"][0].process.pid))
+        for raylet in cluster.nodes.raylets:
+            frozen.extend(workers_below(raylet))
         for process in frozen:  # so that the job does not end before the loss is noticed
             process.suspend()
-        for kind in ("raylet", "gcs_server"):
-            os.kill(cluster.head_node.all_processes[kind][0].process.pid, signal.SIGKILL)
+        for process_id in (cluster.nodes.raylets[0], cluster.nodes.gcs):
+            os.kill(process_id, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_head)
     killer.start()
@@ -235,18 +213,19 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
     assert "is lost" in line
     assert line.endswith("the same command goes on")
     assert frozen
-    cluster.shutdown()
+    cluster.stop()
     for process in frozen:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
     before = (fold / "log.jsonl").read_text().splitlines()
     assert 0 < len(before) < 20
-    restarted = start_head(monkeypatch)
+    restarted = Cluster()
+    monkeypatch.setenv("RAY_ADDRESS", restarted.nodes.address)
     try:
         with pytest.raises(SystemExit) as ended:
             main(words)
     finally:
-        restarted.shutdown()
+        restarted.stop()
     assert ended.value.code == 0
     assert "the best of 1 finished cells" in capsys.readouterr().out
     after = (fold / "log.jsonl").read_text().splitlines()
