@@ -15,11 +15,12 @@ from scipy.stats import norm, ttest_1samp
 
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
+from rerank.runs.layout import CollectionFolder
 
 
 def differences(folder: Path, first: str, second: str, measure: str) -> np.ndarray:
     """(queries,) the measure of the first run minus that of the second, for each judged query."""
-    qrels = read_qrels(folder / "qrels.txt")
+    qrels = read_qrels(CollectionFolder(folder).qrels)
     one, other = (next(iter(evaluate(qrels, read_run(folder / run), [measure]).values())) for run in (first, second))
     return np.array([one[query_id] - other[query_id] for query_id in qrels])
 
