@@ -5,12 +5,13 @@ sorts by the score as a float32 and breaks ties by doc_id, descending; so does `
 that no evaluator can tie or sort into another order.
 """
 
+import contextlib
 import gzip
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import IO, Any
 
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
 from rerank.data.trec_columns import RUN_LINE, expect_some, fail_disagreement, fail_repeated, qrels_lines, run_lines
@@ -58,14 +59,11 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     Raises UserError for a score that is no finite float32, for names that are empty or have white space, and for a run
     without any document.
     """
-    lines = []
     check_scores(run, f"{path}: ")
     _check_name(path, "tag", tag)
-    for query_id, scores in run.items():
-        lines += _lines_of_query(path, query_id, scores, tag, as_found)
-    if not lines:
+    if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
-    _write(path, "".join(lines))
+    _write(path, (_lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
 
 
 def lines_as_found(path: str | Path, query_id: str, scores: dict[str, float], tag: str) -> str:
@@ -77,20 +75,20 @@ def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], ta
     """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")
     _check_name(path, "tag", tag)
-    return "".join(_lines_of_query(path, query_id, scores, tag, as_found))
+    return _lines_of_query(path, query_id, scores, tag, as_found)
 
 
-def _lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool) -> list[str]:
+def _lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool) -> str:
     _check_name(path, "query id", query_id)
     for doc_id in scores:
         _check_name(path, f"query {query_id}: document id", doc_id)
     doc_ids = list(scores) if as_found else ranked(scores)
     values = [scores[doc_id] for doc_id in doc_ids]
     texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
-    return [
+    return "".join(
         f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n"
         for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1)
-    ]
+    )
 
 
 def read_qrels(path: str | Path) -> Qrels:
@@ -120,9 +118,7 @@ def write_qrels(path: str | Path, qrels: Judgments) -> None:
         _check_name(path, "query id", query_id)
         for doc_id in judged:
             _check_name(path, f"query {query_id}: document id", doc_id)
-    _write(
-        path, "".join(f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items())
-    )
+    _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items()))
 
 
 def check_scores(run: Run, where: str = "") -> None:
@@ -158,8 +154,10 @@ def _check_name(path: str | Path, what: str, name: str) -> None:
         raise UserError(f"{path}: {what} '#': expected another name: its lines would be comments")
 
 
-def _write(path: str | Path, text: str) -> None:
-    data = text.encode()
-    with atomic_write(path) as tmp:
-        # No time stamp inside: the same run is the same bytes.
-        tmp.write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
+def _write(path: str | Path, texts: Iterable[str]) -> None:
+    with atomic_write(path) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
+        out: IO[bytes] | gzip.GzipFile = file
+        if str(path).endswith(".gz"):  # no name and no time inside: the same run is the same bytes
+            out = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        for text in texts:
+            out.write(text.encode())

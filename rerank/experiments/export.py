@@ -23,7 +23,8 @@ from rerank.models.checkpoints import open_trained_weights, saved_settings
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
 from rerank.models.memory import open_budget
-from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
+from rerank.models.scoring import make_run, score_chunks
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log

@@ -21,7 +21,8 @@ from rerank.models.checkpoints import pretraining_of
 from rerank.models.export.folder import is_export
 from rerank.models.hub import encoder_folder
 from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.scoring import chunk_by_length, make_run, pairs_of, scored_chunks
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
+from rerank.models.scoring import make_run, scored_chunks
 from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.training.device import arithmetic, device_name, precision_facts
 from rerank.utils.errors import UserError

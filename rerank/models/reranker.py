@@ -23,6 +23,7 @@ from rerank.models.cast_weights import cast_weights
 from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
 from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import open_budget
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.models.pyterrier_transformer import make_transformer
 from rerank.models.rankings import (
     BestPassage,
@@ -33,16 +34,7 @@ from rerank.models.rankings import (
     numbered,
     with_first_scores,
 )
-from rerank.models.scoring import (
-    Passages,
-    best_passages,
-    chunk_by_length,
-    keep_passages,
-    make_run,
-    pairs_of,
-    passage_scores,
-    score_chunks,
-)
+from rerank.models.scoring import Passages, best_passages, kept_passages, make_run, passage_scores, score_chunks
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -287,7 +279,7 @@ class Reranker:
         chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
         scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
         if passages is not None:
-            keep_passages(scored, passages)
+            scored = kept_passages(scored, passages)
         return make_run(candidates, scored, weight)
 
     def _span(self, text: str, number: int, of: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
@@ -16,6 +15,7 @@ from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights
 from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
 
@@ -54,17 +54,18 @@ def score_candidates(
     show = accelerator.is_main_process
     scored = score_chunks(model, builder, own_chunks, accelerator.device, accelerator.autocast, budget, what, show)
     if accelerator.num_processes > 1:
-        scored = gather_object(scored)
+        scored = iter(gather_object(list(scored)))
     if passages is not None:
-        keep_passages(scored, passages)
+        scored = kept_passages(scored, passages)
     return make_run(candidates, scored, model.first_stage_weight)
 
 
-def keep_passages(scored: Iterable[PairScore], passages: Passages) -> None:
-    """Adds the best passage of each document that has several."""
+def kept_passages(scored: Iterable[PairScore], passages: Passages) -> Iterator[PairScore]:
+    """Yields the scores, and adds the best passage of each document that has several to `passages`."""
     for pair in scored:
         if pair.passages > 1:
             passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
+        yield pair
 
 
 def score_chunks(
@@ -76,10 +77,11 @@ def score_chunks(
     budget: TokenBudget,
     what: str = "scoring",
     show: bool = True,
-) -> list[PairScore]:
-    """The scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
+) -> Iterator[PairScore]:
+    """Yields the scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
     found = scored_chunks(model, builder, chunks, device, autocast, budget)
-    return [pair for chunk in progress(found, len(chunks), what, show=show) for pair in chunk]
+    for chunk in progress(found, len(chunks), what, show=show):
+        yield from chunk
 
 
 def scored_chunks(
@@ -139,11 +141,6 @@ def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], firs
     return run
 
 
-def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
-    """(query_id, doc_id) of every candidate, in order."""
-    return [(c.query_id, doc_id) for c in candidates for doc_id in c.doc_ids]
-
-
 def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:
     """For each document the number of its passage with the highest score, and its passages, from (passages,) scores.
 
@@ -151,21 +148,3 @@ def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[i
     [(1, 2), (0, 1)]
     """
     return [(int(part.argmax()), len(part)) for part in scores.split(documents.bincount().tolist())]
-
-
-def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[Pairs]:
-    """Chunks of at most `tokens` tokens, pairs with the longest passages first; a longer document is a chunk by itself.
-
-    Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
-    """
-    longest, totals = builder.sizes(pairs)
-    sizes = totals.tolist()
-    chunks: list[list[tuple[str, str]]] = []
-    filled = 0
-    for place in np.lexsort((-totals, -longest)).tolist():
-        filled += sizes[place]
-        if not chunks or filled > tokens:
-            chunks.append([])
-            filled = sizes[place]
-        chunks[-1].append(pairs[place])
-    return list(chunks)

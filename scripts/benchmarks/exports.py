@@ -11,7 +11,8 @@ from rerank.data.types import Run
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
 from rerank.models.memory import open_budget
-from rerank.models.scoring import pairs_of, score_candidates
+from rerank.models.pair_chunks import pairs_of
+from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import check, publish

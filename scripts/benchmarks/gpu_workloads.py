@@ -30,7 +30,8 @@ from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder
 from rerank.models.heads import Float32Linear
 from rerank.models.memory import FIRST_TRIAL, TokenBudget
-from rerank.models.scoring import pairs_of, score_chunks
+from rerank.models.pair_chunks import pairs_of
+from rerank.models.scoring import score_chunks
 from rerank.models.tiny_bert import MAX_LENGTH, random_bert
 from rerank.training.loop import train
 from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
@@ -98,7 +99,11 @@ def count_scoring(workload: Workload, precision: str) -> Counts:
 
     def score(chunks: int) -> Counts:
         def work(counts: Counts) -> None:
-            score_chunks(model, workload.builder, [chunk] * chunks, accelerator.device, accelerator.autocast, budget)
+            list(
+                score_chunks(
+                    model, workload.builder, [chunk] * chunks, accelerator.device, accelerator.autocast, budget
+                )
+            )
 
         return _counted(model, work)
 

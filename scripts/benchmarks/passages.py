@@ -12,7 +12,7 @@ from rerank.batches.pair_template import PairTemplate
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import TokenStore
 from rerank.models.memory import FIRST_TRIAL
-from rerank.models.scoring import chunk_by_length
+from rerank.models.pair_chunks import chunk_by_length
 from scripts.benchmarks.lengths import QUERY_LENGTHS, document_lengths
 from scripts.benchmarks.report import check, publish
 

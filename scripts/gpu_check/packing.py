@@ -8,7 +8,8 @@ from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.memory import open_budget
 from rerank.models.padding import pad
-from rerank.models.scoring import pairs_of, passage_scores
+from rerank.models.pair_chunks import pairs_of
+from rerank.models.scoring import passage_scores
 from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import SCORE_BOUNDS, encoder_folder, of_spread, open_documents, opened, precisions

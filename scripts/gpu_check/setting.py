@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
-from rerank.models.scoring import pairs_of
+from rerank.models.pair_chunks import pairs_of
 from rerank.training.device import open_accelerator
 from scripts.benchmarks.workload import Workload, make_encoder, make_workload
 from scripts.gpu_check.sizes import Setting, Sizes, shape_of

@@ -34,7 +34,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.significance import mean_and_error, paired_test
 from rerank.evaluation.tables.table import aligned
 from rerank.models.encoder import load_encoder
-from rerank.models.scoring import pairs_of
+from rerank.models.pair_chunks import pairs_of
 from rerank.runs.layout import ExperimentFolder
 from scripts.paper.commands import rerank
 

@@ -6,7 +6,8 @@ from accelerate import Accelerator, PartialState
 
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.models.scoring import chunk_by_length, score_candidates
+from rerank.models.pair_chunks import chunk_by_length
+from rerank.models.scoring import score_candidates
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
 from tests.support.tiny_encoders import make_encoder
