@@ -8,7 +8,8 @@ configs/recipe.toml, each trained on the fusion of the three, and the fusion of 
 three, which has the documents that were not re-ranked too.
 The encoder is the bi-encoder, and a cross-encoder made from it is trained; `--cross-encoder` gives another one. Every
 row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
-interruption. Flags that the script does not know are passed to the training of the re-ranker (--epochs 1).
+interruption. Flags that the script does not know are passed to the training of the re-ranker (--encoder.max-doc-tokens
+160).
 """
 
 import argparse
@@ -34,6 +35,7 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
 
     def train(settings: str, encoder: str, name: str, *flags: str) -> str:
         words = ["--config", str(CONFIGS / settings), *common, "--encoder", encoder, "--name", name]
+        words += ["--epochs", given.epochs] if given.epochs else []
         folder = rerank("train", "--fold", "all", *words, "--first-stage.run", *three, *flags)
         return str(ExperimentFolder(Path(folder)).all_run)
 
@@ -66,5 +68,6 @@ if __name__ == "__main__":
     parser.add_argument("--name", default="recipe", help="of the experiment")
     parser.add_argument("--output", default="runs", help="the folder of the results")
     parser.add_argument("--retrieved", type=int, default=1000, help="documents of a query in the runs that are fused")
+    parser.add_argument("--epochs", default="", help="of both trainings; default: those of their configurations")
     parser.add_argument("--format", default="text", help="of the table")
     print(compare(*parser.parse_known_args()))
