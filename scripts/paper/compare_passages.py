@@ -8,6 +8,8 @@ mean over all candidates. Each row cuts documents after as many tokens as make i
 passages share tokens reads less of a document, and one long passage, which repeats no query, reads more. `short` is
 the exception: its documents are cut to one short passage, so it costs less.
 
+With `--untrained` nothing is trained: every row scores all queries with ENCODER itself, in one of these ways.
+
 Every row is an ordinary `rerank` command, which is printed. Existing runs are kept, so the script resumes after an
 interruption. Flags that the script does not know are passed to the training (--training.lists-per-epoch 80). ± is the
 standard error of the difference from the first row over the test queries, and p is of a two-sided paired t-test, not
@@ -17,9 +19,11 @@ corrected. BM25 is on the same queries.
 import argparse
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -70,15 +74,28 @@ def rows(overlap: int, title: int) -> dict[str, Row]:
 
 def short_encoder(encoder: Path, passage: int, folder: Path) -> Path:
     """A copy of the encoder that reads `passage` tokens at a time."""
-    short = folder / f"passages-of-{passage}"
-    if not short.is_dir():
-        part = short.with_name(f"{short.name}.part")
+    return edited_copy(
+        encoder, folder / f"passages-of-{passage}", "tokenizer_config.json", lambda old: {"model_max_length": passage}
+    )
+
+
+def untrained_checkpoint(encoder: Path, row: Row, kept: int, folder: Path) -> Path:
+    """A copy of a pre-trained model that scores documents as the row says."""
+    ways = {"pooling": row.pooling, "max_doc_tokens": kept}
+    ways |= {"passage_overlap": row.overlap, "title_tokens": row.title}
+    return edited_copy(encoder, folder, "config.json", lambda old: {"rerank": old["rerank"] | ways})
+
+
+def edited_copy(encoder: Path, folder: Path, name: str, changes: Callable[[Any], Any]) -> Path:
+    """A copy of a model's folder, unless it exists, with changes to the settings of a file."""
+    if not folder.is_dir():
+        part = folder.with_name(f"{folder.name}.part")
         shutil.copytree(encoder, part, dirs_exist_ok=True)
-        file = part / "tokenizer_config.json"
+        file = part / name
         settings = json.loads(file.read_text(encoding="utf-8"))
-        file.write_text(json.dumps(settings | {"model_max_length": passage}), encoding="utf-8")
-        part.rename(short)
-    return short
+        file.write_text(json.dumps(settings | changes(settings)), encoding="utf-8")
+        part.rename(folder)
+    return folder
 
 
 class Costs:
@@ -141,11 +158,17 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         kept, cost = costs.cut(encoder, row, given.tokens, name == "short")
         words = ["--encoder", str(encoder), "--encoder.max-doc-tokens", str(kept), "--encoder.pooling", row.pooling]
         words += ["--encoder.passage-overlap", str(row.overlap), "--encoder.title-tokens", str(row.title)]
-        run_name = ["--name", name.replace(", ", "-")]
-        folder = ExperimentFolder(
-            Path(rerank("train", "--fold", given.fold, *run_name, *common, *depth, *words, *rest))
-        )
-        run = read_run(folder.all_run if given.fold == "all" else folder.fold(given.fold).test_run)
+        run_name = name.replace(", ", "-")
+        if given.untrained:
+            checkpoint = untrained_checkpoint(encoder, row, kept, bm25.with_name(f"untrained-{run_name}"))
+            scored = bm25.with_name(f"untrained-{run_name}.run")
+            if not scored.is_file():
+                rerank("score", str(checkpoint), str(bm25), *common, *depth, "--out", str(scored), *rest)
+        else:
+            words += ["--name", run_name, *common, *depth]
+            folder = ExperimentFolder(Path(rerank("train", "--fold", given.fold, *words, *rest)))
+            scored = folder.all_run if given.fold == "all" else folder.fold(given.fold).test_run
+        run = read_run(scored)
         judged = {query_id: qrels[query_id] for query_id in run if query_id in qrels}
         values = evaluate(judged, run, [MEASURE])[MEASURE]
         reference = reference or values
@@ -167,6 +190,7 @@ if __name__ == "__main__":
     parser.add_argument("collection")
     parser.add_argument("encoder", help="a folder")
     parser.add_argument("--fold", default="all")
+    parser.add_argument("--untrained", action="store_true", help="score all queries with the encoder itself")
     parser.add_argument("--depth", type=int, default=20, help="candidates per query")
     parser.add_argument("--tokens", type=int, default=384, help="the cost of a document, see above")
     parser.add_argument("--passage", type=int, default=128, help="tokens of a passage, query and special ones included")

@@ -1,15 +1,19 @@
 """The comparison of ways to score a long document, on a small collection."""
 
+import json
 import re
 import runpy
 import sys
 from pathlib import Path
 
+from rerank.cli.main import main
+from rerank.data.trec import read_run
 from tests.support.paths import ROOT
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
 SCRIPT = ROOT / "scripts" / "paper" / "compare_passages.py"
+PRETRAINING = ("--pretraining.steps", "1", "--pretraining.held-out", "4")
 
 
 def table_of(printed):
@@ -38,3 +42,20 @@ def test_rows_of_equal_cost_are_trained_once(here, monkeypatch, capsys):
     settings = Path("compared/towns/max-overlap/config.toml").read_text()
     assert "passage_overlap = 2" in settings
     assert 'pooling = "max"' in settings
+
+
+def test_rows_may_score_all_queries_without_training(here, monkeypatch, capsys):
+    main(["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "trained", *PRETRAINING])
+    words = ["towns", "trained", "--untrained", "--tokens", "40", "--passage", "20", "--output", "compared"]
+    words += ["--title", "3", "--rows", "mean", "max", "max, title"]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    capsys.readouterr()
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    rows = table_of(capsys.readouterr().out)
+    assert list(rows) == ["row", "mean", "max", "max, title", "BM25"]
+    assert len({rows[name][2] for name in ("mean", "max")}) == 2
+    run, bm25 = (read_run(f"compared/towns/{name}.run") for name in ("untrained-max-title", "bm25"))
+    assert run.keys() == bm25.keys()
+    settings = json.loads(Path("compared/towns/untrained-max-title/config.json").read_text())["rerank"]
+    assert (settings["pooling"], settings["title_tokens"], settings["passage_overlap"]) == ("max", 3, 0)
+    assert "pretraining" in settings
