@@ -2,20 +2,20 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_inputs, check_path, print_output
 from rerank.cli.settings import with_settings
-from rerank.config import Config, flag_name
+from rerank.config import Config
 from rerank.data.letor.layouts import is_feature_source
+from rerank.experiments.unused_settings import RETRIEVAL, say_unused
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
 from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, TemplateText, Whole, at_least
-from rerank.utils.progress import log, print_result
+from rerank.utils.progress import print_result
 
 PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
 
@@ -94,7 +94,8 @@ def score(
         raise UserError("--then: expected without --parts, --part and --on; for parts, run the two stages one by one")
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
-        _say_unused(config, run)
+        reason = f", as {run} is re-ranked; without it, BM25 retrieves first"
+        say_unused(config, ("first_stage.encoder", *RETRIEVAL), reason)
     if then:
         from rerank.experiments.cascade import THEN_DEPTH, Then, rescore_cascade
 
@@ -130,17 +131,3 @@ def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int 
     if on != LOCAL:
         raise UserError(f"--part {part}: is scored here; --on {on} scores all parts: leave one of them out")
     return number, count
-
-
-def _say_unused(config: Config, run: Path) -> None:
-    """Logs the settings of the retrieval that have no effect, as a run is given."""
-    default = Config()
-    names = ("encoder", "k1", "b", "threads")
-    retrieval = (("collection", "language"), *(("first_stage", name) for name in names))
-    unused = [
-        flag_name(section, key)
-        for section, key in retrieval
-        if getattr(getattr(config, section), key) != getattr(getattr(default, section), key)
-    ]
-    if unused:
-        log.info(f"{', '.join(unused)}: of no effect, as {run} is re-ranked; without it, BM25 retrieves first")

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import ADAPTER, Config, EncoderSettings, LossSettings, flag_name, validate
+from rerank.config import ADAPTER, Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.experiments.source_checks import check_first_stage
+from rerank.experiments.unused_settings import say_unused, say_unused_by_first_stage
 from rerank.losses import LABELS
 from rerank.models.bi_encoder import check_sentence_transformers
 from rerank.models.lora import check_lora
@@ -15,13 +16,14 @@ from rerank.training.gradients import Loss
 from rerank.training.losses import open_loss
 from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.progress import log
 
 
 def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
     check_settings(config)
     check_labels(config)
+    if not config.pretraining.steps:  # whose pseudo-queries BM25 searches
+        say_unused_by_first_stage(config)
 
 
 def check_settings(config: Config) -> None:
@@ -66,10 +68,8 @@ def check_adapter(config: Config) -> None:
         if given:
             raise UserError(f"{architecture}: learns from judged candidates alone, got {flag} {given}; leave one out")
     check_sentence_transformers(config.encoder.name)
-    default = EncoderSettings()
-    for key in ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout"):
-        if getattr(config.encoder, key) != getattr(default, key):
-            log.info(f"{flag_name('encoder', key)}: of no effect with {architecture}")
+    unread = ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout")
+    say_unused(config, [f"encoder.{key}" for key in unread], f" with {architecture}")
 
 
 def check_labels(config: Config) -> None:

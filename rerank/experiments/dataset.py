@@ -6,15 +6,15 @@ from typing import Any, Protocol
 
 from accelerate import Accelerator
 
-from rerank.config import CollectionSettings, Config, flag_name
+from rerank.config import Config
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.types import Fold
 from rerank.experiments.features import open_features
 from rerank.experiments.open_text import open_text
+from rerank.experiments.unused_settings import say_unused
 from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.training.task import Part, Task
-from rerank.utils.progress import log
 
 
 class FoldTask(Task, Protocol):
@@ -76,15 +76,9 @@ def open_dataset(config: Config, fold_name: str) -> Dataset:
     Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
     """
     if is_feature_source(config.collection.source):
-        default = CollectionSettings()
-        for key in ("queries", "query_field", "language"):
-            if getattr(config.collection, key) != getattr(default, key):
-                log.info(f"{flag_name('collection', key)}: of no effect, as feature vectors have no queries to read")
-        for key, count in (
-            ("collection.train_queries", config.collection.train_queries),
-            ("training.validate_queries", config.training.validate_queries),
-        ):
-            if count != "all":
-                log.info(f"{flag_name(*key.split('.'))}: of no effect on feature vectors, which are all read")
+        read_as_queries = ("collection.queries", "collection.query_field", "collection.language")
+        say_unused(config, read_as_queries, ", as feature vectors have no queries to read")
+        drawn = ("collection.train_queries", "training.validate_queries")
+        say_unused(config, drawn, " on feature vectors, which are all read")
         return open_features(config, fold_name)
     return open_text(config, fold_name, judged=True)
