@@ -60,11 +60,12 @@ def search(
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
-    from rerank.experiments.search import as_model_was_trained, open_searched
+    from rerank.experiments.search import as_model_was_trained, open_searched, say_other_first_stage
     from rerank.experiments.search import search as search_collection
     from rerank.training.open_reranker import open_reranker
 
     model = open_reranker(config, checkpoint)
+    say_other_first_stage(model)
     if not collection:
         config = as_model_was_trained(config, checkpoint, model)
     searched = open_searched(config)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rerank.config import Config
 from rerank.data.types import Fold
-from rerank.models.config_file import CheckpointConfig, TokenizerConfig
+from rerank.models.config_file import CheckpointConfig, SavedSettings, TokenizerConfig
 from rerank.models.hub import encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
@@ -52,9 +52,10 @@ score of its beginning.
 
 _FIRST_STAGE = """## First stage
 
-The model was trained to add the first stage's scores: the score of a document is the model's plus {weight:g} times the
-first stage's, which has a mean of 0 and a standard deviation of 1 over the candidates of the query. `rerank score`,
-`rerank search` and `Reranker` (`first_scores`) add it; other libraries give the model's part alone.
+The model was trained to add the scores of the first stage ({first_stage}): the score of a document is the model's plus
+{weight:g} times the first stage's, which has a mean of 0 and a standard deviation of 1 over the candidates of the
+query. `rerank score`, `rerank search` and `Reranker` (`first_scores`) add it; other libraries give the model's part
+alone.
 """
 
 _HALF = """
@@ -140,9 +141,13 @@ def _write(checkpoint: Path, config: Config, collection: str, data: str, measure
         (_CLASSIFIER if classifier else _MODULES).format(architecture=architecture, name=name)
         + (_HALF if saved.get("head", {}).get("form") == "small pair" else ""),
         passages,
-        *([_FIRST_STAGE.format(weight=saved["first_stage_weight"])] if "first_stage_weight" in saved else []),
+        *([_first_stage(saved)] if "first_stage_weight" in saved else []),
     ]
     write_parts(checkpoint, [*parts, *closing(data, measures, config)])
+
+
+def _first_stage(saved: SavedSettings) -> str:
+    return _FIRST_STAGE.format(weight=saved["first_stage_weight"], first_stage=saved.get("first_stage", "BM25"))
 
 
 def closing(data: str, measures: str, config: Config) -> list[str]:

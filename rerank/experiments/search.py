@@ -16,6 +16,7 @@ from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import search_one
 from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
+from rerank.utils.progress import log
 
 TOP = 10
 """The documents that a search shows."""
@@ -54,6 +55,16 @@ def as_model_was_trained(config: Config, checkpoint: str, model: Reranker) -> Co
     saved = saved_settings(model.model)
     source = open_trained_on(checkpoint, saved).source
     return replace(config, collection=replace(as_trained(config.collection, saved), source=source))
+
+
+def say_other_first_stage(model: Reranker) -> None:
+    """Logs that a search adds BM25's scores, if the model was trained to add those of another first stage."""
+    first_stage = saved_settings(model.model).get("first_stage")
+    if first_stage:
+        log.info(
+            f"this model was trained to add the scores of {first_stage}; a search adds BM25's, so documents may rank "
+            "in another order"
+        )
 
 
 def search(query: str, searched: SearchedCollection, rank_passages: RankPassages, top: int = TOP) -> list[Hit]:

@@ -209,8 +209,10 @@ class TextTask:
         return judgments_of(part, self.fold, self.dataset.qrels)
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection."""
+        """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
         settings = recorded(self.config.collection)
+        if self.config.encoder.first_stage_weight and not self.config.first_stage.is_bm25:
+            settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def load(self, checkpoint: Path) -> None:

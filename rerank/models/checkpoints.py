@@ -22,7 +22,7 @@ from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
-REPLACED = ("head", "first_stage_weight", "passage_overlap", "title_tokens")
+REPLACED = ("head", "first_stage_weight", "first_stage", "passage_overlap", "title_tokens")
 """Recorded settings that a model does not keep when it goes on training with others."""
 
 

@@ -16,6 +16,7 @@ class SavedSettings(TypedDict, total=False):
     title_tokens: int
     template: str
     first_stage_weight: float
+    first_stage: str
     collection: str
     language: str
     query_field: str

@@ -70,7 +70,7 @@ def test_the_model_learns_what_the_first_stage_misses(here):
     saved = [json.loads((fold / "checkpoint" / "config.json").read_text())["rerank"] for fold in (ours, alone)]
     assert saved[0]["first_stage_weight"] == WEIGHT
     assert "first_stage_weight" not in saved[1]
-    assert "plus 0.5 times" in (ours / "checkpoint" / "README.md").read_text()
+    assert "plus\n0.5 times" in (ours / "checkpoint" / "README.md").read_text()
     assert "First stage" not in (alone / "checkpoint" / "README.md").read_text()
 
 
@@ -80,7 +80,7 @@ def test_a_model_that_goes_on_training_without_it_forgets_it(here):
     assert "first_stage_weight" not in saved
 
 
-def test_the_weight_of_a_fused_first_stage_is_that_of_the_fold(here):
+def test_the_weight_of_a_fused_first_stage_is_that_of_the_fold(here, capsys):
     bm25 = read_run(BM25)
     write_run(Path("other.run"), {q: {d: -s for d, s in scores.items()} for q, scores in bm25.items()}, "other")
     train("fused", "--encoder.first-stage-weight", "1000", "--first-stage.run", str(BM25), "other.run")
@@ -90,6 +90,18 @@ def test_the_weight_of_a_fused_first_stage_is_that_of_the_fold(here):
     )
     for query_id, scores in run.items():
         assert ranked(scores) == ranked(fused[query_id])[:DEPTH]
+    checkpoint = Path("runs/towns/fused/fold1/checkpoint")
+    name = next(Path("runs/towns").glob("fused*.run")).name
+    assert json.loads((checkpoint / "config.json").read_text())["rerank"]["first_stage"] == name
+    assert f"the scores of the first stage ({name})" in (checkpoint / "README.md").read_text()
+    for searched, told in (
+        (checkpoint, [f"trained to add the scores of {name}; a search adds BM25's"]),
+        (CHECKPOINT, []),
+    ):
+        capsys.readouterr()
+        main(["search", str(searched), "amber0", "--collection", "towns"])
+        lines = [line for line in capsys.readouterr().err.splitlines() if "a search adds" in line]
+        assert [line[len("this model was ") :].split(", so")[0] for line in lines] == told
 
 
 def test_score_adds_the_scores_of_the_run_that_it_re_ranks(here):
