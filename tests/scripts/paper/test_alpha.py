@@ -167,13 +167,18 @@ def test_the_study_of_a_text_collection_trains_each_fold_and_reads_its_runs(tmp_
 
     monkeypatch.setattr(alpha_text, "main", rerank)
     given = Namespace(collection="data/towns", encoder="tiny", output=str(tmp_path / "runs"), folds=list("12345"))
-    rows = alpha_text.train(given, ["--epochs", "2"], "smoothi_relative=6", 1)
+    rows = alpha_text.train(given, ["--epochs", "2"], "smoothi_relative=6", 1, "")
+    alpha_text.train(given, ["--epochs", "2"], "hinge", 0, "2+all")
     alpha_variants.restart()
     assert [(row.fold, row.size, row.epoch, row.valid) for row in rows] == [(f, "2+4", 3, 0.5) for f in "12345"]
     assert [min(row.test.values()) for row in rows] == pytest.approx([1, 0.38685, 1, 1, 1], abs=1e-5)
-    assert [words[words.index("--fold") + 1] for words in calls] == list("12345")
+    assert [words[words.index("--fold") + 1] for words in calls] == list("1234512345")
     assert calls[0][-2:] == ["--epochs", "2"]
     assert {"smoothi_relative", "--loss.alpha", "6.0", "smoothi_relative-6.1"} <= set(calls[0])
+    assert "--lists.relevant" not in calls[0]
+    size = calls[5].index("--lists.relevant")
+    assert calls[5][size : size + 4] == ["--lists.relevant", "2", "--lists.non-relevant", "all"]
+    assert "hinge.2-all.0" in calls[5]
 
 
 def test_the_excess_is_printed_and_drawn(tmp_path, monkeypatch, capsys):
