@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rerank.config import Config, flag_name
+from rerank.config import Config, flag_name, sections
 from rerank.utils.progress import log
 
 RETRIEVAL = ("collection.language", "first_stage.k1", "first_stage.b", "first_stage.threads")
@@ -11,12 +11,9 @@ RETRIEVAL = ("collection.language", "first_stage.k1", "first_stage.b", "first_st
 
 def say_unused(config: Config, names: Iterable[str], reason: str) -> None:
     """Logs the flags of those of these settings, `section.key`, that are not the default, as of no effect."""
-    default = Config()
-
-    def is_given(section: str, key: str) -> bool:
-        return bool(getattr(getattr(config, section), key) != getattr(getattr(default, section), key))
-
-    unused = [flag_name(*name.split(".")) for name in names if is_given(*name.split("."))]
+    given, default = sections(config), sections(Config())
+    keys = [name.split(".") for name in names]
+    unused = [flag_name(section, key) for section, key in keys if given[section][key] != default[section][key]]
     if unused:
         log.info(f"{', '.join(unused)}: of no effect{reason}")
 

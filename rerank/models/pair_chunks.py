@@ -1,6 +1,6 @@
 """The (query, document) pairs of candidates, and chunks of them: each pair is made when it is asked for.
 
-A million pairs, their lengths and their order take 30 MB so, and 200 MB as lists.
+Lists of millions of pairs would take more memory than the model.
 """
 
 from bisect import bisect_right
@@ -78,8 +78,8 @@ def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> Chunk
 
     Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
     """
-    slabs = [builder.sizes(pairs[first : first + AT_ONCE]) for first in range(0, len(pairs), AT_ONCE)]
-    longest, totals = (np.concatenate(parts) for parts in zip(*slabs, strict=True)) if slabs else (np.empty(0),) * 2
+    slabs = [builder.sizes(pairs[first : first + AT_ONCE]) for first in range(0, len(pairs) or 1, AT_ONCE)]
+    longest, totals = (np.concatenate(parts) for parts in zip(*slabs, strict=True))
     order = np.lexsort((-totals, -longest))
     filled = totals[order].cumsum()
     bounds = [0]

@@ -52,9 +52,11 @@ def score_candidates(
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
     own_chunks = chunks[accelerator.process_index :: accelerator.num_processes]
     show = accelerator.is_main_process
-    scored = score_chunks(model, builder, own_chunks, accelerator.device, accelerator.autocast, budget, what, show)
+    scored: Iterable[PairScore] = score_chunks(
+        model, builder, own_chunks, accelerator.device, accelerator.autocast, budget, what, show
+    )
     if accelerator.num_processes > 1:
-        scored = iter(gather_object(list(scored)))
+        scored = gather_object(list(scored))
     if passages is not None:
         scored = kept_passages(scored, passages)
     return make_run(candidates, scored, model.first_stage_weight)

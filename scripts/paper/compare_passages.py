@@ -19,7 +19,7 @@ corrected. BM25 is on the same queries.
 import argparse
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -40,6 +40,7 @@ from rerank.evaluation.tables.table import aligned
 from rerank.models.encoder import load_encoder
 from rerank.models.pair_chunks import pairs_of
 from rerank.runs.layout import ExperimentFolder
+from rerank.utils.files import short_hash
 from scripts.paper.commands import rerank
 
 MEASURE = "nDCG@20"
@@ -74,26 +75,26 @@ def rows(overlap: int, title: int) -> dict[str, Row]:
 
 def short_encoder(encoder: Path, passage: int, folder: Path) -> Path:
     """A copy of the encoder that reads `passage` tokens at a time."""
-    return edited_copy(
-        encoder, folder / f"passages-of-{passage}", "tokenizer_config.json", lambda old: {"model_max_length": passage}
-    )
+    short = folder / f"passages-of-{passage}"
+    return edited_copy(encoder, short, "tokenizer_config.json", {"model_max_length": passage})
 
 
 def untrained_checkpoint(encoder: Path, row: Row, kept: int, folder: Path) -> Path:
     """A copy of a pre-trained model that scores documents as the row says."""
-    ways = {"pooling": row.pooling, "max_doc_tokens": kept}
-    ways |= {"passage_overlap": row.overlap, "title_tokens": row.title}
-    return edited_copy(encoder, folder, "config.json", lambda old: {"rerank": old["rerank"] | ways})
+    saved = json.loads((encoder / "config.json").read_text(encoding="utf-8"))["rerank"]
+    saved |= {"pooling": row.pooling, "max_doc_tokens": kept}
+    saved |= {"passage_overlap": row.overlap, "title_tokens": row.title}
+    return edited_copy(encoder, folder, "config.json", {"rerank": saved})
 
 
-def edited_copy(encoder: Path, folder: Path, name: str, changes: Callable[[Any], Any]) -> Path:
+def edited_copy(encoder: Path, folder: Path, name: str, changes: Mapping[str, Any]) -> Path:
     """A copy of a model's folder, unless it exists, with changes to the settings of a file."""
     if not folder.is_dir():
         part = folder.with_name(f"{folder.name}.part")
         shutil.copytree(encoder, part, dirs_exist_ok=True)
         file = part / name
         settings = json.loads(file.read_text(encoding="utf-8"))
-        file.write_text(json.dumps(settings | changes(settings)), encoding="utf-8")
+        file.write_text(json.dumps({**settings, **changes}), encoding="utf-8")
         part.rename(folder)
     return folder
 
@@ -104,7 +105,7 @@ class Costs:
     def __init__(self, source: str, run: Path, depth: int) -> None:
         collection = open_collection(source)
         candidates = [c for c in select_candidates(read_run(run), {}, depth).values() if c.doc_ids]
-        self.pairs = pairs_of(candidates)
+        self.pairs = list(pairs_of(candidates))  # read again and again
         self.queries = {c.query_id: collection.queries[c.query_id] for c in candidates}
         self.doc_ids = sorted({doc_id for _, doc_id in self.pairs})
         self.texts = [document.text for document in collection.get(self.doc_ids)]
@@ -156,15 +157,16 @@ def compare(given: argparse.Namespace, rest: list[str]) -> str:
         row = ways[name]
         encoder = short if row.passages else Path(given.encoder)
         kept, cost = costs.cut(encoder, row, given.tokens, name == "short")
-        words = ["--encoder", str(encoder), "--encoder.max-doc-tokens", str(kept), "--encoder.pooling", row.pooling]
-        words += ["--encoder.passage-overlap", str(row.overlap), "--encoder.title-tokens", str(row.title)]
         run_name = name.replace(", ", "-")
         if given.untrained:
-            checkpoint = untrained_checkpoint(encoder, row, kept, bm25.with_name(f"untrained-{run_name}"))
-            scored = bm25.with_name(f"untrained-{run_name}.run")
+            way = short_hash(encoder, row, kept, given.depth, *rest)[:8]  # a run of other settings is another file
+            scored = bm25.with_name(f"untrained-{run_name}-{way}.run")
             if not scored.is_file():
+                checkpoint = untrained_checkpoint(encoder, row, kept, scored.with_suffix(""))
                 rerank("score", str(checkpoint), str(bm25), *common, *depth, "--out", str(scored), *rest)
         else:
+            words = ["--encoder", str(encoder), "--encoder.max-doc-tokens", str(kept), "--encoder.pooling", row.pooling]
+            words += ["--encoder.passage-overlap", str(row.overlap), "--encoder.title-tokens", str(row.title)]
             words += ["--name", run_name, *common, *depth]
             folder = ExperimentFolder(Path(rerank("train", "--fold", given.fold, *words, *rest)))
             scored = folder.all_run if given.fold == "all" else folder.fold(given.fold).test_run

@@ -81,25 +81,13 @@ def test_settings_of_bm25_are_of_no_effect(here, capsys):
     assert "--first-stage.k1, --first-stage.b: of no effect with encoder\n" in capsys.readouterr().err
     main(["retrieve", "--collection", "towns", "--first-stage.k1", "1.2"])
     assert "of no effect" not in capsys.readouterr().err
+    train = ["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--first-stage.run", str(RUN)]
+    train += ["--first-stage.k1", "1.2"]
     for words, told in (
-        ([], ["--first-stage.k1: of no effect, as the runs are given"]),
-        (["--pretraining.steps", "1"], []),
+        (["--name", "plain"], ["--first-stage.k1: of no effect, as the runs are given"]),
+        (["--name", "pretrained", "--pretraining.steps", "1"], []),
     ):
-        words += ["--epochs", "1", "--name", f"with-{len(words)}-words"]
-        main(
-            [
-                "train",
-                "--config",
-                "towns.toml",
-                "--fold",
-                "1",
-                "--first-stage.run",
-                str(RUN),
-                "--first-stage.k1",
-                "1.2",
-                *words,
-            ]
-        )
+        main([*train, *words])
         assert [line for line in capsys.readouterr().err.splitlines() if "of no effect" in line] == told
 
 

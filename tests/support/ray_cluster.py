@@ -11,12 +11,12 @@ cluster when its input ends, so that the nodes do not outlive the tests.
 import itertools
 import json
 import os
-import socket
 import subprocess
 import sys
 from typing import NamedTuple
 
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
 
@@ -65,12 +65,6 @@ class Cluster:
     def _answer(self) -> Nodes:
         assert self.process.stdout is not None
         return Nodes(**json.loads(self.process.stdout.readline()))
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def main() -> None:

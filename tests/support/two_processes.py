@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from scripts.campaign.fork_server import own_progress_lock
+from tests.support.ports import free_port
 
 SECONDS = 300
 """After them a process is ended, as it waits for the other one in vain."""
@@ -23,7 +23,7 @@ def in_two_processes(folder: Path, function: Callable[..., Any], *arguments: Any
 
     A process that raises gives the exception.
     """
-    port = _free_port()
+    port = free_port()
     children = [_start(folder, rank, port, function, arguments) for rank in range(2)]
     for child in children:
         os.waitpid(child, 0)
@@ -56,9 +56,3 @@ def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arg
         (folder / f"result{rank}").write_bytes(pickle.dumps(result))
     finally:
         os._exit(0)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

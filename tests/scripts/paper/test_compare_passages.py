@@ -54,8 +54,14 @@ def test_rows_may_score_all_queries_without_training(here, monkeypatch, capsys):
     rows = table_of(capsys.readouterr().out)
     assert list(rows) == ["row", "mean", "max", "max, title", "BM25"]
     assert len({rows[name][2] for name in ("mean", "max")}) == 2
-    run, bm25 = (read_run(f"compared/towns/{name}.run") for name in ("untrained-max-title", "bm25"))
-    assert run.keys() == bm25.keys()
-    settings = json.loads(Path("compared/towns/untrained-max-title/config.json").read_text())["rerank"]
+    (scored,) = Path("compared/towns").glob("untrained-max-title-*.run")
+    assert read_run(scored).keys() == read_run("compared/towns/bm25.run").keys()
+    settings = json.loads((scored.with_suffix("") / "config.json").read_text())["rerank"]
     assert (settings["pooling"], settings["title_tokens"], settings["passage_overlap"]) == ("max", 3, 0)
     assert "pretraining" in settings
+    words[words.index("40")] = "30"
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert len(list(Path("compared/towns").glob("untrained-max-title-*.run"))) == 1
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert len(list(Path("compared/towns").glob("untrained-max-title-*.run"))) == 2
