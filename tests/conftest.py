@@ -12,6 +12,7 @@ from rerank.cli.main import main
 from rerank.training import saving
 from rerank.utils.progress import log_to_terminal
 from tests.support.small_collection import SETTINGS, write_collection, write_encoder
+from tests.support.watch import pytest_exception_interact, pytest_handlecrashitem, pytest_testnodedown  # noqa: F401
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
 torch.set_num_threads(1)
@@ -24,6 +25,14 @@ log_to_terminal()
 
 # A shell's background jobs ignore it, and so would the programs that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/experiments/sweep/test_run.py", "tests/models/test_compiled.py")
+"""Files that no process should start when the others are about to end."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(SLOWEST_FIRST))
 
 
 def pytest_collection_finish():

@@ -14,7 +14,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from scripts.campaign.fork_server import own_progress_lock
 from tests.support.ports import free_port
 
-SECONDS = 300
+SECONDS = 60
 """After them a process is ended, as it waits for the other one in vain."""
 
 
