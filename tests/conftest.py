@@ -23,8 +23,17 @@ if torch.version.cuda is None:
 
 log_to_terminal()
 
-# A shell's background jobs ignore it, and so would the programs that tests start and interrupt.
+# A shell's background jobs ignore the first and nohup's the second, and so would the programs that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# What a developer or a company may have set for all programs; Java reports the first three on standard error.
+for name in (
+    *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "RAY_ADDRESS", "PYTHONWARNINGS"),
+    *("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"),
+    *("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS"),
+):
+    os.environ.pop(name, None)
 
 
 SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/experiments/sweep/test_run.py", "tests/models/test_compiled.py")

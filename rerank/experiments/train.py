@@ -28,7 +28,14 @@ from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
-from rerank.training.device import arithmetic, device_name, open_training_accelerator, peak_memory, precision_facts
+from rerank.training.device import (
+    arithmetic,
+    device_name,
+    kept_torch_settings,
+    open_training_accelerator,
+    peak_memory,
+    precision_facts,
+)
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
@@ -114,6 +121,7 @@ def _settle(config: Config, dataset: Dataset, folder: ExperimentFolder, in_use: 
         expect_same_lists(folder, dataset.lists, in_use)
 
 
+@kept_torch_settings()
 def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | None = None) -> ExperimentFolder:
     """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
 

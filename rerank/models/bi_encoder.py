@@ -1,7 +1,6 @@
 """A bi-encoder, which reads queries and documents apart: sentence-transformers opens it and computes its vectors."""
 
 import functools
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from rerank.models.bi_encoder_files import bi_encoder_hash, expect_bi_encoder
 from rerank.models.config_file import check_config_files
 from rerank.models.hub import encoder_folder
 from rerank.models.modules_json import MODULES_FILE
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -130,15 +130,12 @@ def open_bi_encoder(name: str, device: str) -> BiEncoder:
 
 
 def _open(folder: Path, name: str, device: str) -> Any:
-    import transformers
     from sentence_transformers import SentenceTransformer
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
-        return SentenceTransformer(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
+        with quiet_transformers():
+            return SentenceTransformer(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
     except Exception as error:  # transformers, safetensors, json and modules of all kinds raise different types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(

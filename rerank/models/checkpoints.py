@@ -18,6 +18,7 @@ from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.lora import add_lora, merged_weights
 from rerank.models.modules_json import IDENTITY, write_modules
 from rerank.models.pooling import POOLINGS
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import log
 
@@ -199,4 +200,5 @@ def _save_tokenizer(model: CrossEncoder, tokenizer: Any, folder: Path) -> None:
 
 
 def _save_weights(model: Any, folder: Path) -> None:
-    model.save_pretrained(folder, state_dict=merged_weights(model))
+    with quiet_transformers():
+        model.save_pretrained(folder, state_dict=merged_weights(model))

@@ -12,9 +12,12 @@ from torch import nn
 from rerank.models.config_file import check_config_files
 from rerank.models.hub import encoder_folder
 from rerank.models.last_token import LastTokenHead, last_token_head, state_padding
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 
 DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it
+LONG_TEXT = "sequence-length-is-longer-than-the-specified-maximum"
+"""What transformers would warn of when a text is tokenised before it is cut into passages."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,19 @@ def load_encoder(name_or_folder: str) -> LoadedEncoder:
     to be such a classifier. Raises UserError if it cannot be found, is neither, has several outputs, or if weights or
     special tokens are missing.
     """
+    with quiet_transformers():  # this module checks what the loading reports say
+        return _load_encoder(name_or_folder)
+
+
+def _load_encoder(name_or_folder: str) -> LoadedEncoder:
     import transformers
 
-    # Not restored: saving has progress bars too, and this module checks what the loading reports say.
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     folder = encoder_folder(name_or_folder)
     check_config_files(folder)
     config = _load(transformers.AutoConfig, folder, name_or_folder)
     own_head = _check_encoder(config, name_or_folder)
     tokenizer = _load(transformers.AutoTokenizer, folder, name_or_folder)
+    tokenizer.deprecation_warnings[LONG_TEXT] = True
     decoder = own_head and type(config) not in transformers.MODEL_FOR_MASKED_LM_MAPPING
     if decoder:
         state_padding(config, tokenizer)

@@ -5,6 +5,7 @@ from pathlib import Path
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
+from rerank.utils.quiet import quiet
 
 REQUIRED = {  # any one of the files on the right is enough
     "config.json": ("config.json",),
@@ -66,15 +67,15 @@ def _cached(name: str) -> Path | None:
 
 
 def _downloaded(name: str) -> Path:
-    from huggingface_hub import constants, errors, logging, snapshot_download
+    from huggingface_hub import constants, errors, snapshot_download
 
-    logging.set_verbosity_error()
     if not constants.HF_HUB_OFFLINE:
         log.info(f"encoder {name}: not in the cache, asking {constants.ENDPOINT}")
     try:
-        folder = Path(snapshot_download(name, allow_patterns=[*ALL_BUT_PICKLES, "README.md"]))  # which has the licence
-        if "weights" in _missing(folder):
-            folder = Path(snapshot_download(name, allow_patterns=PICKLES))
+        with quiet("huggingface_hub"):
+            folder = Path(snapshot_download(name, allow_patterns=[*ALL_BUT_PICKLES, "README.md"]))  # with the licence
+            if "weights" in _missing(folder):
+                folder = Path(snapshot_download(name, allow_patterns=PICKLES))
     except errors.RepositoryNotFoundError as error:
         raise UserError(
             f"encoder {name}: no such folder, and {constants.ENDPOINT} has no model of this name that you may read; "

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rerank.models.bi_encoder import BiEncoder, open_bi_encoder
 from rerank.models.gpu import full_float32
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 
 COSINE: Final = "cosine"
@@ -115,7 +116,8 @@ def save_adapted(encoder: BiEncoder, model: QueryAdapter, folder: Path) -> None:
         default_prompt_name=encoder.model.default_prompt_name,
         device="cpu",
     )
-    adapted.save(str(folder), create_model_card=False)
+    with quiet_transformers():
+        adapted.save(str(folder), create_model_card=False)
 
 
 def load_adapter(folder: Path) -> QueryAdapter:

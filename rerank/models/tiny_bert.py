@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
-from transformers.utils.logging import disable_progress_bar
 
 from rerank.data.demo import split_words
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.files import atomic_write
 
 WIDTH = 64
@@ -68,8 +68,8 @@ def random_bert(
 
 def save_bert(model: Any, vocabulary: dict[str, int], folder: Path) -> None:
     """Writes the model and a tokenizer with this vocabulary as an ordinary Hugging Face folder."""
-    disable_progress_bar()
-    model.save_pretrained(folder)
+    with quiet_transformers():
+        model.save_pretrained(folder)
     BertTokenizer(vocab=vocabulary, model_max_length=MAX_LENGTH).save_pretrained(folder)
 
 

@@ -1,10 +1,12 @@
 """The device and the processes of a run, and what they have used."""
 
+import contextlib
 import os
 import platform
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
 from rerank.models.gpu import Precision, choose_precision, has_flash_attention, unusable_gpu
-from rerank.models.memory import prefer_expandable_segments
+from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.training.processes import group_settings
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from rerank.utils.workers import GPUS
 
+CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
 VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
 """How the names begin that Linux gives to the instructions of which a matrix product is made."""
 
@@ -56,6 +59,24 @@ def open_accelerator(
             "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
         )
     return accelerator
+
+
+@contextlib.contextmanager
+def kept_torch_settings() -> Iterator[None]:
+    """After the block torch's algorithms, its products and the environment that it reads are as they were before."""
+    algorithms = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    products = torch.backends.cuda.matmul.fp32_precision
+    environment = {name: os.environ.get(name) for name in (CUBLAS_SETTINGS, *ALLOCATOR_SETTINGS)}
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
+        torch.backends.cuda.matmul.fp32_precision = products
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def open_training_accelerator(settings: TrainingSettings) -> Accelerator:
@@ -179,7 +200,7 @@ def describe_device(device: str, precision: Precision) -> str:
 def _be_deterministic() -> None:
     """Makes torch take deterministic algorithms, on CUDA those of its attention kernels and of cuBLAS too.
 
-    An operation that has none raises RuntimeError. It holds for the rest of the process.
+    An operation that has none raises RuntimeError. It holds until the end of `kept_torch_settings`.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA is first used
+    os.environ.setdefault(CUBLAS_SETTINGS, ":4096:8")  # read when CUDA is first used
     torch.use_deterministic_algorithms(True)

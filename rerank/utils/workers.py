@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -103,24 +103,32 @@ def start(main: Callable[..., None], *arguments: object, environment: Mapping[st
     """
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
-    process = context.Process(target=main, args=(worker_end, *arguments), daemon=True)
+    call = pickle.dumps((main, arguments))
+    process = context.Process(target=_begin, args=(worker_end, dict(environment), call), daemon=True)
     resource_tracker.ensure_running()  # the first worker would start it, which unblocks the signal
     # The worker inherits the blocked signal and unblocks it when it is ready: Ctrl-C prints no trace of its imports.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        with _environment(environment):
-            process.start()
+        process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     worker_end.close()  # so that reading from a dead worker ends
     return Worker(process, parent_end)
 
 
+def _begin(pipe: Pipe, environment: Mapping[str, str], call: bytes) -> None:
+    """Sets the variables, and only then imports what the call needs."""
+    os.environ.update(environment)
+    main, arguments = pickle.loads(call)
+    main(pipe, *arguments)
+
+
 def prepare() -> None:
     """Makes the process that `start` began one that its parent alone interrupts, that ends with it, and is silent."""
     os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which interrupts each worker once
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by nohup
+            signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
@@ -155,21 +163,6 @@ def _end_with_parent() -> None:
     if parent:
         parent.join()
         os.kill(os.getpid(), signal.SIGINT)
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets the variables in the block, for the process that is started in it."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def end(workers: Sequence[Worker], seconds: float = SECONDS_TO_END) -> None:

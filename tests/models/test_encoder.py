@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
@@ -217,10 +218,11 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     transformers.logging.set_verbosity_warning()
     transformers.logging.enable_progress_bar()
     capfd.readouterr()
-    loaded = load_encoder(str(folder))
-    loaded.tokenizer("cat " * 1000)
-    loaded.model.save_pretrained(folder)
+    model, tokenizer, _ = open_cross_encoder(str(folder), "max", 0)
+    tokenizer("cat " * 1000)
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     assert capfd.readouterr() == ("", "")
+    assert transformers.logging.is_progress_bar_enabled()
 
 
 def test_a_pickle_with_code_is_refused_without_the_advice_to_run_it(tmp_path):

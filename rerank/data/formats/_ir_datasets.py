@@ -1,4 +1,4 @@
-"""ir_datasets itself: imported on first use, its log off, where its files are, and its errors in one line.
+"""ir_datasets itself: imported on first use, read without its log, where its files are, and its errors in one line.
 
 ir_datasets takes half a second to import, so only functions import it.
 """
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
+from rerank.utils.quiet import quiet
 
 VALID = ("dev", "valid", "val", "validation")
 """How ids end whose queries validate."""
@@ -20,12 +21,24 @@ VALID = ("dev", "valid", "val", "validation")
 
 @functools.cache
 def library() -> Any:
-    """The module ir_datasets, with its log off and with our progress bar."""
+    """The module ir_datasets."""
     import ir_datasets
 
-    ir_datasets.log.easy().logger().setLevel(logging.CRITICAL)
-    ir_datasets.log.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
     return ir_datasets
+
+
+@contextlib.contextmanager
+def _our_progress() -> Iterator[None]:
+    """Within the block ir_datasets logs nothing and has our progress bar."""
+    logs = library().log
+    logs.easy().logger()  # makes the logger, with a level and a handler of its own
+    bar = logs.Logger.pbar
+    logs.Logger.pbar = lambda _, items, *__, total=None, **___: progress(items, total or 0, "documents read")
+    try:
+        with quiet("ir_datasets", level=logging.CRITICAL):
+            yield
+    finally:
+        logs.Logger.pbar = bar
 
 
 def published_split(source: str) -> dict[str, str]:
@@ -99,7 +112,8 @@ def describe_copy(files: Files, place: Path | None) -> str:
 def error_in_one_line(source: str, part: str, handler: Any) -> Iterator[None]:
     """Raises UserError if ir_datasets cannot read or download the "docs", "queries" or "qrels" of a handler."""
     try:
-        yield
+        with _our_progress():
+            yield
     except (OSError, RuntimeError, EOFError, ValueError, AssertionError) as error:
         place = files_of(handler, part).path or library().util.home_path()
         name = "documents" if part == "docs" else part

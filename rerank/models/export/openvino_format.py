@@ -1,6 +1,7 @@
 """Graphs in OpenVINO's format: traced and run by OpenVINO, quantised by NNCF."""
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import torch
 
 from rerank.models.export.packages import needed
 from rerank.models.export.rows import Rows, RowScores
+from rerank.utils.quiet import quiet
 
 FILE = "model.xml"
 
@@ -29,6 +31,7 @@ def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[
     with _unobserved():
         import openvino
 
+        _core()
         inputs = {name: torch.from_numpy(values) for name, values in example.items()}
         model = openvino.convert_model(module, example_input=inputs)
         for port, name in zip(model.inputs, example, strict=True):
@@ -43,8 +46,7 @@ def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[
 def _quantised(model: Any, calibration: Sequence[Rows]) -> Any:
     import nncf
 
-    nncf.set_log_level("ERROR")
-    with contextlib.redirect_stdout(sys.stderr):  # its progress bars
+    with quiet("nncf"), contextlib.redirect_stdout(sys.stderr):  # its progress bars
         return nncf.quantize(
             model,
             nncf.Dataset(calibration),
@@ -61,18 +63,30 @@ class OpenvinoGraph:
 
     def __init__(self, folder: Path) -> None:
         needed("openvino", f"{folder}: a graph in OpenVINO's format")
-        import openvino
-
         settings = {
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "INFERENCE_PRECISION_HINT": "f32",  # not bf16, which it would take where the processor has it
         }
-        self._model = openvino.Core().compile_model(folder / FILE, "CPU", settings)
+        self._model = _core().compile_model(folder / FILE, "CPU", settings)
 
     def __call__(self, rows: Rows) -> np.ndarray:
         """(passages,) float32 scores."""
         scores: np.ndarray = self._model(rows)[0]
         return scores
+
+
+@functools.cache
+def _core() -> Any:
+    """The one Core of this process, with the CPU's plugin, which stays to the end of the process.
+
+    The plugin gives the thread that loads it an alternate stack for signals, and unmaps it when the last Core is
+    released, in whichever thread. Python runs its signal handlers on that stack: the next signal would end the process.
+    """
+    import openvino
+
+    core = openvino.Core()
+    core.get_property("CPU", "FULL_DEVICE_NAME")  # loads the plugin
+    return core
 
 
 @contextlib.contextmanager

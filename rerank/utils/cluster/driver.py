@@ -73,8 +73,7 @@ def _connect(engine: str) -> None:
                 continue  # the process that the head starts for a client now and then ends at once
             line = f"{error}".strip().splitlines()[0]
             raise UserError(f"--on {engine}: no Ray cluster can be reached: {line.rstrip('.')}; {remedy}") from error
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # Ray has its own handler of the second
-        signal.signal(number, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray has set its own handler
 
 
 def _silence(address: str, seconds: float) -> str:
