@@ -2,7 +2,7 @@
 
 A query is a town and a subject ("velmordun climate"). The town's documents all name the town and never the subject, so
 BM25 retrieves them but cannot rank them. The vocabulary of a subject (frosty, fogs, …) is the evidence, which a model
-can learn from the queries of other towns. One document in five is long and is about its subjects only after the 512th
+can learn from the queries of other towns. One document in ten is long and is about its subjects only after the 512th
 token.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rerank.utils.files import atomic_write
 
-TOWNS = 80
+TOWNS = 300
 EVIDENCE_AFTER = 512  # tokens; a word is one, a punctuation mark is one
 LONG_DOCUMENT = (660, 760)  # tokens, to the end of the sentence
 
@@ -68,10 +68,10 @@ ENDINGS = ("dun", "gor", "mo", "rik", "tha", "vik", "za", "ka")
 def make_collection(folder: Path, seed: int = 0) -> None:
     """Writes a collection in BEIR's layout to `folder`, replacing its contents.
 
-    80 queries, one per town, and 20 documents per town, all judged: 2 are about the query's subject only (relevance 2),
-    3 about it and one other (1), 9 about one or two others (0) and 6 about none (0). 4 of the 20, one of them relevant,
-    are long: 660 to 780 tokens, the first 512 or more of which are about no subject. The same seed writes the same
-    bytes. Raises UserError if the folder cannot be written.
+    300 queries, one per town, and 20 documents per town, all judged: 2 are about the query's subject only (relevance
+    2), 3 about it and one other (1), 9 about one or two others (0) and 6 about none (0). 2 of the 20, one of them
+    relevant, are long: 660 to 780 tokens, the first 512 or more of which are about no subject. The same seed writes the
+    same bytes. Raises UserError if the folder cannot be written.
     """
     rng = random.Random(seed)
     corpus: list[str] = []
@@ -104,7 +104,7 @@ def _plan(subject: str, rng: random.Random) -> list[tuple[list[str], bool]]:
     others = [other for other in SUBJECTS if other != subject]
     relevant = [[subject]] * 2 + [[subject, rng.choice(others)] for _ in range(3)]
     irrelevant = [rng.sample(others, 1 + number % 2) for number in range(9)] + [[] for _ in range(6)]
-    long_ones = {rng.randrange(5), *rng.sample(range(5, 20), 3)}
+    long_ones = {rng.randrange(5), rng.randrange(5, 20)}
     plan = [(subjects, number in long_ones) for number, subjects in enumerate(relevant + irrelevant)]
     rng.shuffle(plan)
     return plan

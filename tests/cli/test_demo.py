@@ -17,13 +17,13 @@ from rerank.runs.table import compare_files
 @pytest.fixture
 def shortened(monkeypatch):
     def shorten(**training):
-        whole = demo_command._config
+        whole = demo_command.demo_config
 
         def config(*arguments):
             made = whole(*arguments)
             return replace(made, training=replace(made.training, **training))
 
-        monkeypatch.setattr(demo_command, "_config", config)
+        monkeypatch.setattr(demo_command, "demo_config", config)
 
     return shorten
 
@@ -34,7 +34,7 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     main(["demo"])
     table = capsys.readouterr().out
-    assert "over 5 folds, 15 queries" in table
+    assert "over 3 folds, 15 queries" in table
     assert all(f"\n{name}" in table for name in ("bm25", "hinge", "smoothi"))
     main(["demo"])
     again = capsys.readouterr()
@@ -42,17 +42,15 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
     assert "remove the folder to make them again" in again.err
 
 
-def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, shortened):
-    shortened(epochs=4)
-    demo.make_collection(tmp_path / "towns")
-    lines = (tmp_path / "towns" / "corpus.jsonl").read_text().splitlines()
-    make_encoder(tmp_path / "encoder", lines)
-    config = demo_command._config(
-        tmp_path / "runs", tmp_path / "towns", tmp_path / "encoder", demo_command.LOSSES["smoothi"]
-    )
-    folder = train_folds(config, "3")
-    run, bm25 = read_run(folder.fold("3").test_run), read_run(tmp_path / "runs" / "towns" / "bm25.run")
-    qrels = {q: judged for q, judged in read_qrels(tmp_path / "runs" / "towns" / "qrels.txt").items() if q in run}
+def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, monkeypatch, shortened):
+    shortened(epochs=2, lists_per_epoch=120)
+    monkeypatch.setattr(demo, "TOWNS", 60)
+    collection = tmp_path / "collections" / "towns"
+    demo.make_collection(collection)
+    make_encoder(tmp_path / "encoder", (collection / "corpus.jsonl").read_text().splitlines())
+    folder = train_folds(demo_command.demo_config(tmp_path, "smoothi"), "3")
+    run, bm25 = read_run(folder.fold("3").test_run), read_run(tmp_path / "towns" / "bm25.run")
+    qrels = {q: judged for q, judged in read_qrels(tmp_path / "towns" / "qrels.txt").items() if q in run}
     ours, theirs = (sum(evaluate(qrels, r, ["nDCG@10"])["nDCG@10"].values()) / len(qrels) for r in (run, bm25))
     assert ours > theirs + 0.2
-    assert compare_files([folder.fold("3").test_run], fold="3").evaluation.averaged_over == "16 queries of fold 3"
+    assert compare_files([folder.fold("3").test_run], fold="3").evaluation.averaged_over == "20 queries of fold 3"

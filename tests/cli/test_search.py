@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 
@@ -97,19 +96,20 @@ def test_words_are_marked_by_the_stems_of_the_language(there, capsys):
     assert "Das *Haus* am Markt" in capsys.readouterr().out
 
 
-def test_a_terminal_gets_colours_and_no_character_that_it_obeys(there):
+def test_a_terminal_gets_colours_and_no_character_that_it_obeys(there, monkeypatch):
     folder = Path("hostile")
     folder.mkdir(exist_ok=True)
     line = {"_id": "d\033[31m", "title": "a\x9b31mtitle", "text": "good \033]0;owned\007 \033[2J text"}
     (folder / "corpus.jsonl").write_text(json.dumps(line) + "\n")
-    words = [sys.executable, "-m", "rerank", "search", CHECKPOINT, "goods", "--collection", "hostile"]
     shown = {}
     for name, more in {"colour": {}, "plain": {"NO_COLOR": "1"}}.items():
         ours, theirs = pty.openpty()
-        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | more
-        done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, env=environment, timeout=120)
-        assert done.returncode == 0, done.stderr
-        os.close(theirs)
+        with monkeypatch.context() as patch, os.fdopen(theirs, "w") as terminal:
+            patch.delenv("NO_COLOR", raising=False)
+            for variable, value in ({"TERM": "xterm"} | more).items():
+                patch.setenv(variable, value)
+            patch.setattr(sys, "stdout", terminal)
+            main(["search", CHECKPOINT, "goods", "--collection", "hostile"])
         shown[name] = read_all(ours).decode()
     assert shown["colour"].count("\033") == 2
     assert "\033[1;33mgood\033[0m \ufffd]0" in shown["colour"]

@@ -21,7 +21,7 @@ from tests.support.random_judgments import MEASURES
 def test_random_grades_have_the_values_of_the_definitions(seed: int, highest: int) -> None:
     """In a process of its own, which pytrec_eval may break or hang."""
     words = [sys.executable, "-m", "tests.support.random_judgments", str(seed), "150", str(highest)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -110,7 +110,13 @@ def test_layers_share_a_graph_for_any_number_of_tokens_and_for_every_model(kind,
 
 
 def test_inductors_kernels_give_the_same_gradient(tmp_path, monkeypatch):
-    """Of the embeddings, with their norm and dropout: a C++ compiler takes half a minute for a layer."""
+    """Of the embeddings, with their norm and dropout: a C++ compiler takes half a minute for a layer.
+
+    Scalar kernels and no precompiled headers, as they are compiled once.
+    """
+    monkeypatch.setattr(torch._inductor.config.cpp, "simdlen", 0)
+    monkeypatch.setattr(torch._inductor.config, "cpp_cache_precompile_headers", False)
+    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
     model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch)
     monkeypatch.setattr(compiled_layers, "layers_of", lambda encoder: [])

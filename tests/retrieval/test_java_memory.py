@@ -27,7 +27,7 @@ def index(folder: Path, options: str = "", limit: int = 0) -> subprocess.Complet
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=60,
         check=False,
         env=os.environ | {"JAVA_TOOL_OPTIONS": options},
     )

@@ -49,7 +49,7 @@ def job(word: str) -> None:
 def wait_for_go(begun: Path) -> None:
     """Leaves a file with the number of this process, and waits for the file that lets it go on."""
     begun.with_suffix(f".{os.getpid()}").touch()
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 60
     while not begun.with_suffix(".go").exists():
         if time.monotonic() > deadline:
             raise TimeoutError(begun)

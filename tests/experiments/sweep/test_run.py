@@ -145,7 +145,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--workers", "2"]
     long = ["--epochs", "100000", "--training.patience", "100000"]  # no worker ends before the other begins
     process = subprocess.Popen([*words, *long], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 60
     while len(list(grid.glob("*/fold1/state/history.json"))) < 2 and not process.poll() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
