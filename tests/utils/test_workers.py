@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from rerank.utils.workers import work
 from tests.support.paths import ROOT
 from tests.support.small_grid import job
+from tests.support.threads import beside
 
 
 def test_a_job_that_fails_and_a_worker_that_dies_cost_that_job_alone():
@@ -63,9 +63,12 @@ def test_each_worker_sees_one_gpu_and_one_that_replaces_it_sees_the_same(tmp_pat
 def test_more_workers_than_gpus_share_them(tmp_path):
     names = [tmp_path / name for name in "abc"]
     jobs = [f"until {name}" for name in names]
-    with closing(work(job, jobs, workers=3, gpus=["0", "1"])) as ended:
-        # Each has begun before any goes on, so that each is in a process of its own.
-        threading.Thread(target=lambda: (until(lambda: len(list(tmp_path.iterdir())) == 3), go(names))).start()
+
+    def let_go():  # each has begun before any goes on, so that each is in a process of its own
+        until(lambda: len(list(tmp_path.iterdir())) == 3)
+        go(names)
+
+    with closing(work(job, jobs, workers=3, gpus=["0", "1"])) as ended, beside(let_go):
         assert sorted(ended) == [(word, "") for word in jobs]
 
 
