@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rerank.cli.demo import LOSSES, demo_config, make_inputs
+from rerank.config import FirstStageSettings
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.train import train_folds
+from rerank.runs.layout import CollectionFolder
 
 INSTRUCTIONS = {"own": {}, "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
 
@@ -68,9 +70,10 @@ def _means(folder: Path, condition: Condition, measure: str) -> dict[str, float]
     environment = os.environ | {"OMP_NUM_THREADS": str(condition.threads)} | INSTRUCTIONS[condition.instructions]
     words = [sys.executable, "-m", "scripts.paper.demo_stability", str(place), "--train", str(condition.seed)]
     subprocess.run(words, env=environment, check=True)
-    results = place / "towns"
-    qrels = read_qrels(results / "qrels.txt")
-    runs = {"bm25": results / "bm25.run"} | {loss: results / loss / "all.run" for loss in LOSSES}
+    results = CollectionFolder(place / "towns")
+    qrels = read_qrels(results.qrels)
+    runs = {"bm25": results.first_stage(FirstStageSettings())}
+    runs |= {loss: results.experiment(loss).all_run for loss in LOSSES}
     values = {row: evaluate(qrels, read_run(path), [measure])[measure] for row, path in runs.items()}
     return {row: sum(of.values()) / len(of) for row, of in values.items()}
 

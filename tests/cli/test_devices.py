@@ -7,6 +7,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
+from rerank.training import saving
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command, failed
 
@@ -51,13 +52,17 @@ def test_matched_pairs_and_dropout_before_the_head_are_trained_with(here):
 
 
 def test_a_deterministic_run_on_a_cpu_is_the_run_without(here, monkeypatch):
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    try:
-        main(command("--fold", "1", "--name", "always", "--device", "cpu"))
-        assert not torch.are_deterministic_algorithms_enabled()
-        main(command("--fold", "1", "--name", "same", "--device", "cpu", "--training.deterministic"))
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
+    during, save = [], saving.save_state
+
+    def watch(*arguments):
+        during.append(torch.are_deterministic_algorithms_enabled())
+        save(*arguments)
+
+    monkeypatch.setattr(saving, "save_state", watch)
+    words = command("--fold", "1", "--device", "cpu", "--training.epochs", "1")
+    main([*words, "--name", "always"])
+    main([*words, "--name", "same", "--training.deterministic"])
+    assert during == [False, True]
+    assert not torch.are_deterministic_algorithms_enabled()
     always, deterministic = (here / "runs" / "towns" / name / "fold1" / "test.run" for name in ("always", "same"))
     assert read_run(always) == read_run(deterministic)

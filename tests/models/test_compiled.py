@@ -114,14 +114,12 @@ def test_inductors_kernels_give_the_same_gradient(tmp_path, monkeypatch):
 
     Scalar kernels and no precompiled headers, as they are compiled once.
     """
-    monkeypatch.setattr(torch._inductor.config.cpp, "simdlen", 0)
-    monkeypatch.setattr(torch._inductor.config, "cpp_cache_precompile_headers", False)
-    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
     model, batch = opened("bert", tmp_path, layers=1)
     expected = gradient(model, batch)
     monkeypatch.setattr(compiled_layers, "layers_of", lambda encoder: [])
-    counter = compiled(model, batch, "inductor")
-    assert_same(gradient(model, batch), expected)
+    with torch._inductor.config.patch({"cpp.simdlen": 0, "cpp_cache_precompile_headers": False, "compile_threads": 1}):
+        counter = compiled(model, batch, "inductor")
+        assert_same(gradient(model, batch), expected)
     assert counter.frame_count == 1
 
 
