@@ -1,9 +1,12 @@
 import os
+import signal
 import subprocess
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from rerank.utils.workers import work
 from tests.support.paths import ROOT
@@ -46,6 +49,30 @@ def test_workers_end_with_their_parent_however_it_ends_and_whatever_it_ignores(t
     parent.wait()
     until(lambda: path.read_text() == "interrupted")
     until(lambda: not Path(f"/proc/{path.suffix[1:]}").exists())
+
+
+@pytest.mark.parametrize(("handler", "told"), [(signal.SIG_IGN, ""), (signal.SIG_DFL, "its process ended")])
+def test_a_worker_ignores_a_hangup_if_its_parent_does_as_under_nohup(tmp_path, handler, told):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with closing(work(job, ["fine", f"until {tmp_path / 'a'}"], workers=1)) as ended, beside(hang_up(tmp_path)):
+            assert next(ended) == ("fine", "")
+            (_, error) = next(ended)
+        assert told in error
+        assert bool(error) == bool(told)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def hang_up(folder):
+    def send():
+        until(lambda: any(folder.iterdir()))
+        (path,) = folder.iterdir()
+        os.kill(int(path.suffix[1:]), signal.SIGHUP)
+        time.sleep(0.1)
+        go([folder / "a"])
+
+    return send
 
 
 def test_each_worker_sees_one_gpu_and_one_that_replaces_it_sees_the_same(tmp_path, monkeypatch):
