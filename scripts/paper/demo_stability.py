@@ -23,7 +23,10 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.train import train_folds
 from rerank.runs.layout import CollectionFolder
 
-INSTRUCTIONS = {"own": {}, "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
+INSTRUCTIONS = {
+    "own": {},
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
+}
 
 
 class Condition(NamedTuple):

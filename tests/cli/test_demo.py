@@ -10,7 +10,6 @@ from rerank.data import demo
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.experiments.train import train_folds
-from rerank.models.tiny_bert import make_encoder
 from rerank.runs.table import compare_files
 
 
@@ -45,9 +44,7 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
 def test_the_re_ranker_beats_bm25_because_of_what_it_learned(tmp_path, monkeypatch, shortened):
     shortened(epochs=2, lists_per_epoch=120)
     monkeypatch.setattr(demo, "TOWNS", 60)
-    collection = tmp_path / "collections" / "towns"
-    demo.make_collection(collection)
-    make_encoder(tmp_path / "encoder", (collection / "corpus.jsonl").read_text().splitlines())
+    demo_command.make_inputs(tmp_path)
     folder = train_folds(demo_command.demo_config(tmp_path, "smoothi"), "3")
     run, bm25 = read_run(folder.fold("3").test_run), read_run(tmp_path / "towns" / "bm25.run")
     qrels = {q: judged for q, judged in read_qrels(tmp_path / "towns" / "qrels.txt").items() if q in run}

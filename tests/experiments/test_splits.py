@@ -8,7 +8,9 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
+from rerank.experiments.sweep import run as sweep
 from tests.support.small_collection import command, failed, write_qrels
+from tests.support.small_grid import work_here
 
 EXPERIMENT = Path("runs/towns/smoothi")
 PARTS = {"train": range(8), "dev": range(8, 10), "test": range(10, 14)}
@@ -84,11 +86,12 @@ def test_the_final_model_has_all_three_parts(split, capsys):
     assert "the median of the folds' best epochs (fold split 1)" in capsys.readouterr().err
 
 
-def test_a_sweep_trains_the_split(split, capsys):
+def test_a_sweep_trains_the_split(split, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "work", work_here)
     Path("grid.toml").write_text('config = "towns.toml"\n[[grid]]\n"loss.name" = ["hinge"]\n"training.lr" = [1e-3]\n')
     assert "fold 1: no such fold; expected split" in failed(capsys, "sweep", "grid.toml", "--fold", "1")
     with pytest.raises(SystemExit) as ended:
-        main(["sweep", "grid.toml", "--workers", "1"])
+        main(["sweep", "grid.toml", "--epochs", "1"])
     assert ended.value.code == 0
     assert "the best of 1 finished cells, fold split" in capsys.readouterr().out
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from rerank.utils.errors import UserError
+from rerank.utils.workers import outcome
 
 GRID = """
 config = "towns.toml"
@@ -22,6 +23,11 @@ CELLS = [
     "smoothi-metric=ndcg_10-lr=0.001",
     "smoothi-metric=p_1-lr=0.001",
 ]
+
+
+def work_here(function, jobs, workers, gpus):
+    """Does the jobs in this process, in the place of `rerank.utils.workers.work`."""
+    return ((job, outcome(function, job)) for job in jobs)
 
 
 def job(word: str) -> None:

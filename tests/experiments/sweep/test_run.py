@@ -16,10 +16,9 @@ from rerank.experiments.sweep import run as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
-from rerank.utils.workers import outcome
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
-from tests.support.small_grid import CELLS, GRID
+from tests.support.small_grid import CELLS, GRID, work_here
 
 
 @pytest.fixture
@@ -31,9 +30,7 @@ def grid(here):
 @pytest.fixture
 def inline(monkeypatch):
     """Trains in this process, which is quicker than to start one."""
-    monkeypatch.setattr(
-        command, "work", lambda function, jobs, workers, gpus: ((job, outcome(function, job)) for job in jobs)
-    )
+    monkeypatch.setattr(command, "work", work_here)
 
 
 def sweep(*words):

@@ -8,11 +8,18 @@ import torch
 
 from rerank.losses import LOSSES
 from scripts.benchmarks import losses as bench_losses
-from scripts.benchmarks import scoring, training
+from scripts.benchmarks import scoring, timing, training
 from scripts.benchmarks.commands import main
 from scripts.benchmarks.losses import BASELINE, peak_bytes
 from scripts.benchmarks.memory import Peak
 from tests.support.small_collection import failed
+
+
+@pytest.fixture(autouse=True)
+def one_product(monkeypatch):
+    """The reference is one matrix product, which is of no use as a measurement and takes a tenth of a second."""
+    monkeypatch.setattr(timing, "REPEATS", 1)
+
 
 PRODUCTS = ["matrix product, 2048 × 2048", "its layers' products, 4096 tokens"]
 
