@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import itertools
 import os
 import shutil
 import signal
@@ -40,8 +41,15 @@ SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/experiments/sweep/test_run.p
 """Files that no process should start when the others are about to end."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--reversed", action="store_true", help="run the files in the opposite order, the slowest last")
+
+
+def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: not item.nodeid.startswith(SLOWEST_FIRST))
+    if config.getoption("--reversed"):
+        files = [list(tests) for _, tests in itertools.groupby(items, lambda item: item.path)]
+        items[:] = [item for tests in reversed(files) for item in tests]
 
 
 def pytest_collection_finish():

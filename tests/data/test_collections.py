@@ -16,6 +16,7 @@ from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
 needs_shared = pytest.mark.skipif(
@@ -112,7 +113,7 @@ progress.log_to_terminal()
 print(*[document.text for document in open_collection(sys.argv[1]).get(sys.argv[2:])], sep="|", end="")
 """
     command = [sys.executable, "-c", program, str(folder), *doc_ids]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
     return ended.stdout, ended.stderr
 
 

@@ -14,6 +14,7 @@ from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
 from rerank.utils.errors import UserError
 from tests.evaluation.test_evaluate import graded
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 from tests.support.random_judgments import MEASURES
 
 
@@ -21,7 +22,7 @@ from tests.support.random_judgments import MEASURES
 def test_random_grades_have_the_values_of_the_definitions(seed: int, highest: int) -> None:
     """In a process of its own, which pytrec_eval may break or hang."""
     words = [sys.executable, "-m", "tests.support.random_judgments", str(seed), "150", str(highest)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
 
 

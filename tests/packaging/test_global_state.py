@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 
 APPLICATION = """
 import logging, os, signal, sys, warnings
@@ -93,7 +94,7 @@ def used(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, program: str) -> None:
     words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

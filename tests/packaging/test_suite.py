@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 
 CRASHES = "import ctypes, time\ndef test_it():\n    time.sleep(1)\n    ctypes.string_at(0)\n"
 HOLDS_THE_INTERPRETER = "import ctypes\ndef test_it():\n    ctypes.PyDLL(None).sleep(600)\n"
@@ -34,7 +35,7 @@ def test_it_ends_with_an_error_whatever_happens_to_a_process(tmp_path, fault):
     words = [sys.executable, "-m", "pytest", "-p", "tests.support.watch", *flags]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "the process that ran test_fault.py::test_it died" in done.stdout
     assert "test_fault.py" in done.stderr  # the stacks

@@ -5,6 +5,7 @@ import pytest
 
 from rerank.retrieval.java import describe_java, find_java, java_class
 from rerank.utils.errors import UserError
+from tests.support.patience import SECONDS
 
 
 def fake_java(folder, version):
@@ -72,5 +73,5 @@ def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python():
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    import time; time.sleep(10)\n"
         "except KeyboardInterrupt:\n    raise SystemExit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import SECONDS
+
 CODE = """
 import resource, sys
 from pathlib import Path
@@ -27,7 +29,7 @@ def index(folder: Path, options: str = "", limit: int = 0) -> subprocess.Complet
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
         check=False,
         env=os.environ | {"JAVA_TOOL_OPTIONS": options},
     )

@@ -3,6 +3,7 @@
 import cohere
 import pytest
 
+from tests.support.patience import SECONDS
 from tests.support.small_world import WORDS
 
 QUERY = "amber fjord"
@@ -15,7 +16,7 @@ def best_first(reranker):
 
 
 def test_cohere_of_version_2(server, best_first):
-    with cohere.ClientV2(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+    with cohere.ClientV2(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=SECONDS) as client:
         answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=3, max_tokens_per_doc=4096)
     assert [result.index for result in answer.results] == best_first[:3]
     assert all(0 < result.relevance_score < 1 for result in answer.results)
@@ -25,7 +26,7 @@ def test_cohere_of_version_2(server, best_first):
 
 
 def test_cohere_of_version_1(server, best_first):
-    with cohere.Client(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+    with cohere.Client(api_key="none", base_url=f"http://127.0.0.1:{server.port}", timeout=SECONDS) as client:
         answer = client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS, top_n=2)
     assert [result.index for result in answer.results] == best_first[:2]
     assert [result.document.text for result in answer.results] == [DOCUMENTS[index] for index in best_first[:2]]

@@ -16,6 +16,7 @@ from rerank.data.types import Hit, Marked
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
 from rerank.utils.errors import UserError
 from tests.support.browser import CHROMIUM, open_tab
+from tests.support.patience import SECONDS
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 HITS = [
@@ -43,7 +44,7 @@ class Answer:
 
     def __init__(self, application, method, path, body=b"", content_type=FORM):
         self.status, self.headers, self._body = 0, {}, b""
-        asyncio.run(asyncio.wait_for(self._ask(application, method, path, body, content_type), 60))
+        asyncio.run(asyncio.wait_for(self._ask(application, method, path, body, content_type), SECONDS))
 
     async def _ask(self, application, method, path, body, content_type):
         parts = [body[start : start + 2**14] for start in range(0, max(1, len(body)), 2**14)]
@@ -219,7 +220,7 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         assert all(b"429" in answer.split(b"\r\n")[0] and b"retry-after: 1" in answer for answer in answers)
         begin.set()
         for thread in asking:
-            thread.join(60)
+            thread.join(SECONDS)
         assert sum(b" 200 " in answer.split(b"\r\n")[0] for answer in answers) == MOST_WAITING
         assert b" 200 " in server.ask("wing").split(b"\r\n")[0]
     assert (most[0], len(threads)) == (1, 1)
@@ -277,7 +278,7 @@ class Server:
         """The bytes of the answer of the JSON endpoint."""
         body = json.dumps({"query": query}).encode()
         head = f"POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {JSON}\r\n"
-        with socket.create_connection(self.address, timeout=60) as connection:
+        with socket.create_connection(self.address, timeout=SECONDS) as connection:
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             return b"".join(iter(lambda: connection.recv(2**16), b""))
 

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import SECONDS
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
 ]  # fmt: skip
-LIMIT = 60.0
+LIMIT = SECONDS
 """Seconds that a page may take to be as a test expects it."""
 
 

@@ -14,8 +14,8 @@ from rerank.serving.app import make_app
 from rerank.serving.limits import Limits
 from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
+from tests.support.patience import SECONDS
 
-SECONDS = 60
 """The longest wait for an answer, on a busy machine."""
 
 

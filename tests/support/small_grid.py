@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.workers import outcome
+from tests.support.patience import SECONDS
 
 GRID = """
 config = "towns.toml"
@@ -46,7 +47,7 @@ def job(word: str) -> None:
         begun = Path(word.removeprefix("wait "))
         begun.with_suffix(f".{os.getpid()}").touch()
         try:
-            time.sleep(60)
+            time.sleep(SECONDS)
         except KeyboardInterrupt:
             begun.with_suffix(f".{os.getpid()}").write_text("interrupted")
             raise
@@ -55,7 +56,7 @@ def job(word: str) -> None:
 def wait_for_go(begun: Path) -> None:
     """Leaves a file with the number of this process, and waits for the file that lets it go on."""
     begun.with_suffix(f".{os.getpid()}").touch()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while not begun.with_suffix(".go").exists():
         if time.monotonic() > deadline:
             raise TimeoutError(begun)

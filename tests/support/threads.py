@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-SECONDS = 60.0
+from tests.support.patience import SECONDS
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from typing import Any
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from scripts.campaign.fork_server import own_progress_lock
+from tests.support.patience import SECONDS
 from tests.support.ports import free_port
 
-SECONDS = 60
 """After them a process is ended, as it waits for the other one in vain."""
 
 
@@ -37,7 +37,7 @@ def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arg
     try:
         own_progress_lock()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(SECONDS)
+        signal.alarm(round(SECONDS))
         log = os.open(folder / f"log{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -21,6 +21,7 @@ from rerank.training.linked_tensors import read_tensors
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
 from scripts.campaign.fork_server import own_progress_lock
+from tests.support.patience import SECONDS
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
 from tests.support.tiny_encoders import make_encoder
@@ -138,7 +139,7 @@ def test_the_next_epoch_trains_while_a_state_is_written(encoder, tmp_path, backg
     second_epoch, save, waited = threading.Event(), saving.save_state, []
 
     def slow(*arguments):
-        waited.append(second_epoch.wait(60))
+        waited.append(second_epoch.wait(SECONDS))
         save(*arguments)
 
     def training_lists(self, epoch):

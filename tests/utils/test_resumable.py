@@ -12,6 +12,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.integrity import facts_of
 from rerank.utils.resumable import resumable, unfinished_folder
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 
 WRITE = """
 import os, signal, sys
@@ -71,11 +72,11 @@ def test_what_was_interrupted_goes_on_and_is_the_same(tmp_path):
 def test_a_killed_process_loses_what_came_after_the_last_save(tmp_path):
     command = [sys.executable, "-c", WRITE, str(tmp_path / "killed")]
     for at in ("40", "41"):
-        assert subprocess.run([*command, at], cwd=ROOT, timeout=60).returncode == -signal.SIGKILL
+        assert subprocess.run([*command, at], cwd=ROOT, timeout=SECONDS).returncode == -signal.SIGKILL
         state = json.loads((unfinished_folder(tmp_path / "killed") / "state.json").read_bytes())
         assert state["done"] == int(at)
-    subprocess.run([*command, "-1"], cwd=ROOT, timeout=60, check=True)
-    subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "whole"), "-1"], cwd=ROOT, timeout=60, check=True)
+    subprocess.run([*command, "-1"], cwd=ROOT, timeout=SECONDS, check=True)
+    subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / "whole"), "-1"], cwd=ROOT, timeout=SECONDS, check=True)
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rerank.utils.workers import work
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 from tests.support.small_grid import job
 from tests.support.threads import beside
 
@@ -105,7 +106,7 @@ def go(names):
 
 
 def until(true):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert true()

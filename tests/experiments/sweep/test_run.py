@@ -16,6 +16,7 @@ from rerank.experiments.sweep import run as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
+from tests.support.patience import SECONDS
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID, work_here
@@ -142,11 +143,11 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--workers", "2"]
     long = ["--epochs", "100000", "--training.patience", "100000"]  # no worker ends before the other begins
     process = subprocess.Popen([*words, *long], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while len(list(grid.glob("*/fold1/state/history.json"))) < 2 and not process.poll() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, told
     assert told.splitlines()[-1].startswith("rerank: interrupted; nothing is left half-written")
     assert "Traceback" not in told

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from rerank.cli.main import main
+from tests.support.patience import SECONDS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -32,7 +33,7 @@ def test_a_browser_draws_every_chart_without_a_complaint(folder, tmp_path, width
     file.write_text((folder / "report.html").read_text().replace("</body>", f"{MEASURE}</body>"))
     window = [f"--window-size={width},800", f"--blink-settings=preferredColorScheme={scheme}"]
     words = [CHROMIUM, *FLAGS, *window, f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert not re.findall(r".*CONSOLE.*", done.stderr)
     found = json.loads(re.search(r"data-found='?\"?(\{.*?\})['\"]", done.stdout)[1].replace("&quot;", '"'))
     assert len(found["boxes"]) == 2 + 2 * 5

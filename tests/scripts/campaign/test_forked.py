@@ -11,6 +11,7 @@ import pytest
 
 from scripts.campaign import fork_server
 from scripts.campaign.forked import Command, Forked
+from tests.support.patience import SECONDS
 
 HERE = "tests.scripts.campaign.planted:"
 
@@ -60,5 +61,5 @@ def test_a_process_that_is_left_behind_is_found_and_killed(monkeypatch, tmp_path
         f"found = fork_server.run([asdict(forked.Command((), {HERE + 'leave_a_process'!r}))]);"
         "print(json.dumps(found)) if found else None"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS)
     assert '"orphans": true' in done.stdout, done.stderr

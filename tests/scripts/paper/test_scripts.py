@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.patience import SECONDS
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_sweep import write_cell, write_collection
 
@@ -157,5 +158,5 @@ def test_scripts_start_as_the_documentation_starts_them():
     assert not [text for text in texts if "python scripts/" in text]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     words = [sys.executable, "-m", "scripts.paper.table2", "--help"]
-    told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    told = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert "usage: " in told.stdout
