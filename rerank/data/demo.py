@@ -1,6 +1,6 @@
 """The generated collection of `rerank demo`: a gazetteer of invented towns.
 
-A query is a town and a subject ("velmordun climate"). The town's documents all name the town and never the subject, so
+A query is a town and a subject ("velquingor climate"). The town's documents all name the town and never the subject, so
 BM25 retrieves them but cannot rank them. The vocabulary of a subject (frosty, fogs, …) is the evidence, which a model
 can learn from the queries of other towns. One document in ten is long and is about its subjects only after the 512th
 token.

@@ -137,7 +137,7 @@ def test_the_encoder_loads_and_knows_every_word(encoder: Path, texts: dict[str, 
 
 
 def test_the_encoder_is_a_function_of_texts_and_seed(tmp_path: Path) -> None:
-    texts = ["frosty fogs and rainy storms", "spicy soups and salted stews", "velmordun climate"]
+    texts = ["frosty fogs and rainy storms", "spicy soups and salted stews", "velquingor climate"]
     state = torch.get_rng_state()
     for name, seed in (("one", 0), ("two", 0), ("three", 1)):
         make_encoder(tmp_path / name, texts, seed)

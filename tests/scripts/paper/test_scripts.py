@@ -3,12 +3,14 @@
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from rerank.data.trec import read_qrels, read_run, write_run
 from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
 from tests.support.small_features import SETTINGS, write_folds_of_features
@@ -141,6 +143,29 @@ def test_the_steps_of_the_recipe_are_compared(call, here):
     assert sorted(folder.name for folder in Path("results/towns/recipe").glob("fold*")) == [
         f"fold{n}" for n in range(1, 6)
     ]
+
+
+def test_the_stability_of_the_demo_is_the_largest_difference_and_the_orders(call, home, tmp_path, monkeypatch):
+    """The processes, which train, are stand-ins: hinge is as good as BM25, SmoothI is better on one thread alone."""
+    environments = []
+
+    def train(words, env, check):
+        environments.append((words[-1], env["OMP_NUM_THREADS"], env.get("ATEN_CPU_CAPABILITY", "own")))
+        found = Path(words[-3]) / "towns"
+        shutil.copytree(home / "runs" / "towns", found)
+        best = {q: {d: float(grade) for d, grade in of.items()} for q, of in read_qrels(found / "qrels.txt").items()}
+        bm25 = read_run(found / "bm25.run")
+        write_run(found / "hinge" / "all.run", bm25, "hinge")
+        write_run(found / "smoothi" / "all.run", best if env["OMP_NUM_THREADS"] == "1" else bm25, "smoothi")
+
+    monkeypatch.setattr(subprocess, "run", train)
+    lines = call("demo_stability.py", tmp_path, "--seeds", 0).splitlines()
+    assert environments == [("0", "1", "own"), ("0", "1", "avx2"), ("0", "2", "own"), ("0", "2", "avx2")]
+    assert lines[0].split() == ["seed", "threads", "instructions", "bm25", "hinge", "smoothi"]
+    *_, bm25, hinge, smoothi = lines[1].split()
+    assert bm25 == hinge < smoothi == "1.0000"
+    assert lines[5].split()[2:] == ["0.0000", "0.0000", f"{1 - float(bm25):.4f}"]
+    assert lines[6].startswith("orders, lowest first: ")
 
 
 def test_scripts_start_as_the_documentation_starts_them():
