@@ -27,7 +27,8 @@ import torch
 
 from rerank.batches.features import rows_of, vectors
 from rerank.config import Config, replace_setting
-from rerank.data.letor import FeatureSet, LetorFold
+from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.layouts import LetorFold
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import evaluate
