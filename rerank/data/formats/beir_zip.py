@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from rerank.data.collections import register
 from rerank.data.formats.beir import CORPUS, QUERIES, BeirFolder
+from rerank.data.sources import register
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import make_once

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import UnknownDocumentError
+from rerank.data.folds import official_folds
 from rerank.data.formats._ir_datasets import (
     describe_copy,
     error_in_one_line,
@@ -20,8 +20,8 @@ from rerank.data.formats._ir_datasets import (
     published_split,
 )
 from rerank.data.ids import check_id
-from rerank.data.splits import Splits
-from rerank.data.types import Document, Qrels
+from rerank.data.sources import UnknownDocumentError
+from rerank.data.types import Document, Fold, Qrels
 from rerank.utils.errors import UserError
 
 DOCUMENTS_AT_ONCE = 256
@@ -29,7 +29,7 @@ DOCUMENTS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class IrDataset:
-    """A collection of ir_datasets by its id; see `Collection` for its attributes.
+    """A collection of ir_datasets by its id; see `Source` for its attributes.
 
     Opening raises UserError if ir_datasets has no such id or no documents for it.
     """
@@ -94,20 +94,19 @@ class IrDataset:
         return qrels
 
     @functools.cached_property
-    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The names and query ids of the subsets fold1, fold2, ... that ir_datasets has below the id."""
-        ids = sorted(name for name in library().registry if name.startswith(f"{self.source}/fold"))
-        return tuple((name.rsplit("/", 1)[1], tuple(_read_queries(name))) for name in ids)
+    def folds(self) -> tuple[Fold, ...]:
+        """The folds of the subsets fold1, fold2, ... that ir_datasets has below the id."""
+        prefix = f"{self.source}/fold"
+        ids = sorted(name for name in library().registry if name.startswith(prefix))
+        return tuple(official_folds([(name.removeprefix(prefix), _read_queries(name)) for name in ids]) if ids else ())
 
     @property
-    def splits(self) -> Splits:
-        """None, with a note on an id that is a part of a published split; `WithSplits` has those of the whole."""
+    def notes(self) -> tuple[str, ...]:
+        """A line for an id that is a part of a published split."""
         parent, _, last = self.source.rpartition("/")
         if last != "test" or not published_split(parent):
-            return Splits()
-        return Splits(
-            notes=(f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
-        )
+            return ()
+        return (f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
 
     @property
     def fingerprint(self) -> str:
