@@ -399,7 +399,7 @@ def test_an_incomplete_tree_is_counted(monkeypatch, tmp_path):
 
 def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd):
     standin.use_home(monkeypatch, tmp_path)
-    expected = r"its queries cannot be had: looked for .*04\.testset\.gz, then the download failed .*no network"
+    expected = r"its queries cannot be read: the download failed .*no network.* put the file at .*04\.testset\.gz"
     with pytest.raises(UserError, match=expected):
         open_collection(ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")
