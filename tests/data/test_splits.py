@@ -67,8 +67,9 @@ def test_the_final_fold_has_every_query_and_tests_none():
 def test_a_folder_with_train_dev_and_test(folder):
     collection = open_collection(str(folder))
     assert collection.folds == split(range(8), (8, 9), range(10, 14))
-    told = f"{folder}: published split: 8 queries train, 2 validate, 4 test; it is the fold split"
-    assert collection.notes == (told,)
+    assert collection.notes == (
+        f"{folder}: published split: 8 queries train, 2 validate, 4 test; it is the fold split",
+    )
     assert set(collection.qrels) == {f"q{number}" for number in range(14)}
     assert collection.qrels["q3"] == {f"d3-{place}": int(place % 3 == 0) for place in range(6)}
 
