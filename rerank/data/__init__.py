@@ -4,8 +4,9 @@ Knows nothing of batches or models, and never imports torch; ir_datasets is impo
 """
 
 from rerank.data.candidates import select_candidates
-from rerank.data.collections import Collection, open_collection, register
+from rerank.data.collections import Collection, open_collection
 from rerank.data.folds import make_folds, read_folds, write_folds
+from rerank.data.sources import register
 from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
 
 __all__ = [

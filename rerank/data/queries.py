@@ -1,20 +1,12 @@
-"""Queries from a file, or from another field of a collection's queries, in the place of the collection's own."""
+"""Queries from a file."""
 
-import functools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rerank.data.ids import check_id
-from rerank.data.splits import Splits
 from rerank.data.text_lines import read_lines
-from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import keys_shown, parse_json, shown
-
-if TYPE_CHECKING:
-    from rerank.data.collections import Collection
 
 ID_KEYS = ("_id", "query_id", "qid", "id")
 TEXT_KEYS = ("text", "query")
@@ -84,88 +76,6 @@ def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
             raise UserError(f"{where}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
         values.append(value)
     return values[0], values[1]
-
-
-@dataclass(frozen=True)
-class WithQueries:
-    """A collection with other queries; see `Collection` for its attributes. Documents and judgments are its own.
-
-    `file` is read by `read_queries`. `field` is a field of the file's JSON objects, or of the collection's queries if
-    there is no file.
-    """
-
-    collection: "Collection"
-    file: str = ""
-    field: str = ""
-
-    @functools.cached_property
-    def queries(self) -> dict[str, str]:
-        """query_id to text, of every query."""
-        return read_queries(self.file, self.field) if self.file else self.collection.query_texts(self.field)
-
-    def query_texts(self, field: str) -> dict[str, str]:
-        """The texts of another field."""
-        return WithQueries(self.collection, self.file, field).queries
-
-    def expect_queries(self, query_ids: Iterable[str]) -> None:
-        """Raises UserError if one of these queries, which are judged, has no text."""
-        wanted = list(query_ids)
-        if missing := [query_id for query_id in wanted if query_id not in self.queries]:
-            raise UserError(
-                f"{self.file or self.source}: has no text of {len(missing)} of the {len(wanted)} judged queries, such "
-                f"as {missing[0]}; training and evaluation need all of them: add them to the file"
-            )
-
-    @property
-    def source(self) -> str:
-        """The collection's source."""
-        return self.collection.source
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self.collection.name
-
-    @property
-    def qrels(self) -> Judgments:
-        """The collection's judgments."""
-        return self.collection.qrels
-
-    @property
-    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The collection's folds."""
-        return self.collection.official_folds
-
-    @property
-    def splits(self) -> Splits:
-        """The collection's split."""
-        return self.collection.splits
-
-    @property
-    def fingerprint(self) -> str:
-        """The collection's fingerprint: it is one of the documents."""
-        return self.collection.fingerprint
-
-    @property
-    def has_documents(self) -> bool:
-        """Whether the collection's documents can be had."""
-        return self.collection.has_documents
-
-    def expect_judgments(self) -> None:
-        """Raises UserError if the collection has no judgments."""
-        self.collection.expect_judgments()
-
-    def count(self) -> int:
-        """The number of documents."""
-        return self.collection.count()
-
-    def documents(self) -> Iterator[Document]:
-        """Every document."""
-        return self.collection.documents()
-
-    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked."""
-        return self.collection.get(doc_ids)
 
 
 def check_query(query: str) -> None:

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rerank.data.folds import FINAL
 from rerank.data.types import Fold, Judgments
@@ -18,16 +18,11 @@ SHARE = 0.1
 WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
-@dataclass(frozen=True)
-class Splits:
-    """The judged queries of a published split; without one, `train` is empty. `valid` may be empty.
+class Judged(NamedTuple):
+    """Judgments, the folds that they come with, and notes: lines about the folds, and about what is not used."""
 
-    `notes` are lines about what a collection has and is not used.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
+    qrels: Judgments
+    folds: tuple[Fold, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -50,12 +45,13 @@ class JudgmentsOfParts(Mapping[str, dict[str, int]]):
         return query_id in self._part_of
 
 
-def merge_splits(parts: Mapping[str, Judgments], source: str) -> tuple[Judgments, Splits]:
-    """All judgments, and the queries of each part: "train", "test" and, if there is one, "valid".
+def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
+    """All judgments, and the fold of the parts: "train", "test" and, if there is one, "valid"; `notes` come first.
 
     A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
-    part alone; a note counts those left out of the other. Raises UserError, with `source`, if no query is left to
-    train on.
+    part alone; a note counts those left out of the other. Without validation queries, `hold_out` takes some of the
+    training queries, with the same seed whatever `--seed` is, as the fold is one of all experiments. Raises UserError,
+    with `source`, if too few queries are left to train on.
     """
     part_of: dict[str, str] = {}
     lost: Counter[tuple[str, str]] = Counter()
@@ -65,35 +61,25 @@ def merge_splits(parts: Mapping[str, Judgments], source: str) -> tuple[Judgments
                 lost[part, part_of[query_id]] += 1
             else:
                 part_of[query_id] = part
-    queries = {part: tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in WORDS}
-    if not queries["train"]:
+    train, valid, test = (tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in WORDS)
+    if not train:
         raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
-    notes = tuple(
-        f"{source}: {count} {WORDS[part]} queries are {WORDS[other]} queries too: used as these alone"
-        for (part, other), count in lost.items()
+    drawn = "" if valid else " of the training queries, drawn at random, as no others are published"
+    if not valid:
+        train, valid = hold_out(train)
+    told = (
+        *(note for note in notes if note),
+        *(
+            f"{source}: {count} {WORDS[part]} queries are {WORDS[other]} queries too: used as these alone"
+            for (part, other), count in lost.items()
+        ),
+        f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
+        f"the fold {SPLIT}",
     )
-    merged = JudgmentsOfParts(parts, part_of)
-    in_memory = all(isinstance(judgments, dict) for judgments in parts.values())
-    return dict(merged) if in_memory else merged, Splits(**queries, notes=notes)
-
-
-def split_fold(splits: Splits) -> Fold:
-    """The fold of a published split; without validation queries, `hold_out` takes some of the training queries.
-
-    They are drawn with the same seed whatever `--seed` is, as the fold is one of all experiments.
-    """
-    train, valid = (splits.train, splits.valid) if splits.valid else hold_out(splits.train)
-    return Fold(SPLIT, train, valid, splits.test)
-
-
-def describe_split(splits: Splits, source: str) -> str:
-    """One line: what the published split does with how many queries."""
-    fold = split_fold(splits)
-    drawn = "" if splits.valid else " of the training queries, drawn at random, as no others are published"
-    return (
-        f"{source}: published split: {len(fold.train)} queries train, {len(fold.valid)} validate{drawn}, "
-        f"{len(fold.test)} test; it is the fold {SPLIT}"
-    )
+    merged: Judgments = JudgmentsOfParts(parts, part_of)
+    if all(isinstance(judgments, dict) for judgments in parts.values()):
+        merged = dict(merged)
+    return Judged(merged, (Fold(SPLIT, train, valid, test),), told)
 
 
 def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:

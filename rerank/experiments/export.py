@@ -12,7 +12,6 @@ from rerank.batches.text_template import open_template
 from rerank.config import Config, validate
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
-from rerank.data.queries import WithQueries
 from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
@@ -100,12 +99,9 @@ def _collection(config: Config, checkpoint: str, source: str, model: CrossEncode
             "--collection"
         )
     expect_text(source)
-    collection = open_collection(source)
     settings = config.collection
     field = settings.query_field or ("" if settings.queries else saved_settings(model).get("query_field", ""))
-    if settings.queries or field:
-        return WithQueries(collection, settings.queries, field)
-    return collection
+    return open_collection(source, settings.queries, field)
 
 
 def _sample(

@@ -18,7 +18,8 @@ from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import FINAL, read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.layouts import LetorFold, checksums, fold_names, open_all, open_fold
+from rerank.data.letor.layouts import LetorFold, fold_names, open_all, open_fold
+from rerank.data.letor.store import Store
 from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
@@ -39,40 +40,39 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set by name, and the SHA-256 of each of their files by name of fold and file.
-
-    For the final model no fold is open, and `checksums` has the files of all queries under FINAL.
-    """
+    """The open folds of a data set by name; for the final model none is open, and `is_final` is true."""
 
     config: Config
     folder: CollectionFolder
     fold_names: list[str]
     sets: dict[str, LetorFold]
-    checksums: dict[str, dict[str, str]]
+    is_final: bool
 
     @property
     def folds(self) -> list[Fold]:
         """The query ids of the open folds."""
-        return [
-            Fold(name, part.train.query_ids, part.valid.query_ids, part.test.query_ids)
-            for name, part in self.sets.items()
-        ]
+        return [opened.fold for opened in self.sets.values()]
 
     @cached_property
-    def everything(self) -> FeatureSet:
+    def everything(self) -> Store:
         """All queries of the data set."""
-        return open_all(self.config.collection.source, self.config.collection.folds, self.folder.features)
+        return open_all(self.config.collection.source, self.folder.features)
+
+    def checksums(self, fold_name: str) -> dict[str, str]:
+        """The SHA-256 of each file of a fold, or of the final model, by name."""
+        return self.everything.checksums if fold_name == FINAL else self.sets[fold_name].checksums
 
     def final_fold(self, validated: bool) -> Fold:
         """All queries; some of them, drawn by `--seed`, validate."""
-        return final_fold(self.everything.query_ids, self.config.training.seed, validated)
+        return final_fold(self.everything.features.query_ids, self.config.training.seed, validated)
 
     def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
         """The training, validation and test queries of a fold or of the final model."""
         if fold.name == FINAL:
-            train, valid, test = (self.everything.subset(part) for part in (fold.train, fold.valid, fold.test))
-            return train, valid, test
-        return self.sets[fold.name][1:]
+            features = self.everything.features
+            return features.subset(fold.train), features.subset(fold.valid), features.subset(fold.test)
+        opened = self.sets[fold.name]
+        return opened.train, opened.valid, opened.test
 
     @property
     def model(self) -> str:
@@ -89,7 +89,7 @@ class FeatureDataset:
 
         Raises UserError if experiments with other contents of these folds are in the same folder.
         """
-        judged = self.everything.qrels() if FINAL in self.checksums else {}
+        judged = self.everything.features.qrels() if self.is_final else {}
         with locked(self.folder.features, "features"):  # folds may be trained in parallel
             self._write_references(judged)
 
@@ -98,11 +98,11 @@ class FeatureDataset:
         remedy = "take another --output.folder, or remove this one"
         saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
         hashes = {
-            fold.name: short_hash(sorted(self.checksums[fold.name].items()), len(self.fold_names), fold)
+            fold.name: short_hash(sorted(self.checksums(fold.name).items()), len(self.fold_names), fold)
             for fold in self.folds
         }
-        if FINAL in self.checksums:
-            hashes[FINAL] = short_hash(sorted(self.checksums[FINAL].items()))
+        if self.is_final:
+            hashes[FINAL] = short_hash(sorted(self.checksums(FINAL).items()))
         if all(saved.get(name) == content for name, content in hashes.items()):
             return
         if any(saved.get(name, content) != content for name, content in hashes.items()):
@@ -155,10 +155,7 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
     folder = CollectionFolder(Path(config.output.folder) / collection)
     opened = [name for name in names if fold_name in ("all", name)]
     sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
-    hashes = {name: checksums(source, name, folds, folder.features) for name in opened}
-    if fold_name == FINAL:
-        hashes[FINAL] = checksums(source, names[0], folds, folder.features)
-    return FeatureDataset(config, folder, names, sets, hashes)
+    return FeatureDataset(config, folder, names, sets, fold_name == FINAL)
 
 
 class FeatureTask:
@@ -236,6 +233,6 @@ class FeatureTask:
     def facts(self) -> dict[str, Any]:
         """The files and the size of the network, for the manifest."""
         return {
-            "features": {"width": self.model.features, "files": self.dataset.checksums[self.fold.name]},
+            "features": {"width": self.model.features, "files": self.dataset.checksums(self.fold.name)},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
         }

@@ -12,7 +12,7 @@ from rerank.experiments.dense_first_stage import encoder_facts, expect_encoder, 
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.bm25 import choose_index
-from rerank.retrieval.indexed_texts import IndexedTexts
+from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_facts
 from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.retrieval.streamed_run import WrittenRun, write_bm25
@@ -164,7 +164,7 @@ def with_texts(config: Config, collection: Collection, folder: CollectionFolder)
     """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
     if collection.has_documents:
         return collection
-    return IndexedTexts(collection, find_index(config, collection, folder))
+    return with_indexed_texts(collection, find_index(config, collection, folder))
 
 
 def documents_and_index(config: Config) -> tuple[Collection, Path]:
@@ -178,4 +178,4 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     collection = open_collection(config.collection.source)
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     index = find_index(config, collection, folder)
-    return (collection if collection.has_documents else IndexedTexts(collection, index)), index
+    return (collection if collection.has_documents else with_indexed_texts(collection, index)), index

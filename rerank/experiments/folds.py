@@ -2,8 +2,8 @@
 
 from rerank.config import CollectionSettings, Config, flag_name
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.folds import FINAL, draw_queries, make_folds, official_folds, read_folds, write_folds
-from rerank.data.splits import SPLIT, describe_split, final_fold, split_fold
+from rerank.data.folds import FINAL, draw_queries, make_folds, read_folds, write_folds
+from rerank.data.splits import SPLIT, final_fold
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold
 from rerank.runs.layout import CollectionFolder
@@ -14,10 +14,8 @@ from rerank.utils.progress import log
 
 def folds_of(collection: Collection, count: int) -> list[Fold]:
     """The folds; the judged queries of a collection that has none of its own are cut into `count`."""
-    if collection.splits.train:
-        return [split_fold(collection.splits)]
-    if collection.official_folds:
-        return official_folds([(name.removeprefix("fold"), ids) for name, ids in collection.official_folds])
+    if collection.folds:
+        return list(collection.folds)
     return make_folds([query_id for query_id in collection.queries if query_id in collection.qrels], count)
 
 
@@ -67,27 +65,22 @@ def _drawn(config: Config, fold: Fold) -> Fold:
 
 def fold_names_of(collection: Collection, count: int) -> list[str]:
     """The names of the folds of `folds_of`."""
-    if collection.splits.train:
-        return [SPLIT]
-    official = [name.removeprefix("fold") for name, _ in collection.official_folds]
-    return official or [str(number + 1) for number in range(count)]
+    return [fold.name for fold in collection.folds] or [str(number + 1) for number in range(count)]
 
 
 def describe_folds(config: Config, collection: Collection) -> list[str]:
     """A line about the published split, if there is one, and a line for everything that is not used."""
-    splits, folds = collection.splits, config.collection.folds
-    lines = list(splits.notes)
+    folds, lines = config.collection.folds, list(collection.notes)
     drawing = [f"{flag} {count}" for flag, count in _counts(config).items() if count != "all"]
     if drawing and collection.qrels:
         lines.append(f"{', '.join(drawing)}: drawn from each fold by seed {config.training.seed}")
-    if splits.train:
-        lines.append(describe_split(splits, collection.source))
+    if fold_names_of(collection, folds) == [SPLIT]:
         unused = len(collection.queries.keys() - collection.qrels.keys())
         if unused and not config.collection.queries:
             lines.append(
                 f"{collection.source}: {unused} of {len(collection.queries)} queries are in no split: not used"
             )
-    if folds != CollectionSettings().folds and (splits.train or collection.official_folds):
+    if folds != CollectionSettings().folds and collection.folds:
         names = ", ".join(fold_names_of(collection, folds))
         lines.append(f"--collection.folds {folds}: not used, as {collection.source} has folds of its own: {names}")
     return lines

@@ -10,7 +10,6 @@ from accelerate import Accelerator
 from rerank.config import Config, validate
 from rerank.data.candidate_lists import CandidateLists
 from rerank.data.collections import Collection, open_collection
-from rerank.data.queries import WithQueries
 from rerank.data.run_arrays import read_run_arrays
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
@@ -163,9 +162,6 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
 def _with_queries(config: Config, collection: Collection) -> tuple[Config, Collection]:
     """The settings and the collection with the same queries: those of the settings, else those it was opened with."""
     settings = config.collection
-    if isinstance(collection, WithQueries):
-        queries, field = settings.queries or collection.file, settings.query_field or collection.field
-        settings, collection = replace(settings, queries=queries, query_field=field), collection.collection
-    if settings.queries or settings.query_field:
-        collection = WithQueries(collection, settings.queries, settings.query_field)
-    return replace(config, collection=settings), collection
+    queries, field = settings.queries or collection.queries_file, settings.query_field or collection.query_field
+    settings = replace(settings, queries=queries, query_field=field)
+    return replace(config, collection=settings), replace(collection, queries_file=queries, query_field=field)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from rerank.config import Config
-from rerank.data.collections import Collection, UnknownDocumentError
+from rerank.data.collections import Collection
 from rerank.data.lists import OF_TEXT, TrainingLists, read_training_lists
+from rerank.data.sources import UnknownDocumentError
 from rerank.data.types import Candidates, Fold
 from rerank.losses import LABELS
 from rerank.runs.layout import ExperimentFolder

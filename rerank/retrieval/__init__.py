@@ -4,6 +4,6 @@ Knows nothing of experiments or models; Java starts, and Pyserini is imported, w
 """
 
 from rerank.retrieval.bm25 import build_index, choose_index, retrieve, search
-from rerank.retrieval.indexed_texts import IndexedTexts
+from rerank.retrieval.indexed_texts import with_indexed_texts
 
-__all__ = ["IndexedTexts", "build_index", "choose_index", "retrieve", "search"]
+__all__ = ["build_index", "choose_index", "retrieve", "search", "with_indexed_texts"]

@@ -2,16 +2,14 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
-from rerank.data.collections import Collection, UnknownDocumentError
+from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
-from rerank.data.queries import WithQueries
-from rerank.data.splits import Splits
-from rerank.data.types import Document, Judgments
-from rerank.data.with_splits import WithSplits
+from rerank.data.sources import UnknownDocumentError
+from rerank.data.types import Document
 from rerank.retrieval.searchers import check_index, count_documents, index_identity, open_searcher
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
@@ -25,47 +23,17 @@ class StoredDocument(TypedDict):
 
 @dataclass(frozen=True)
 class IndexedTexts:
-    """A collection with the documents that a Lucene index stores; see `Collection` for its attributes.
+    """The documents of a collection, named by its source, as a Lucene index stores them; see `Documents`.
 
-    Queries, judgments and folds are those of `collection`. For Robust04 the texts are those that ir_datasets gives,
-    except for the titles of FBIS (see `IrDataset.parse_sgml`). Raises UserError if `index` is not a Lucene index.
+    For Robust04 the texts are those that ir_datasets gives, except for the titles of FBIS (see `IrDataset.parse_sgml`).
+    Raises UserError if `index` is not a Lucene index.
     """
 
-    collection: Collection
+    source: str
     index: Path
 
     def __post_init__(self) -> None:
         check_index(self.index)
-
-    @property
-    def source(self) -> str:
-        """The collection's source."""
-        return self.collection.source
-
-    @property
-    def name(self) -> str:
-        """The collection's name."""
-        return self.collection.name
-
-    @property
-    def queries(self) -> dict[str, str]:
-        """The collection's queries."""
-        return self.collection.queries
-
-    @property
-    def qrels(self) -> Judgments:
-        """The collection's judgments."""
-        return self.collection.qrels
-
-    @property
-    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The collection's folds."""
-        return self.collection.official_folds
-
-    @property
-    def splits(self) -> Splits:
-        """The collection's split."""
-        return self.collection.splits
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -76,14 +44,6 @@ class IndexedTexts:
     def has_documents(self) -> bool:
         """True: the index has them."""
         return True
-
-    def query_texts(self, field: str) -> dict[str, str]:
-        """The texts of another field of the collection's queries."""
-        return self.collection.query_texts(field)
-
-    def expect_judgments(self) -> None:
-        """Raises UserError if the collection has no judgments."""
-        self.collection.expect_judgments()
 
     def count(self) -> int:
         """The number of documents of the index."""
@@ -111,15 +71,17 @@ class IndexedTexts:
 
     def _parse(self, doc_id: str, raw: str) -> Document:
         """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
-        inner = self.collection
-        while isinstance(inner, WithQueries | WithSplits):
-            inner = inner.collection
-        if isinstance(inner, IrDataset) and not raw.lstrip().startswith("{"):
-            return inner.parse_sgml(doc_id, raw)
+        if not raw.lstrip().startswith("{") and IrDataset.matches(self.source):
+            return IrDataset(self.source).parse_sgml(doc_id, raw)
         try:
             return Document(doc_id, "", parse_json(raw, StoredDocument)["contents"])
         except ValueError as error:
             raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
+
+
+def with_indexed_texts(collection: Collection, index: Path) -> Collection:
+    """The collection with the documents of a Lucene index; raises UserError if `index` is none."""
+    return replace(collection, texts=IndexedTexts(collection.source, index))
 
 
 def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _features(path: Path) -> None:
 def _feature_file(path: Path) -> None:
     from rerank.data.letor.layouts import open_all
 
-    open_all(str(path), 3, path.parent / "cache")
+    open_all(str(path), path.parent / "cache")
 
 
 def _queries(path: Path) -> None:

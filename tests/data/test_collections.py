@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rerank.data import collections
+from rerank.data import sources
 from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import _line_offsets
 from rerank.data.formats.beir import BeirFolder
@@ -51,7 +51,7 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     assert collection.queries == {"q2": "drag", "q9": "not judged", "q1": "orbit"}
     assert queries_to_search(collection) == {"q2": "drag", "q1": "orbit"}
     assert collection.qrels == {"q1": {"d2": 2, "d1": 0}, "q2": {"d1": 1}}
-    assert collection.official_folds == ()
+    assert (collection.folds, collection.notes) == ((), ())
     assert collection.has_documents
     assert [document.text for document in collection.get(["d3", "d1", "d2", "d1"])] == [
         "no title",
@@ -306,9 +306,9 @@ def test_a_file_that_is_no_collection_says_what_is_expected(folder):
 
 
 def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
-    monkeypatch.setattr(collections, "_readers", [])
+    monkeypatch.setattr(sources, "_readers", [])
 
-    @collections.register
+    @sources.register
     class Papers(BeirFolder):
         def __init__(self, source):
             super().__init__(source, id_key="pmid", title_key="headline", text_key="abstract")
@@ -317,7 +317,7 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         def matches(cls, source):
             return source.endswith("papers")
 
-    collections.register(BeirFolder, fallback=True)
+    sources.register(BeirFolder, fallback=True)
     papers = folder.rename(folder.parent / "papers")
     write_lines(papers / "corpus.jsonl", [{"pmid": "d1", "headline": "Wings", "abstract": "drag"}])
     write_lines(papers / "queries.jsonl", [{"pmid": "q1", "abstract": "orbit"}, {"pmid": "q2", "abstract": "drag"}])
@@ -358,8 +358,8 @@ def test_robust04_of_a_user_with_the_disks(monkeypatch, home, capfd):
     assert collection.queries["301"] == "International Organized Crime"
     assert len(collection.qrels) == 249
     assert sum(map(len, collection.qrels.values())) == 311_410
-    assert [name for name, _ in collection.official_folds] == ["fold1", "fold2", "fold3", "fold4", "fold5"]
-    assert sorted(q for _, queries in collection.official_folds for q in queries) == sorted(collection.queries)
+    assert [fold.name for fold in collection.folds] == ["1", "2", "3", "4", "5"]
+    assert sorted(q for fold in collection.folds for q in fold.test) == sorted(collection.queries)
     assert collection.has_documents
     texts = {document.doc_id: document.text for document in collection.documents()}
     assert len(texts) == 12
@@ -399,7 +399,7 @@ def test_an_incomplete_tree_is_counted(monkeypatch, tmp_path):
 
 def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd):
     standin.use_home(monkeypatch, tmp_path)
-    expected = r"its queries cannot be had: looked for .*04\.testset\.gz, then the download failed .*no network"
+    expected = r"its queries cannot be read: the download failed .*no network.* put the file at .*04\.testset\.gz"
     with pytest.raises(UserError, match=expected):
         open_collection(ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")

@@ -23,14 +23,10 @@ def test_every_query_is_tested_once_and_validated_once() -> None:
 
 def test_folds_depend_on_the_seed_but_not_on_the_order() -> None:
     shuffled = random.Random(0).sample(QUERIES, len(QUERIES))
-    assert make_folds(shuffled, 5, seed=3) == make_folds(QUERIES, 5, seed=3)
-    assert make_folds(QUERIES, 5, seed=4) != make_folds(QUERIES, 5, seed=3)
-
-
-@pytest.mark.parametrize("k", [0, 2, 25])
-def test_too_few_or_too_many_folds(k: int) -> None:
-    with pytest.raises(UserError, match=f"folds: got {k} for 24 judged queries"):
-        make_folds(QUERIES, k)
+    assert make_folds(shuffled, 5, seed=3) == make_folds(QUERIES, 5, seed=3) != make_folds(QUERIES, 5, seed=4)
+    for k in (0, 2, 25):
+        with pytest.raises(UserError, match=f"folds: got {k} for 24 judged queries"):
+            make_folds(QUERIES, k)
 
 
 def test_prescribed_folds_test_i_and_validate_the_one_before() -> None:
@@ -51,11 +47,17 @@ def test_pick() -> None:
         select_folds(folds, "6")
 
 
-def test_folds_file_keeps_folds(tmp_path: Path) -> None:
-    folds = make_folds(QUERIES)
-    write_folds(tmp_path / "folds.json", folds)
-    assert read_folds(tmp_path / "folds.json") == folds
-    assert len((tmp_path / "folds.json").read_text().splitlines()) == len(folds) + 2
+def test_folds_file_is_plain_json_that_keeps_folds(tmp_path: Path) -> None:
+    path, folds = tmp_path / "folds.json", [*make_folds(QUERIES), Fold("é", ("a",), ("é",), ("c",))]
+    write_folds(path, folds)
+    assert read_folds(path) == folds
+    assert json.loads(path.read_text(encoding="utf-8"))[-1] == {
+        "name": "é",
+        "train": ["a"],
+        "valid": ["é"],
+        "test": ["c"],
+    }
+    assert len(path.read_text(encoding="utf-8").splitlines()) == len(folds) + 2
 
 
 @pytest.mark.parametrize(
@@ -69,13 +71,6 @@ def test_bad_folds_file(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(UserError, match=r"folds\.json: .*; expected a list of folds with name, train, valid and test"):
         read_folds(path)
-
-
-def test_folds_file_is_plain_json(tmp_path: Path) -> None:
-    write_folds(tmp_path / "folds.json", [Fold("1", ("a",), ("é",), ("c",))])
-    assert json.loads((tmp_path / "folds.json").read_text(encoding="utf-8")) == [
-        {"name": "1", "train": ["a"], "valid": ["é"], "test": ["c"]}
-    ]
 
 
 def test_queries_are_drawn_by_the_seed_in_the_order_of_the_fold() -> None:

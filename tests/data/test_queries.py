@@ -73,7 +73,7 @@ def test_a_file_replaces_the_queries_and_nothing_else(folder, tmp_path):
     (tmp_path / "new.tsv").write_text("n1\tgood\nq1\tbad\n")
     before, after = open_collection(str(folder)), open_collection(str(folder), queries=tmp_path / "new.tsv")
     assert after.queries == queries_to_search(after) == {"n1": "good", "q1": "bad"}
-    for part in ("source", "name", "qrels", "official_folds", "fingerprint", "has_documents"):
+    for part in ("source", "name", "qrels", "folds", "notes", "fingerprint", "has_documents"):
         assert getattr(after, part) == getattr(before, part)
     assert after.count() == before.count()
     assert list(after.documents()) == list(before.documents())

@@ -17,7 +17,7 @@ from rerank.retrieval.bm25 import (
     retrieve,
     search,
 )
-from rerank.retrieval.indexed_texts import IndexedTexts, raw_documents
+from rerank.retrieval.indexed_texts import raw_documents, with_indexed_texts
 from rerank.retrieval.java import java_class
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
@@ -287,7 +287,7 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     run = search(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
     assert len(run["301"]) >= 10
 
-    from_index = IndexedTexts(collection, index)
+    from_index = with_indexed_texts(collection, index)
     assert from_index.fingerprint != collection.fingerprint
     doc_ids = sorted(texts)
     for document in from_index.get(doc_ids):
@@ -315,7 +315,7 @@ def test_robust04_from_the_disks(monkeypatch, tmp_path):
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index.parent == tmp_path / "cache"
     doc_ids = [document.doc_id for document in collection.documents()]
-    assert IndexedTexts(collection, index).count() == len(doc_ids)
-    indexed = IndexedTexts(collection, with_raw_documents(collection.documents(), tmp_path / "raw"))
+    assert with_indexed_texts(collection, index).count() == len(doc_ids)
+    indexed = with_indexed_texts(collection, with_raw_documents(collection.documents(), tmp_path / "raw"))
     texts = [document.text for document in collection.get(doc_ids)]
     assert [document.text for document in indexed.get(doc_ids)] == texts

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rerank.data.splits import Splits, merge_splits
+from rerank.data.splits import Judged, merge_splits
 from rerank.data.text_lines import size_of_text
 from rerank.data.trec import read_qrels
 from rerank.data.types import Judgments
@@ -14,7 +14,7 @@ LARGE = 2**22
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
-def read_judgments(folder: Path, source: str) -> tuple[Judgments, Splits]:
+def read_judgments(folder: Path, source: str) -> Judged:
     """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
 
     Notes name the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training queries
@@ -25,11 +25,9 @@ def read_judgments(folder: Path, source: str) -> tuple[Judgments, Splits]:
     parts = {part: _read(file) for part, file in files.items() if file.is_file()}
     unused = sorted(file.name for file in folder.glob(JUDGMENTS) if file not in files.values())
     why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
-    notes = (f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}",)
-    if not published:
-        return parts["test"], Splits(notes=notes if unused else ())
-    qrels, splits = merge_splits(parts, source)
-    return qrels, Splits(splits.train, splits.valid, splits.test, ((*notes,) if unused else ()) + splits.notes)
+    note = f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
+    notes = (note,) if unused else ()
+    return merge_splits(parts, source, *notes) if published else Judged(parts["test"], notes=notes)
 
 
 def _read(file: Path) -> Judgments:
@@ -40,6 +38,7 @@ def _read(file: Path) -> Judgments:
     return read_judgment_arrays(file)
 
 
-def file_of(query_id: str, splits: Splits) -> str:
-    """The file that judges a query."""
-    return next((FILES[part] for part in ("train", "valid") if query_id in getattr(splits, part)), QRELS)
+def file_of(folder: Path, query_id: str) -> str:
+    """The file that judges a query; reads the files again."""
+    names = [name for name in reversed(FILES.values()) if (folder / name).is_file()]
+    return next(name for name in names if query_id in _read(folder / name))

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from glob import glob  # unlike Path.glob, it follows links to folders
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
@@ -60,52 +60,28 @@ def published_split(source: str) -> dict[str, str]:
     return {} if test is None else {part: id_ for part, id_ in parts.items() if id_ is not None}
 
 
-class Files(NamedTuple):
-    """The files of a handler of ir_datasets; None for what it does not have.
+def missing_documents(handler: Any) -> str:
+    """What must be put where, if the documents come from their owner alone and are not on this machine; else "".
 
-    download: where its file comes from; path: where the file is or will be; globs, number: the files that a complete
-    copy of the documents has; parser: reads the documents of an open file.
+    Raises UserError if some files of the user's copy are missing. Reads private attributes of ir_datasets: the message
+    says less if a release renames them.
     """
-
-    download: Any
-    path: Any
-    globs: list[str] | None
-    number: int | None
-    parser: Any
-
-
-def files_of(handler: Any, part: str = "docs") -> Files:
-    """The only place that reads private attributes of ir_datasets: messages say less if a release renames them."""
-    download = getattr(handler, f"_{part}_dlc", None)
-    names = ("_path_globs", "_expected_file_count", "_parser")
-    return Files(download, getattr(download, "_cache_path", None), *(getattr(handler, name, None) for name in names))
-
-
-def own_copy(files: Files) -> Path | None:
-    """Where ir_datasets looks for documents that everybody must get from their owner; None if it downloads them."""
-    util, download = library().util, files.download
-    if isinstance(download, util.Download) and all(isinstance(m, util.LocalDownload) for m in download.mirrors):
-        return Path(download.path(force=False))
-    return None
-
-
-def is_complete(files: Files, place: Path) -> bool:
-    """Whether the user's own copy is at this place. Raises UserError if some of its files are missing."""
+    util, download = library().util, getattr(handler, "_docs_dlc", None)
+    if not isinstance(download, util.Download) or not all(isinstance(m, util.LocalDownload) for m in download.mirrors):
+        return ""  # it can be downloaded
+    built = getattr(handler.docs_store(), "built", None)
+    place = Path(download.path(force=False))
+    globs, number = getattr(handler, "_path_globs", None), getattr(handler, "_expected_file_count", None)
+    files = f", with {number or 'the'} files that match {', '.join(globs)}, uncompressed" if globs else ""
+    if built and built():
+        return ""
     if not place.exists():
-        return False
-    if files.globs and place.is_dir() and files.number:
-        count = sum(len(glob(str(place / pattern), recursive=True)) for pattern in files.globs)  # noqa: PTH207
-        if count != files.number:
-            raise UserError(f"{place}: found {count} files of the collection; {describe_copy(files, place)}")
-    return True
-
-
-def describe_copy(files: Files, place: Path | None) -> str:
-    """What a complete copy of the documents looks like, for messages."""
-    tree = (
-        f", with {files.number or 'the'} files that match {', '.join(files.globs)}, uncompressed" if files.globs else ""
-    )
-    return f"expected {place}{tree}"
+        return f"expected {place}{files}"
+    if globs and number and place.is_dir():
+        count = sum(len(glob(str(place / pattern), recursive=True)) for pattern in globs)  # noqa: PTH207
+        if count != number:
+            raise UserError(f"{place}: found {count} files of the collection; expected {place}{files}")
+    return ""
 
 
 @contextlib.contextmanager
@@ -115,11 +91,11 @@ def error_in_one_line(source: str, part: str, handler: Any) -> Iterator[None]:
         with _our_progress():
             yield
     except (OSError, RuntimeError, EOFError, ValueError, AssertionError) as error:
-        place = files_of(handler, part).path or library().util.home_path()
+        place = getattr(getattr(handler, f"_{part}_dlc", None), "_cache_path", None) or library().util.home_path()
         name = "documents" if part == "docs" else part
         raise UserError(
-            f"{source}: its {name} cannot be had: looked for {place}, then {_reason(error)}; "
-            f"connect to the network once, or put the file there (IR_DATASETS_HOME moves the folder)"
+            f"{source}: its {name} cannot be read: {_reason(error)}; connect to the network once, or put the file at "
+            f"{place} (IR_DATASETS_HOME moves the folder)"
         ) from error
 
 

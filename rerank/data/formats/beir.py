@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 
-from rerank.data.collections import UnknownDocumentError, register
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
 from rerank.data.formats._line_offsets import Stamp, is_large, line_number, line_offsets, repeated, stamp_of
 from rerank.data.id_table import IdTable
 from rerank.data.ids import check_id
-from rerank.data.splits import Splits
+from rerank.data.sources import UnknownDocumentError, register
+from rerank.data.splits import Judged
 from rerank.data.text_lines import lines_of
-from rerank.data.types import Document, Judgments
+from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.json_files import keys_shown, parse_json, shown
@@ -32,7 +32,7 @@ IDS_AT_ONCE = 2**16
 
 @dataclass(frozen=True)
 class BeirFolder:
-    """A collection in a folder; see `Collection` for its attributes.
+    """A collection in a folder; see `Source` for its attributes.
 
     `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. `folder` is where
     the files are if that is not the source. Opening raises UserError if there is no corpus.jsonl; the other files are
@@ -69,17 +69,22 @@ class BeirFolder:
     @property
     def qrels(self) -> Judgments:
         """The judgments; {} if the folder has no file in qrels/."""
-        return self._judgments[0]
+        return self._judged.qrels
 
     @property
-    def splits(self) -> Splits:
-        """The queries of qrels/train.tsv, dev.tsv and test.tsv, if there are the first and the last."""
-        return self._judgments[1]
+    def folds(self) -> tuple[Fold, ...]:
+        """The published split of qrels/train.tsv, dev.tsv and test.tsv, if there are the first and the last."""
+        return self._judged.folds
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines about the split, and about the files in qrels/ that are not used."""
+        return self._judged.notes
 
     @functools.cached_property
-    def _judgments(self) -> tuple[Judgments, Splits]:
+    def _judged(self) -> Judged:
         if not any(self._folder.glob(JUDGMENTS)):
-            return {}, Splits()
+            return Judged({})
         self._check_files(QRELS)
         return read_judgments(self._folder, self.source)
 
@@ -99,18 +104,13 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{self._folder / file_of(query_id, self.splits)}: {missing}")
+                raise UserError(f"{self._folder / file_of(self._folder, query_id)}: {missing}")
         return queries
 
     def query_texts(self, field: str) -> dict[str, str]:
         """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
         # Without a key of titles, so that `field` may be that key.
         return BeirFolder(self.source, self.id_key, "", field, self.folder).queries
-
-    @property
-    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """None: the layout has no folds."""
-        return ()
 
     @property
     def fingerprint(self) -> str:

@@ -9,27 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.collections import UnknownDocumentError
-from rerank.data.formats._ir_datasets import (
-    describe_copy,
-    error_in_one_line,
-    files_of,
-    is_complete,
-    library,
-    own_copy,
-    published_split,
-)
+from rerank.data.folds import official_folds
+from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
 from rerank.data.ids import check_id
-from rerank.data.splits import Splits
-from rerank.data.types import Document, Qrels
+from rerank.data.sources import UnknownDocumentError
+from rerank.data.types import Document, Fold, Qrels
 from rerank.utils.errors import UserError
 
 DOCUMENTS_AT_ONCE = 256
+PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
 
 
 @dataclass(frozen=True)
 class IrDataset:
-    """A collection of ir_datasets by its id; see `Collection` for its attributes.
+    """A collection of ir_datasets by its id; see `Source` for its attributes.
 
     Opening raises UserError if ir_datasets has no such id or no documents for it.
     """
@@ -94,35 +87,36 @@ class IrDataset:
         return qrels
 
     @functools.cached_property
-    def official_folds(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The names and query ids of the subsets fold1, fold2, ... that ir_datasets has below the id."""
-        ids = sorted(name for name in library().registry if name.startswith(f"{self.source}/fold"))
-        return tuple((name.rsplit("/", 1)[1], tuple(_read_queries(name))) for name in ids)
+    def folds(self) -> tuple[Fold, ...]:
+        """The folds of the subsets fold1, fold2, ... that ir_datasets has below the id."""
+        prefix = f"{self.source}/fold"
+        ids = sorted(name for name in library().registry if name.startswith(prefix))
+        return tuple(official_folds([(name.removeprefix(prefix), _read_queries(name)) for name in ids]) if ids else ())
 
     @property
-    def splits(self) -> Splits:
-        """None, with a note on an id that is a part of a published split; `WithSplits` has those of the whole."""
+    def notes(self) -> tuple[str, ...]:
+        """A line for an id that is a part of a published split."""
         parent, _, last = self.source.rpartition("/")
         if last != "test" or not published_split(parent):
-            return Splits()
-        return Splits(
-            notes=(f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
-        )
+            return ()
+        return (f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
 
     @property
     def fingerprint(self) -> str:
         """The id that all collections with these documents share."""
         return str(library().docs_parent_id(self.source))
 
-    @functools.cached_property
+    @property
     def has_documents(self) -> bool:
         """Whether the documents are on this machine or can be downloaded.
 
         Raises UserError if the user's own copy is incomplete.
         """
-        files = files_of(self._handler)
-        place = own_copy(files)
-        return place is None or self._is_built() or is_complete(files, place)
+        return not self._missing_documents
+
+    @functools.cached_property
+    def _missing_documents(self) -> str:
+        return missing_documents(self._handler)
 
     def expect_judgments(self) -> None:
         """Raises UserError if ir_datasets has no queries or no qrels for the id."""
@@ -133,7 +127,7 @@ class IrDataset:
         return int((library().load(self.source).docs_metadata() or {}).get("count") or 0)
 
     def documents(self) -> Iterator[Document]:
-        """Every document. Raises UserError if the documents cannot be had."""
+        """Every document. Raises UserError if the documents are missing."""
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
             for number, doc in enumerate(library().load(self.source).docs_iter(), 1):
@@ -143,7 +137,7 @@ class IrDataset:
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked; ir_datasets builds its own store on the first call.
 
-        Raises UserError if the documents cannot be had and for an unknown id.
+        Raises UserError if the documents are missing and for an unknown id.
         """
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
@@ -167,7 +161,7 @@ class IrDataset:
         Anserini keeps the elements TEXT, HEADLINE, TITLE, HL, HEAD, TTL, DD, DATE, LP and LEADPARA only, and the title
         of an FBIS document is in H3. Raises UserError if the collection is not SGML.
         """
-        parse = files_of(self._handler).parser
+        parse = getattr(self._handler, "_parser", None)
         if parse is None:
             raise UserError(
                 f"document {doc_id}: the index stores {sgml[:40]!r}..., which is neither JSON nor TREC's SGML"
@@ -184,28 +178,16 @@ class IrDataset:
         registry = library().registry
         if missing := [part for part in expected if not _has(registry[self.source], part)]:
             below = [name for name in registry if name.startswith(f"{self.source}/")]
-            complete = [
-                name for name in below if all(_has(registry[name], p) for p in ("documents", "queries", "qrels"))
-            ]
-            hint = (
-                f"below it, these have all three: {', '.join(complete[:5])}"
-                if complete
-                else "choose an id that has all three"
-            )
+            complete = [name for name in below if all(_has(registry[name], part) for part in PARTS)]
+            hint = f"below it, these have all three: {', '.join(complete[:5])}" if complete else "choose another id"
             raise UserError(f"collection {self.source}: ir_datasets has no {' and no '.join(missing)} for it; {hint}")
 
     def _check_documents(self) -> None:
-        if not self.has_documents:
-            files = files_of(self._handler)
-            expected = describe_copy(files, own_copy(files))
+        if self._missing_documents:
             raise UserError(
-                f"{self.source}: its documents are not on this machine: {expected}; put your copy or a link there, or "
-                "take the texts from a Lucene index that stores them (--first-stage.index)"
+                f"{self.source}: its documents are not on this machine: {self._missing_documents}; put your copy or a "
+                "link there, or take the texts from a Lucene index that stores them (--first-stage.index)"
             )
-
-    def _is_built(self) -> bool:
-        built = getattr(self._handler.docs_store(), "built", None)
-        return bool(built and built())
 
 
 class _Document(Document):
@@ -233,7 +215,7 @@ def _document(doc: Any, doc_id: str = "") -> Document:
 
 
 def _has(dataset: Any, part: str) -> bool:
-    return bool({"documents": dataset.has_docs, "queries": dataset.has_queries, "qrels": dataset.has_qrels}[part]())
+    return bool(getattr(dataset, PARTS[part])())
 
 
 def _read_queries(source: str, field: str = "") -> dict[str, str]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from rerank.data.collections import register
 from rerank.data.formats._ir_datasets import published_split
 from rerank.data.formats.irds import IrDataset
+from rerank.data.sources import register
 from rerank.data.with_splits import WithSplits
 
 
@@ -22,13 +22,9 @@ class _PublishedSplit:
         ids = published_split(source)
         parts = {part: IrDataset(id_) for part, id_ in ids.items()}
         note = f"{source}: no judged queries in {source}/test, so those of {ids['test']} test"
-        return WithSplits(
-            parts["test"],
-            parts["train"],
-            parts.get("valid"),
-            given=source,
-            notes=() if ids["test"] == f"{source}/test" else (note,),
-        )
+        if ids["test"] == f"{source}/test":
+            note = ""
+        return WithSplits(parts["test"], parts["train"], parts.get("valid"), source, note)
 
 
 register(_PublishedSplit(), fallback=True)

@@ -1,9 +1,8 @@
-"""The file names of feature-based data sets, and what to say of a folder that has other ones."""
+"""The file names of feature-based data sets, and the error for a folder that has other ones."""
 
 import codecs
 import gzip
 import itertools
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -18,19 +17,18 @@ PARTS = {
 }
 FORMS = ("{}.txt", "set1.{}.txt", "rank.{}")
 """LETOR's and MSLR's names, Yahoo's and LightGBM's."""
-SVMLIGHT = re.compile(rb"(\xef\xbb\xbf)?\s*[-+]?[0-9]\S*\s+(qid:|[0-9]+:)")
-BEGINNING = 2**16
-"""The bytes of a file that show whether it has feature vectors."""
-LAYOUTS = (
-    "a file, or a folder with train.txt, vali.txt and test.txt, in Fold1, Fold2, … or not (LETOR 3.0: trainingset.txt, "
-    "…; Yahoo: set1.train.txt, …; LightGBM: rank.train, …)"
+EXPECTED = (
+    "expected a file, or a folder with train.txt, vali.txt and test.txt, in Fold1, Fold2, … or not (LETOR 3.0: "
+    "trainingset.txt, …; Yahoo: set1.train.txt, …; LightGBM: rank.train, …), .gz or not"
 )
-LINE = re.compile(rb"\s*[-+]?[0-9]\S*(\s+qid:\S+)?(\s+[0-9]+:[-+.0-9eE]+)+\s*(#.*)?")
-"""A whole line: what tells feature files from others where their names do not."""
+LINE = re.compile(rb"\s*[-+]?[0-9]\S*(\s+qid:|(\s+[0-9]+:[-+.0-9eE]+)+\s*(#.*)?$)")
+"""A label and a query id, or nothing but features: what tells feature files from others."""
+BEGINNING = 2**16
+"""Bytes of a file that show whether it has feature vectors."""
 DEPTH = 3
 """LETOR 3.0 has Gov/QueryLevelNorm/2003_hp_dataset/Fold1: folders this far below the given one are looked into."""
 FILES = 100
-"""At most so many files of an unknown folder are opened."""
+"""At most this many files of an unknown folder are opened."""
 
 
 def part_files(folder: Path, part: str) -> list[Path]:
@@ -66,71 +64,46 @@ def has_layout(folder: Path) -> bool:
 
 
 def has_features(path: Path) -> bool:
-    """Whether a line near the file's beginning looks like SVMlight: a number, then `qid:` or `index:`.
+    """Whether a line near the file's beginning is one of SVMlight.
 
-    An empty or damaged file may have features too: its reader says what is wrong.
+    True for an empty or a damaged file too: its reader says what is wrong.
     """
-    beginning = _beginning(path)
-    return beginning is None or not beginning.strip() or any(map(SVMLIGHT.match, beginning.split(b"\n")))
+    lines = _first_lines(path)
+    return not lines or any(map(LINE.match, lines))
 
 
 def stray_files(path: Path) -> Iterator[Path]:
-    """The files that begin with a whole SVMlight line, in a folder of no known layout and in those below it.
+    """The files in a folder of no known layout, and below it, whose first line is one of SVMlight.
 
     None where there is a corpus.jsonl, as in a collection of texts.
     """
     if not (path / "corpus.jsonl").exists():
-        files = (folder / name for folder, names in _walk(path) for name in names)
-        yield from filter(_begins_with_features, itertools.islice(files, FILES))
+        below = (file for depth in range(DEPTH + 1) for file in sorted(path.glob("*/" * depth + "*")))
+        for file in itertools.islice((file for file in below if file.is_file()), FILES):
+            lines = _first_lines(file)
+            if lines and LINE.match(lines[0]):
+                yield file
 
 
 def wrong_layout(source: str) -> UserError:
-    """The error of a folder that has no layout: where feature files are, if there are any, and what was expected."""
-    path = Path(source)
-    below: list[Path] = []
-    for folder, _ in _walk(path):
-        if has_layout(folder) and not any(found in folder.parents for found in below):
-            below.append(folder)
-    if below:
-        return UserError(
-            f"{source}: has neither corpus.jsonl nor training features itself; give one of the folders below it that "
-            f"have features: {_some(below)}"
-        )
-    stray = list(stray_files(path))
-    if not stray:
-        return UserError(f"{source}: no feature files; expected {LAYOUTS}, .gz or not")
+    """The error for a folder without a known layout: it names the feature files in it."""
+    files = [str(file) for file in stray_files(Path(source))]
+    if not files:
+        return UserError(f"{source}: no feature files; {EXPECTED}")
+    some = ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
     return UserError(
-        f"{source}: has features in {_some(stray)}, but no training file; expected {LAYOUTS}, .gz or not; a file given "
-        f"alone, as in --collection {stray[0]}, is divided into folds"
+        f"{source}: has features in {some}, but no training file itself; {EXPECTED}; a file given alone, as in "
+        f"--collection {files[0]}, is divided into folds"
     )
 
 
-def _walk(path: Path) -> Iterator[tuple[Path, list[str]]]:
-    """The folders down to DEPTH below this one, by name, and the names of the files in each."""
-    for folder, below, files in os.walk(path):
-        below[:] = sorted(below) if len(Path(folder).relative_to(path).parts) < DEPTH else []
-        yield Path(folder), sorted(files)
-
-
-def _some(paths: list[Path]) -> str:
-    return ", ".join(map(str, paths[:3])) + (", …" if len(paths) > 3 else "")
-
-
-def _begins_with_features(path: Path) -> bool:
+def _first_lines(path: Path) -> list[bytes]:
+    """The lines near the beginning of a file that are neither blank nor comments; [] if it cannot be read."""
     try:
-        if not path.is_file() or not path.stat().st_size:  # to open a pipe, or some files of /proc, would wait for ever
-            return False
-    except OSError:
-        return False
-    lines = (_beginning(path) or b"").removeprefix(codecs.BOM_UTF8).split(b"\n")
-    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(b"#")), b"")
-    return bool(LINE.fullmatch(first))
-
-
-def _beginning(path: Path) -> bytes | None:
-    """The first bytes of a file; None if it cannot be read."""
-    try:
+        if not path.is_file() or not path.stat().st_size:  # reading a pipe, or some files of /proc, would never end
+            return []
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read(BEGINNING)
+            lines = file.read(BEGINNING).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except (OSError, EOFError, zlib.error):
-        return None
+        return []
+    return [line for line in lines if line.strip() and not line.lstrip().startswith(b"#")]

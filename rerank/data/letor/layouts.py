@@ -1,12 +1,10 @@
 """The folds of feature-based data sets: a file, a folder of folds, or training, validation and test files."""
 
-import random
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from rerank.data.folds import make_folds, select_folds
-from rerank.data.letor.feature_set import FeatureSet, join
+from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layout_files import (
     PARTS,
     fold_folders,
@@ -17,26 +15,25 @@ from rerank.data.letor.layout_files import (
     stray_files,
     wrong_layout,
 )
-from rerank.data.letor.store import Store, build_store, open_store
-from rerank.data.letor.store_writer import FeatureZeroError, side_file
+from rerank.data.letor.store import Store, open_store
+from rerank.data.splits import hold_out
+from rerank.data.types import Fold
 from rerank.utils.errors import UserError
-from rerank.utils.locks import locked
 from rerank.utils.progress import log
-
-VALIDATION_SHARE, SEED = 0.1, 0
-"""The part of the training queries that validates where there is no validation file, and the seed that draws them."""
 
 
 class LetorFold(NamedTuple):
-    """The queries that train, validate and test one model; the three sets are of one width, and share no query.
+    """The queries that train, validate and test one model, and the SHA-256 of each file by name.
 
-    name: "1", "2", …; a data set without folds is fold "1".
+    The three sets are of one width and share no query. `fold` has their query ids; its name is "1", "2", …, and "1" for
+    a data set without folds.
     """
 
-    name: str
+    fold: Fold
     train: FeatureSet
     valid: FeatureSet
     test: FeatureSet
+    checksums: dict[str, str]
 
 
 def is_feature_source(source: str) -> bool:
@@ -69,81 +66,40 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
     If no fold has a validation file, a tenth of the training queries validates. Raises UserError with file and line for
     malformed files, for files without a document, and for a query that is in more than one of them.
     """
-    with locked(cache, "features"):
-        stores = _stores(source, name, folds, cache)
-        width = max(store.facts["width"] for store in stores.values())
-        sets = {part: open_store(store, width) for part, store in stores.items()}
-    if "all" in stores:
-        everything = sets["all"]
-        (fold,) = select_folds(make_folds(everything.query_ids, folds), name)
-        return LetorFold(name, *(everything.subset(part) for part in (fold.train, fold.valid, fold.test)))
-    parts = {part: _rename_queries(features, part, stores[part].path) for part, features in sets.items()}
-    part_of: dict[str, str] = {}
-    for part, features in parts.items():
-        for query_id in features.query_ids:
-            if query_id in part_of:
-                both = f"{stores[part_of[query_id]].path} and {stores[part].path}"
-                raise UserError(f"{both}: expected no query in both, got query {query_id}")
-            part_of[query_id] = part
-    if "valid" not in parts:
-        parts |= _draw_validation(parts["train"], stores["train"].path)
-    return LetorFold(name, **parts)
+    if name not in (names := fold_names(source, folds)):
+        raise UserError(f"fold {name}: no such fold in {source}; expected {', '.join(names)}")
+    store, path = _open(source, name, cache), Path(source)
+    if path.is_file():
+        (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
+    else:
+        ids = dict(store.query_ids)
+        if "valid" not in ids:
+            ids["train"], ids["valid"] = _draw_validation(source, name, ids["train"])
+        fold = Fold(name, ids["train"], ids["valid"], ids["test"])
+    train, valid, test = (store.features.subset(part) for part in (fold.train, fold.valid, fold.test))
+    return LetorFold(fold, train, valid, test, store.checksums)
 
 
-def open_all(source: str, folds: int, cache: Path) -> FeatureSet:
-    """All queries of the data set: of its one file, or of the three files of its first fold, copied into memory."""
+def open_all(source: str, cache: Path) -> Store:
+    """All queries of the data set: of its one file, or of the files of its first fold."""
+    return _open(source, fold_names(source, 1)[0], cache)
+
+
+def _open(source: str, name: str, cache: Path) -> Store:
     path = Path(source)
     if path.is_file():
-        with locked(cache, "features"):
-            store = build_store(path, cache)
-            return open_store(store, store.facts["width"])
-    _, *parts = open_fold(source, fold_names(source, folds)[0], folds, cache)
-    return join(parts)
-
-
-def checksums(source: str, name: str, folds: int, cache: Path) -> dict[str, str]:
-    """SHA-256 of each file of a fold, by name, for manifests; taken from the stores."""
-    with locked(cache, "features"):
-        stores = _stores(source, name, folds, cache).values()
-    return {file: checksum for store in stores for file, checksum in store.facts["checksums"].items()}
-
-
-def _stores(source: str, name: str, folds: int, cache: Path) -> dict[str, Store]:
-    path = Path(source)
-    if name not in fold_names(source, folds):
-        raise UserError(f"fold {name}: no such fold in {source}; expected {', '.join(fold_names(source, folds))}")
-    files = {"all": path} if path.is_file() else _part_files(path, name)
-    try:
-        return {part: build_store(file, cache) for part, file in files.items()}
-    except FeatureZeroError:  # in one file, so all of them begin there
-        return {part: build_store(file, cache, first=0) for part, file in files.items()}
-
-
-def _part_files(path: Path, name: str) -> dict[str, Path]:
-    """The files of a fold, without one for validation where no fold has it."""
+        return open_store({"all": path}, cache)
     folders = fold_folders(path) or {name: path}
     parts = [part for part in PARTS if part != "valid" or any(part_files(folder, part) for folder in folders.values())]
-    return {part: part_file(folders[name], part) for part in parts}
+    return open_store({part: part_file(folders[name], part) for part in parts}, cache)
 
 
-def _rename_queries(features: FeatureSet, part: str, path: Path) -> FeatureSet:
-    """Adds the file to the ids of queries that are only numbered, so that no two files have the same id."""
-    if not side_file(path).is_file():
-        return features
-    return replace(features, query_ids=tuple(f"{part}-{query_id}" for query_id in features.query_ids))
-
-
-def _draw_validation(train: FeatureSet, path: Path) -> dict[str, FeatureSet]:
-    """The training and validation set without a validation file; the draw does not depend on the order of the file."""
-    queries = train.query_ids
-    if len(queries) < 2:
-        raise UserError(f"{path}: expected 2 queries or more, as there is no validation file, got {len(queries)}")
-    count = max(1, round(VALIDATION_SHARE * len(queries)))
-    drawn = set(random.Random(SEED).sample(sorted(queries), count))
-    log.info(
-        f"{path}: no validation file beside it; {count} of its {len(queries)} queries validate, drawn by seed {SEED}"
-    )
-    return {
-        "train": train.subset([query_id for query_id in queries if query_id not in drawn]),
-        "valid": train.subset([query_id for query_id in queries if query_id in drawn]),
-    }
+def _draw_validation(source: str, name: str, query_ids: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The training and validation queries of a training file without a validation file beside it."""
+    what = f"{source}, fold {name}: no validation file"
+    try:
+        train, valid = hold_out(query_ids)
+    except UserError as error:
+        raise UserError(f"{what}; {error}") from error
+    log.info(f"{what}; {len(valid)} of its {len(query_ids)} training queries, drawn at random, validate")
+    return train, valid

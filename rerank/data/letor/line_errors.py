@@ -13,7 +13,9 @@ INDEX_FROM_1 = "feature indices from 1"
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
 LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
-DOC_ID = re.compile(rb"\bdocid *= *([^ ]*)")
+DOC_ID = re.compile(rb"\bdocid *= *([^ \0]*)")
+LONGEST_ID = 1_000
+"""Bytes of a document id: all ids of a file are stored with as many bytes as its longest."""
 FEATURE = re.compile(rb"([0-9]+):([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|nan|inf|infinity))", re.I)
 DIGITS = 20
 """Of a feature's index that are read: more than the largest has, and fewer than the 4,300 that Python converts."""
@@ -70,8 +72,8 @@ def _content_error(words: list[bytes], with_queries: bool, first: int) -> tuple[
 
 def _comment_error(comment: bytes) -> tuple[str, str] | None:
     match = DOC_ID.search(comment)
-    if match and not match[1]:
-        return "a document id after `docid =`", quote(b"#" + comment)
+    if match and not 0 < len(match[1]) <= LONGEST_ID:
+        return f"a document id of at most {LONGEST_ID:,} bytes after `docid =`", quote(b"#" + comment)
     if match and _text(match[1]) is None:
         return "a document id in UTF-8", quote(match[1])
     return None

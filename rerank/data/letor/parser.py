@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, LineError, first_error
+from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, LONGEST_ID, LineError, first_error
 
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
@@ -58,8 +58,8 @@ def _read(lines: list[bytes], with_queries: bool, first: int) -> Lines:
     for number, line in enumerate(lines):
         content, _, comment = line.partition(b"#")
         match = DOC_ID.search(comment) if comment else None
-        if match and not match[1]:
-            raise ValueError("no id")
+        if match and not 0 < len(match[1]) <= LONGEST_ID:
+            raise ValueError("no id, or one that is too long")
         words = content.split(None, 2 if with_queries else 1)
         if not words:
             continue

@@ -1,21 +1,24 @@
-"""Writes the lines of a data set, as they are parsed, into the files of its store, in bounded memory."""
+"""Writes the documents of text files, as they are parsed, into the files of a store, in bounded memory."""
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+import gzip
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from rerank.data.arrays import write_array
-from rerank.data.letor.blocks import HashedFile, blocks
+from rerank.data import text_lines
+from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.line_errors import INDEX_FROM_1, LINE, LineError, quote
 from rerank.data.letor.parser import Lines, parse
 from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
 from rerank.utils.progress import progress
 
+BLOCK = 4 * 2**20
+"""Bytes of text that are parsed at a time."""
+LONGEST_LINE = 4 * 2**20
 VALUES_AT_A_TIME = 2**22
 
 
@@ -23,159 +26,154 @@ class FeatureZeroError(UserError):
     """A feature has index 0, in a text that was read with indices from 1."""
 
 
-class _Documents:
-    """The documents written so far: their queries, their ids and the width of their rows.
+def write_documents(folder: Path, files: Mapping[str, Path], first: int = 1) -> dict[str, Any]:
+    """Parses the files of each part into `folder`; returns query_ids, width and id_bytes as `Facts` has them.
 
-    `counted` has the first row of each query and the end, if a side file counts them.
+    The text numbers the features from `first`, 0 or 1. features.bin: float32, row by row; labels.bin: int32;
+    offsets.bin: int64, the first row of each query, and the number of rows; doc_ids.bin: bytes, if a document has an
+    id. Raises UserError with file and line for malformed text, and for a file without a document or a feature.
+    """
+    with (folder / "features.bin").open("wb") as out:
+        documents = _Documents(out)
+        query_ids = {part: documents.read(path, part, first) for part, path in files.items()}
+    _make_one_width(folder / "features.bin", documents.layout, documents.width)
+    labels, ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
+    offsets = np.array([*documents.starts, documents.rows], np.int64)
+    (folder / "labels.bin").write_bytes(labels.data)
+    (folder / "offsets.bin").write_bytes(offsets.data)
+    named = bool((ids != b"").any())
+    if named:
+        every = tuple(documents.first_lines)
+        documents.expect_distinct(FeatureSet(labels, labels, offsets[:-1], offsets[1:], every, ids))
+        (folder / "doc_ids.bin").write_bytes(ids.data)
+    return {"query_ids": query_ids, "width": documents.width, "id_bytes": ids.itemsize if named else 0}
+
+
+class _Documents:
+    """The documents of the files read so far.
+
+    Their features are in `out`: `layout` has numbers of rows and their widths. `first_lines` has the file and the line
+    of the first document of each query.
     """
 
-    def __init__(self, path: Path, counted: np.ndarray | None, features: BinaryIO, labels: BinaryIO, ids: BinaryIO):
-        self.path, self.counted = path, counted
-        self.features, self.labels, self.ids = features, labels, ids
-        self.lines = self.rows = self.id_bytes = 0
-        self.named = False
-        self.layout: list[list[int]] = []
-        self.first_line: dict[str, int] = {}
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+        self.layout: list[tuple[int, int]] = []
+        self.labels: list[np.ndarray] = []
+        self.doc_ids: list[np.ndarray] = []
+        self.lines: list[tuple[Path, np.ndarray]] = []
         self.starts: list[int] = []
-        self.id_starts: list[int] = []
-        self.query = ""
-        self.names: set[bytes] | None = None
+        self.first_lines: dict[str, tuple[Path, int]] = {}
+        self.rows = self.width = 0
+        self.query: str | None = None
 
-    def add(self, lines: Lines | LineError) -> None:
-        """Writes the documents of the next lines. Raises UserError for an invalid line and for a repeated document."""
-        if isinstance(lines, LineError):
-            hint = f" (or a {side_file(self.path).name} beside it)" if lines.expected.startswith("qid:") else ""
-            place = f"{self.path}:{self.lines + lines.line + 1}"
-            error = FeatureZeroError if lines.expected == INDEX_FROM_1 else UserError
-            raise error(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
-        queries = lines.queries if self.counted is None else self._count_queries(lines)
+    def read(self, path: Path, part: str, first: int) -> list[str]:
+        """Adds the documents of a file; returns the ids of its queries."""
+        sizes = _read_side_file(path)
+        queries, rows, number = len(self.starts), self.rows, 0
+        self.query = None
+        what, blocks = f"reading {path.parent.name}/{path.name}", -(-text_lines.size_of_text(path) // BLOCK)
+        with closing(ordered_map(parse, _blocks(path), sizes is None, first)) as parsed:
+            for lines in progress(parsed, blocks, what):
+                if isinstance(lines, LineError):
+                    raise _line_error(path, number, lines)
+                self._add(lines, path, number)
+                number += lines.length
+        if self.rows == rows:
+            raise UserError(f"{path}:{number + 1}: expected a document, as in `{LINE}`, got the end of the file")
+        if not self.width:
+            raise UserError(f"{path}:{number + 1}: expected a document with a feature, got the end of the file")
+        if sizes is not None:
+            if sizes.sum() != self.rows - rows:
+                raise UserError(
+                    f"{side_file(path)}: expected sizes that sum to {self.rows - rows:,}, the documents of "
+                    f"{path.name}, got {sizes.sum():,}"
+                )
+            prefix = "" if part == "all" else f"{part}-"  # so that no two files have queries of the same id
+            for query, start in enumerate((rows + np.cumsum(sizes) - sizes).tolist(), 1):
+                self._begin(f"{prefix}{query}", start, path, 0)
+        return list(self.first_lines)[queries:]
+
+    def _add(self, lines: Lines, path: Path, number: int) -> None:
+        numbers = lines.numbers + (number + 1)
+        for row, query_id in lines.queries:
+            if query_id != self.query:
+                self._begin(query_id, self.rows + row, path, int(numbers[row]))
         self._write_features(lines)
-        self.labels.write(lines.labels.data)
-        self._write_ids(lines, queries)
-        self.lines += lines.length
-        self.rows += len(lines.labels)
+        self.labels.append(lines.labels)
+        self.doc_ids.append(np.array(lines.doc_ids) if lines.doc_ids else np.zeros(len(numbers), "S1"))
+        self.lines.append((path, numbers))
+        self.rows += len(numbers)
 
-    def _count_queries(self, lines: Lines) -> list[tuple[int, str]]:
-        """The queries of rows whose queries a side file counts; their ids are 1, 2, …"""
-        assert self.counted is not None
-        end = self.rows + len(lines.labels)
-        if end > self.counted[-1]:
-            line = self._line(lines, int(self.counted[-1]) - self.rows)
+    def _begin(self, query_id: str, row: int, path: Path, line: int) -> None:
+        if query_id in self.first_lines:
+            before, first = self.first_lines[query_id]
+            if before != path:
+                raise UserError(f"{before} and {path}: expected no query in both, got query {query_id}")
             raise UserError(
-                f"{line}: expected the end after {self.counted[-1]:,} documents, the sum of {side_file(self.path)}, "
-                "got another document"
+                f"{path}:{line}: expected all lines of query {query_id} together, from line {first:,} on; got one "
+                f"after query {self.query}"
             )
-        first = int(np.searchsorted(self.counted, self.rows, side="right")) - 1
-        last = int(np.searchsorted(self.counted, end, side="left"))
-        return [(max(0, int(self.counted[i]) - self.rows), str(i + 1)) for i in range(first, last)]
+        self.first_lines[query_id], self.query = (path, line), query_id
+        self.starts.append(row)
 
     def _write_features(self, lines: Lines) -> None:
-        width = max(lines.width, self.layout[-1][1] if self.layout else 0)
-        if not self.layout or self.layout[-1][1] < width:
-            self.layout.append([0, width])
-        rows = len(lines.labels)
-        self.layout[-1][0] += rows
-        if lines.indices is None and lines.width == width:
-            self.features.write(lines.values.data)
+        rows, self.width = len(lines.labels), max(self.width, lines.width)
+        self.layout.append((rows, self.width))
+        if lines.indices is None and lines.width == self.width:
+            self.out.write(lines.values.data)
             return
         columns = np.tile(np.arange(lines.width), rows) if lines.indices is None else lines.indices - 1
         ends = np.concatenate([[0], np.cumsum(lines.sizes, dtype=np.int64)])
-        for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // max(1, width))):
+        for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // max(1, self.width))):
             sizes = lines.sizes[begin : begin + step]
             span = slice(ends[begin], ends[begin + len(sizes)])
-            dense = np.zeros((len(sizes), width), np.float32)
+            dense = np.zeros((len(sizes), self.width), np.float32)
             dense[np.repeat(np.arange(len(sizes)), sizes), columns[span]] = lines.values[span]
-            self.features.write(dense.data)
+            self.out.write(dense.data)
 
-    def _write_ids(self, lines: Lines, queries: list[tuple[int, str]]) -> None:
-        rows = len(lines.labels)
-        doc_ids = lines.doc_ids or [b""] * rows
-        places = np.concatenate([[0], np.cumsum([len(doc_id) + 1 for doc_id in doc_ids], dtype=np.int64)])
-        self.named = self.named or lines.doc_ids is not None
-        ends = [*(row for row, _ in queries), rows][1:]
-        for (begin, query_id), end in zip(queries, ends, strict=True):
-            if query_id != self.query or not self.first_line:
-                self._begin(query_id, self.rows + begin, self.id_bytes + int(places[begin]), self._line(lines, begin))
-            if lines.doc_ids is not None or self.names is not None:
-                self._check_names(lines, doc_ids, begin, end)
-        self.ids.write(b"\n".join([*doc_ids, b""]))
-        self.id_bytes += int(places[-1])
-
-    def _begin(self, query_id: str, row: int, id_byte: int, line: str) -> None:
-        if query_id in self.first_line:
-            raise UserError(
-                f"{line}: expected all lines of query {query_id} together, from line {self.first_line[query_id]:,} on; "
-                f"got one after query {self.query}"
-            )
-        self.first_line[query_id] = int(line.rpartition(":")[2])
-        self.starts.append(row)
-        self.id_starts.append(id_byte)
-        self.query, self.names = query_id, None
-
-    def _check_names(self, lines: Lines, doc_ids: list[bytes], begin: int, end: int) -> None:
-        """Raises UserError for an id that another document of the query has; no run can hold both."""
-        query = self.query.encode()
-        before = self.rows + begin - self.starts[-1]
-        seen = {b"%s-%d" % (query, i) for i in range(before)} if self.names is None else self.names
-        names = [doc_ids[row] or b"%s-%d" % (query, before + row - begin) for row in range(begin, end)]
-        self.names = seen.union(names)
-        if len(self.names) < len(seen) + len(names):
-            for row, name in enumerate(names, begin):
-                if name in seen:
+    def expect_distinct(self, documents: FeatureSet) -> None:
+        """Raises UserError for a document that a query has twice: no run can hold both."""
+        for query, query_id in enumerate(documents.query_ids):
+            doc_ids = documents.doc_ids(query)
+            if len(set(doc_ids)) == len(doc_ids):
+                continue
+            place, doc_id = next((i, doc_id) for i, doc_id in enumerate(doc_ids) if doc_id in doc_ids[:i])
+            row = int(documents.starts[query]) + place
+            for path, numbers in self.lines:
+                if row < len(numbers):
                     raise UserError(
-                        f"{self._line(lines, row)}: expected a document once in a query, got document {name.decode()} "
-                        f"of query {self.query} again"
+                        f"{path}:{numbers[row]}: expected a document once in a query, got document {doc_id} of query "
+                        f"{query_id} again"
                     )
-                seen.add(name)
-
-    def _line(self, lines: Lines, row: int) -> str:
-        return f"{self.path}:{self.lines + int(lines.numbers[row]) + 1}"
+                row -= len(numbers)
 
 
-def write(folder: Path, path: Path, file: HashedFile, first: int) -> dict[str, Any]:
-    """Parses the text file `path`, opened as `file`, into files in `folder`; returns rows, width, layout and sha256.
-
-    The text numbers the features from `first`, 0 or 1.
-
-    features.bin: float32, as many rows of each width as `layout` says; labels.bin: int32; offsets.npy: (2, queries + 1)
-    int64, where the rows and the id lines of each query begin; queries.txt: query ids; doc_ids.txt: as in
-    FeatureSet.id_lines. Raises UserError with file and line for malformed text, and for a file without a document or a
-    feature.
-    """
-    counted = _read_side_file(path)
-    with ExitStack() as stack:
-        names = ("features.bin", "labels.bin", "doc_ids.txt")
-        outputs = [stack.enter_context((folder / name).open("wb")) for name in names]
-        documents = _Documents(path, counted, *outputs)
-        parsed = stack.enter_context(closing(ordered_map(parse, blocks(path, file), counted is None, first)))
-        steps, size = _write_all(parsed, documents, file), path.stat().st_size >> 20
-        deque(progress(steps, size, f"reading {path.parent.name}/{path.name}, MiB"), maxlen=0)
-        checksum = file.sha256()
-    if not documents.rows:
-        raise UserError(f"{path}:{documents.lines + 1}: expected a document, as in `{LINE}`, got the end of the file")
-    if not documents.layout[-1][1]:
-        raise UserError(f"{path}:{documents.lines + 1}: expected a document with a feature, got the end of the file")
-    if counted is not None and documents.rows < counted[-1]:
-        raise UserError(
-            f"{side_file(path)}: expected sizes that sum to {documents.rows:,}, the documents of {path.name}, "
-            f"got {counted[-1]:,}"
-        )
-    if not documents.named:
-        (folder / "doc_ids.txt").unlink()
-    offsets = [[*documents.starts, documents.rows], [*documents.id_starts, documents.id_bytes]]
-    write_array(folder / "offsets.npy", np.array(offsets, dtype=np.int64))
-    (folder / "queries.txt").write_text("\n".join(documents.first_line), encoding="utf-8", newline="\n")
-    return {"rows": documents.rows, "width": documents.layout[-1][1], "layout": documents.layout, "sha256": checksum}
+def _make_one_width(file: Path, layout: list[tuple[int, int]], width: int) -> None:
+    """Writes the features again if the first rows are narrower than a later one."""
+    if all(narrow == width for _, narrow in layout):
+        return
+    old = file.rename(file.with_name("narrow.bin"))
+    with old.open("rb") as source, file.open("wb") as out:
+        for rows, narrow in layout:
+            for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // width)):
+                wide = np.zeros((min(step, rows - begin), width), np.float32)
+                wide[:, :narrow] = np.fromfile(source, np.float32, len(wide) * narrow).reshape(len(wide), narrow)
+                out.write(wide.data)
+    old.unlink()
 
 
-def _write_all(parsed: Iterator[Lines | LineError], documents: _Documents, file: HashedFile) -> Iterator[None]:
-    """Writes all documents; yields once for each MiB of the file, for the progress bar."""
-    reported = 0
-    for lines in parsed:
-        documents.add(lines)
-        for _ in range(reported, file.position >> 20):
-            reported += 1
-            yield
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The text in blocks of whole lines. Raises UserError for a damaged file and for a line that is too long."""
+    with text_lines.gzip_error_in_one_line(path), path.open("rb") as file:
+        text = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        yield from text_lines.blocks(text, path, f"`{LINE}`", LONGEST_LINE, BLOCK)
+
+
+def _line_error(path: Path, lines: int, error: LineError) -> UserError:
+    hint = f" (or a {side_file(path).name} beside it)" if error.expected.startswith("qid:") else ""
+    kind = FeatureZeroError if error.expected == INDEX_FROM_1 else UserError
+    return kind(f"{path}:{lines + error.line + 1}: expected {error.expected}{hint}, got {error.got}")
 
 
 def side_file(path: Path) -> Path:
@@ -184,7 +182,7 @@ def side_file(path: Path) -> Path:
 
 
 def _read_side_file(path: Path) -> np.ndarray | None:
-    """The first row of each query, and the number of rows; None if there is no side file."""
+    """The number of documents of each query; None if there is no side file."""
     side = side_file(path)
     if not side.is_file():
         return None
@@ -196,4 +194,4 @@ def _read_side_file(path: Path) -> np.ndarray | None:
         if not 0 < size < 2**31:
             raise UserError(f"{side}:{number}: expected the number of documents of a query, got {quote(word)}")
         sizes.append(size)
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    return np.array(sizes, np.int64)

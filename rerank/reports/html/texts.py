@@ -12,7 +12,7 @@ from rerank.data.collections import Collection, open_collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.retrieval.bm25 import choose_index
-from rerank.retrieval.indexed_texts import IndexedTexts
+from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.runs.results import CollectionResults
 from rerank.utils.errors import UserError
 
@@ -52,7 +52,7 @@ def read_documents(results: CollectionResults, collection: Collection, doc_ids: 
         if not collection.has_documents:
             table = results.experiments[0].settings["first_stage"]
             index = choose_index(table["index"], collection, results.folder.index)
-            collection = IndexedTexts(collection, index)
+            collection = with_indexed_texts(collection, index)
         return Texts(collection.queries, {document.doc_id: document.text for document in collection.get(wanted)}, "")
     except UserError as error:
         return Texts(collection.queries, {}, f"{error}")

@@ -96,6 +96,7 @@ MISTAKES = [
     ("1 qid:1 1:1e39", "a finite value (float32) of feature 1", "'1e39'"),
     ("1 qid:1 1:1e400", "a finite value (float32) of feature 1", "'1e400'"),
     ("1 qid:1 1:2 #docid = ", "a document id", "'#docid = '"),
+    (f"1 qid:1 1:2 #docid = {'a' * 1001}", "a document id of at most 1,000 bytes", "'#docid = aaa"),
     ("1 qid:1 1:2 #docid = \udcff", "a document id in UTF-8", r"'\\xff'"),
 ]
 

@@ -1,17 +1,23 @@
-"""The store: a file is read once, again when it changed, and never half."""
+"""The store: files are read once, again when one changed, and never half. FeatureSet: a part of it."""
 
 import json
 import os
 import shutil
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rerank.data.letor import store
-from rerank.data.letor.store import build_store, open_store
+from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import open_store
 from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, matrix, put, text
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -22,105 +28,98 @@ def source(tmp_path):
 @pytest.fixture
 def reads(monkeypatch):
     """The files that were read into a store."""
-    paths: list[Path] = []
+    paths, original = [], store.write_documents
 
-    def write(folder, path, *rest):
-        paths.append(path)
-        return original(folder, path, *rest)
+    def write(folder, files, first=1):
+        paths.extend(files.values())
+        return original(folder, files, first)
 
-    original = store.write
-    monkeypatch.setattr(store, "write", write)
+    monkeypatch.setattr(store, "write_documents", write)
     return paths
 
 
-def touch(path: Path) -> None:
+def opened(path, cache):
+    return open_store({"all": path}, cache).features
+
+
+def touch(path):
     os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 10**9))
 
 
-def test_a_file_is_read_once(source, reads, tmp_path):
-    first = open_store(build_store(source, tmp_path / "cache"), 4)
-    again = open_store(build_store(source, tmp_path / "cache"), 4)
+def test_a_file_is_read_once_and_again_when_it_was_touched(source, reads, cache):
+    first, again = opened(source, cache), opened(source, cache)
     assert reads == [source]
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
-
-
-def test_a_touched_file_is_hashed_not_read(source, reads, tmp_path, capsys):
-    build_store(source, tmp_path / "cache")
     touch(source)
-    kept = build_store(source, tmp_path / "cache")
-    assert reads == [source]
-    assert "comparing its checksum" in capsys.readouterr().err
-    assert kept.facts == build_store(source, tmp_path / "cache").facts
-    assert "comparing" not in capsys.readouterr().err  # its new time is kept
+    np.testing.assert_array_equal(opened(source, cache).features, first.features)
+    assert reads == [source, source]
+    assert len(list(cache.glob("*/"))) == 1
 
 
 @pytest.mark.parametrize("which", ["train.txt", "train.txt.query"])
-def test_a_changed_file_is_read_again(tmp_path, reads, which):
+def test_a_changed_file_is_read_again(tmp_path, reads, cache, which):
     source = put(tmp_path / "train.txt", "1 1:5\n0 1:6\n1 1:7\n")
     side = put(tmp_path / "train.txt.query", "1\n2\n")
-    assert open_store(build_store(source, tmp_path / "cache"), 1).stops.tolist() == [1, 3]
+    assert opened(source, cache).stops.tolist() == [1, 3]
     put(tmp_path / which, {source: "1 1:5\n0 1:6\n1 1:8\n", side: "2\n1\n"}[tmp_path / which])
     touch(tmp_path / which)
-    changed = open_store(build_store(source, tmp_path / "cache"), 1)
+    changed = opened(source, cache)
     assert reads == [source, source]
     assert (changed.features[2, 0], changed.stops[0]) == {source: (8, 1), side: (7, 2)}[tmp_path / which]
     side.unlink()
     with pytest.raises(UserError, match=r"train.txt:1: expected qid:QUERY"):
-        build_store(source, tmp_path / "cache")
+        opened(source, cache)
 
 
-def test_a_mistake_keeps_what_was_there(source, tmp_path):
-    before = build_store(source, tmp_path / "cache")
-    good = source.read_text()
+def test_a_mistake_keeps_what_was_there(source, reads, cache):
+    opened(source, cache)
+    good, time = source.read_text(), source.stat().st_mtime_ns
     put(source, good + "x\n")
     with pytest.raises(UserError, match=r"train.txt:6: expected a whole number"):
-        build_store(source, tmp_path / "cache")
+        opened(source, cache)
     put(source, good)
-    assert build_store(source, tmp_path / "cache").facts["checksums"] == before.facts["checksums"]
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [before.folder.name]
+    os.utime(source, ns=(time, time))
+    assert opened(source, cache).stops.tolist() == [3, 5]
+    assert reads == [source, source]
+    assert len(list(cache.iterdir())) == 2  # the store and its lock
 
 
-def test_rows_become_wider_on_the_way(tmp_path, monkeypatch):
-    monkeypatch.setattr("rerank.data.letor.blocks.BLOCK", 32)
+def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr("rerank.data.letor.store_writer.BLOCK", 32)
     monkeypatch.setattr("rerank.utils.processes.FEW", 99)
     rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {9: 4}]
-    lines = [f"0 qid:1 {' '.join(f'{i}:{value}' for i, value in row.items())}\n" for row in rows]
-    kept = build_store(put(tmp_path / "a.txt", "".join(lines)), tmp_path / "cache")
-    assert kept.facts["width"] == 9
-    expected = np.array([[row.get(i, 0) for i in range(1, 12)] for row in rows], dtype=np.float32)
-    for width in (9, 11, 9):
-        features = open_store(build_store(tmp_path / "a.txt", tmp_path / "cache"), width)
-        np.testing.assert_array_equal(features.features, expected[:, :width])
-    assert len(list(kept.folder.glob("features*"))) == 1
-    with (kept.folder / "features-11.bin").open("r+b") as file:
-        file.write(b"\1")
-    with pytest.raises(UserError, match=r"features-11\.bin: expected XXH3"):
-        open_store(build_store(tmp_path / "a.txt", tmp_path / "cache"), 9)
+    lines = [f"0 qid:{i // 4} {' '.join(f'{j}:{value}' for j, value in row.items())}\n" for i, row in enumerate(rows)]
+    expected = np.array([[row.get(i, 0) for i in range(1, 10)] for row in rows], dtype=np.float32)
+    np.testing.assert_array_equal(opened(put(tmp_path / "a.txt", "".join(lines)), cache).features, expected)
+    files = {"train": put(tmp_path / "b.txt", "".join(lines[:4])), "test": put(tmp_path / "c.txt", "".join(lines[4:]))}
+    both = open_store(files, cache)
+    np.testing.assert_array_equal(both.features.features, expected)
+    assert both.query_ids == {"train": ("0",), "test": ("1",)}
 
 
-def test_blocks_do_not_show(tmp_path, monkeypatch):
+def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
     """Whatever the blocks, gzipped or not, by processes or not: the same store."""
     named, unnamed = text(LETOR, {"1": matrix(3, 4)}), text(MSLR, {"2": matrix(5, 4, seed=2)})
     content = f"\ufeff{named}\r\n# c\n{unnamed.rstrip()}"
-    whole = build_store(put(tmp_path / "whole.txt", content), tmp_path / "cache")
-    monkeypatch.setattr("rerank.data.letor.blocks.BLOCK", 40)
+    features = opened(put(tmp_path / "whole.txt", content), cache)
+    (whole,) = cache.glob("*/")
+    monkeypatch.setattr("rerank.data.letor.store_writer.BLOCK", 40)
     for name, few in [("here.txt", 999), ("others.txt.gz", 3)]:
         monkeypatch.setattr("rerank.utils.processes.FEW", few)
-        cut = build_store(put(tmp_path / name, content), tmp_path / "cache")
-        files = sorted(path.name for path in whole.folder.iterdir())
-        assert sorted(path.name for path in cut.folder.iterdir()) == files
-        for file in set(files) - {"facts.json"}:
-            assert (cut.folder / file).read_bytes() == (whole.folder / file).read_bytes()
-    features = open_store(whole, 4)
+        opened(put(tmp_path / name, content), cache)
+        (cut,) = (folder for folder in cache.glob("*/") if name in (folder / "facts.json").read_text())
+        assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}
+        for file in whole.glob("*.bin"):
+            assert (cut / file.name).read_bytes() == file.read_bytes()
     assert features.doc_ids(0) == ("1.0", "1.1", "1.2")
     assert features.doc_ids(1) == ("2-0", "2-1", "2-2", "2-3", "2-4")
 
 
-def test_a_line_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("rerank.data.letor.blocks.LONGEST_LINE", 50)
+def test_a_line_without_end(tmp_path, cache, monkeypatch):
+    monkeypatch.setattr("rerank.data.letor.store_writer.LONGEST_LINE", 50)
     with pytest.raises(UserError, match=r"a.txt:2: expected .*, got a line of more than 50 bytes"):
-        build_store(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), tmp_path / "cache")
+        opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
 
 DAMAGES = {
@@ -132,46 +131,33 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["features.bin", "labels.bin", "offsets.npy", "queries.txt", "doc_ids.txt"])
-def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, tmp_path, name, damage):
-    kept = build_store(source, tmp_path / "cache")
-    expected = open_store(kept, 4).features.copy()
-    DAMAGES[damage](kept.folder / name)
-    with pytest.raises(UserError, match=rf"{kept.folder}: .*{name}: expected .*; remove the folder and run again"):
-        open_store(build_store(source, tmp_path / "cache"), 4)
-    shutil.rmtree(kept.folder)
-    np.testing.assert_array_equal(open_store(build_store(source, tmp_path / "cache"), 4).features, expected)
+@pytest.mark.parametrize("name", ["features.bin", "labels.bin", "offsets.bin", "facts.json", "doc_ids.bin"])
+def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, cache, name, damage):
+    expected = opened(source, cache).features.copy()
+    (folder,) = cache.glob("*/")
+    DAMAGES[damage](folder / name)
+    with pytest.raises(UserError, match=rf"{folder}.*{name}.*; remove {folder} and run again") as caught:
+        opened(source, cache)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(opened(source, cache).features, expected)
 
 
-def test_changed_facts_are_noticed(source, tmp_path):
-    kept = build_store(source, tmp_path / "cache")
-    file = kept.folder / "facts.json"
-    facts = json.loads(file.read_text())
-    for changed in ({**facts, "width": 3}, {**facts, "hash": "0"}, {**facts, "checksums": {}}):
-        file.write_text(json.dumps(changed))
-        with pytest.raises(UserError, match=r"facts\.json: changed since it was written; remove .* and run again"):
-            build_store(source, tmp_path / "cache")
-    file.write_text(json.dumps({name: fact for name, fact in facts.items() if name != "hash"}))
-    with pytest.raises(UserError, match="changed since it was written"):
-        build_store(source, tmp_path / "cache")
-    file.write_text("{")
-    with pytest.raises(UserError, match=r"facts\.json: not JSON \(.*\); remove .* and run again"):
-        build_store(source, tmp_path / "cache")
+def test_changed_facts_are_noticed(source, cache):
+    opened(source, cache)
+    (file,) = cache.glob("*/facts.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "width": 2}))
+    with pytest.raises(UserError, match=r"facts\.json: expected XXH3 .*; remove .* and run again"):
+        opened(source, cache)
 
 
-def test_a_store_of_an_older_version_has_matching_sizes(source, tmp_path):
-    kept = build_store(source, tmp_path / "cache")
-    facts = {name: fact for name, fact in kept.facts.items() if name not in ("files", "hash")}
-    (kept.folder / "facts.json").write_text(json.dumps(facts))
-    assert open_store(build_store(source, tmp_path / "cache"), 6).features.shape == (5, 6)
-    assert open_store(build_store(source, tmp_path / "cache"), 4).features.shape == (5, 4)
-    (kept.folder / "labels.bin").write_bytes(b"\0" * 4)
-    with pytest.raises(UserError, match=r"cannot be read .*; remove the folder and run again"):
-        open_store(build_store(source, tmp_path / "cache"), 4)
-
-
-def test_facts_are_those_of_the_file(source, tmp_path):
-    kept = build_store(source, tmp_path / "cache")
-    facts = json.loads((kept.folder / "facts.json").read_text())
-    assert (facts["rows"], facts["width"]) == (5, 4)
-    assert len(facts["checksums"]["train.txt"]) == 64
+def test_a_part_shares_memory_and_keeps_the_order_asked_for():
+    values, labels = np.arange(10, dtype=np.float32).reshape(5, 2), np.arange(5, dtype=np.int32)
+    whole = FeatureSet(values, labels, np.array([0, 2, 3]), np.array([2, 3, 5]), ("a", "b", "c"))
+    part = whole.subset(["c", "a"])
+    assert part.features is whole.features
+    assert part.qrels() == {"c": {"c-0": 3, "c-1": 4}, "a": {"a-0": 0, "a-1": 1}}
+    named = replace(whole, ids=np.array([text.encode() for text in ("x", "y", "é", "", "z")]))
+    assert named.subset(["b", "c"]).qrels() == {"b": {"é": 2}, "c": {"c-0": 3, "z": 4}}
+    with pytest.raises(ValueError, match=r"queries x: expected some of the 3 queries"):
+        whole.subset(["a", "x"])

@@ -29,8 +29,8 @@ def test_the_collection_and_its_run_are_ones_that_we_read(folder):
     texts = {document.doc_id: document.text for document in collection.documents()}
     assert len(texts) == of.passages == round(SHARE * PASSAGES)
     assert {len(text.split()) for text in texts.values()} == {55}
-    splits = collection.splits
-    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == list(of.queries.values())
+    (fold,) = collection.folds
+    assert [len(part) for part in (fold.train, fold.valid, fold.test)] == list(of.queries.values())
     assert run.keys() == collection.qrels.keys() == collection.queries.keys()
     assert sum(map(len, run.values())) == of.lines == DEPTH * len(run)
     assert all(doc_id in texts for scores in run.values() for doc_id in scores)
