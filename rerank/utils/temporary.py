@@ -36,8 +36,13 @@ def temporary_place(target: Path) -> Iterator[Place]:
         os.write(lock, os.fsencode(target.name))
         yield Place(folder / NEW, folder / OLD)
     finally:
-        _clear(folder, target)
-        os.close(lock)
+        try:
+            _clear(folder, target)
+        except KeyboardInterrupt:
+            _clear(folder, target)
+            raise
+        finally:
+            os.close(lock)
 
 
 def remove_leftovers(folder: Path) -> None:
