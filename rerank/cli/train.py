@@ -45,7 +45,7 @@ def train(
 
 def _train_on_cluster(config: Config, fold: str, on: str, epochs_from: Path | None) -> None:
     """Trains the folds and prints the folder; exits with 1 if some have failed."""
-    from rerank.experiments.train_on_cluster import train_on_cluster
+    from rerank.experiments.sweep.folds_on_ray import train_on_cluster
 
     trained = train_on_cluster(config, fold, on, epochs_from)
     print_result(trained.folder.path)

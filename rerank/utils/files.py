@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import hashlib
-import itertools
 import os
 import re
 import shutil
@@ -18,87 +17,73 @@ from rerank.utils.progress import progress
 from rerank.utils.temporary import LOCK, temporary_place
 
 BLOCK = 16 * 2**20
-PARTS_AT_ONCE = 4096
 STANDARD_OUTPUT = Path("-")
-DESCRIPTORS = re.compile(r"/dev/fd|/proc/\d+(/task/\d+)?/fd")
-"""The folders whose entries are the open files of a process."""
-MAX_LINKS = 40
-KINDS = {
-    stat.S_IFCHR: "a character device",
-    stat.S_IFBLK: "a block device",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
+REFUSALS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR),
 }
-EXPECTED = "expected the name of a new or a regular file, or - for standard output"
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
-PATH_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
+"""Errors of a write that the user can do something about."""
+ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")
+"""In the text of an error: shutil and safetensors have exceptions of their own."""
 
 
 def output_target(path: str | Path) -> Path:
     """What a write to `path` replaces or makes: `path` itself, or the target of a symbolic link.
 
     It is a file, a folder, nothing yet, or STANDARD_OUTPUT for `-`, /dev/stdout and links to it. Raises UserError for a
-    device, a FIFO, a socket and any other open file of a process.
+    device, a FIFO and a socket.
     """
     target = Path(path)
+    with contextlib.suppress(OSError):
+        if target == STANDARD_OUTPUT or target.samefile("/dev/stdout"):
+            return STANDARD_OUTPUT
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
     try:
-        for _ in range(MAX_LINKS):
-            if str(target) in (str(STANDARD_OUTPUT), "/dev/stdout"):
-                return STANDARD_OUTPUT
-            folder = os.path.realpath(target.parent)
-            if DESCRIPTORS.fullmatch(folder):
-                if target.name == "1" and folder in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
-                    return STANDARD_OUTPUT
-                raise UserError(f"{path}: is an open file of a process, {EXPECTED}")
-            if not target.is_symlink():
-                break
-            target = target.parent / os.readlink(target)  # noqa: PTH115 - a Path would drop a final slash
-        kind = stat.S_IFMT(target.lstat().st_mode)
+        mode = target.lstat().st_mode
     except FileNotFoundError:
         return target
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    if kind == stat.S_IFLNK:
+    if stat.S_ISLNK(mode):
         raise UserError(f"{path}: cannot be written: {os.strerror(errno.ELOOP)}")
-    if kind in KINDS:
-        raise UserError(f"{path}: is {KINDS[kind]}, {EXPECTED}")
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(
+            f"{path}: is a FIFO, a socket, a character device or a block device; "
+            "expected the name of a new or a regular file, or - for standard output"
+        )
     return target
 
 
 def check_output(path: str | Path, flag: str = "--out") -> None:
     """Raises UserError, before any work, if `path` is nothing that can be written as a file (see `output_target`)."""
-    try:
-        target = output_target(path)
-    except UserError as error:
-        raise UserError(f"{flag} {error}") from error.__cause__
-    if target == STANDARD_OUTPUT:
-        return
-    if target.is_dir():
+    if _writable_target(path, flag).is_dir():
         raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
-    _expect_writable(target, f"{flag} {path}")
-
-
-def _expect_writable(target: Path, what: str) -> None:
-    """Raises UserError if nothing can be written in the folder of `target`, or where that would be made."""
-    existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        raise UserError(f"{what}: cannot be written: {existing}: {error.strerror}") from error
 
 
 def check_new_folder(out: Path, flag: str = "--out") -> None:
     """Raises UserError, before any work, if `out` is not a new or an empty folder, or cannot be written."""
-    try:
-        target = output_target(out)
-    except UserError as error:
-        raise UserError(f"{flag} {error}") from error.__cause__
+    target = _writable_target(out, flag)
     if target == STANDARD_OUTPUT:
         raise UserError(f"{flag} {out}: a folder cannot be written to standard output; expected a new folder to write")
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise UserError(f"{flag} {out}: already exists; expected a new folder to write")
-    _expect_writable(target, f"{flag} {out}")
+
+
+def _writable_target(path: str | Path, flag: str) -> Path:
+    """The `output_target`; raises UserError if nothing can be written in its folder, or where that would be made."""
+    try:
+        target = output_target(path)
+    except UserError as error:
+        raise UserError(f"{flag} {error}") from error.__cause__
+    if target != STANDARD_OUTPUT:
+        existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
+        try:
+            with tempfile.TemporaryFile(dir=existing):
+                pass
+        except OSError as error:
+            raise UserError(f"{flag} {path}: cannot be written: {existing}: {error.strerror}") from error
+    return target
 
 
 @contextlib.contextmanager
@@ -116,17 +101,12 @@ def atomic_write(target: str | Path) -> Iterator[Path]:
         with _standard_output() as tmp:
             yield tmp
         return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
     with contextlib.ExitStack() as stack:
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             place = stack.enter_context(temporary_place(target))
         except OSError as error:
-            if error.errno not in (*DISK_ERRORS, *PATH_ERRORS):
-                raise
-            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+            raise UserError(f"{path}: cannot be written: {target.parent}: {error.strerror}") from error
         stack.enter_context(refused_in_one_line(f"{path}: cannot be written", "; what was there before is kept"))
         yield place.new
         _give_mode(place.new, stat.S_IMODE((place.new.parent / LOCK).stat().st_mode))
@@ -143,8 +123,8 @@ def _give_mode(new: Path, mode: int) -> None:
     safetensors writes files that nobody else may read, whatever the umask says.
     """
     for path in [new, *new.rglob("*")]:
-        if path.is_file() and not path.is_symlink() and (now := stat.S_IMODE(path.stat().st_mode)) | mode != now:
-            path.chmod(now | mode)
+        if path.is_file() and not path.is_symlink():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | mode)
 
 
 @contextlib.contextmanager
@@ -165,23 +145,12 @@ def refused_in_one_line(what: str, end: str = "") -> Iterator[None]:
     """Turns the disk's refusal of a write in the block into a UserError: `what`, the reason, `end`."""
     try:
         yield
-    except BaseException as error:
-        reason = _refusal(error)
-        if reason is None:
+    except Exception as error:
+        found = ERROR_NUMBER.search(str(error))
+        number = int(found[1] or found[2]) if found else None
+        if number not in REFUSALS:
             raise
-        raise UserError(f"{what}: {reason}{end}") from error
-
-
-def _refusal(error: BaseException) -> str | None:
-    """Why the disk refused the write; None for any other error."""
-    if isinstance(error, OSError) and error.errno in (*DISK_ERRORS, errno.ENOTDIR, errno.EISDIR):
-        return error.strerror
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # safetensors and shutil have exceptions of their own
-        if f"os error {number})" in str(error) or (
-            isinstance(error, shutil.Error) and f"[Errno {number}]" in str(error)
-        ):
-            return os.strerror(number)
-    return None
+        raise UserError(f"{what}: {os.strerror(number)}{end}") from error
 
 
 def short_hash(*parts: object) -> str:
@@ -191,9 +160,9 @@ def short_hash(*parts: object) -> str:
 
 def short_hash_of(parts: Iterable[object]) -> str:
     """`short_hash` of parts of which there may be millions: they are taken one after the other."""
-    digest, texts, between = hashlib.sha256(), map(str, parts), ""
-    while some := list(itertools.islice(texts, PARTS_AT_ONCE)):
-        digest.update((between + "\x1f".join(some)).encode())
+    digest, between = hashlib.sha256(), ""
+    for part in parts:
+        digest.update(f"{between}{part}".encode())
         between = "\x1f"
     return digest.hexdigest()[:16]
 

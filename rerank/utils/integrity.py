@@ -7,11 +7,12 @@ SHA-256 and BLAKE2 of the standard library take ten times as long.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import xxhash
 
 from rerank.utils.files import atomic_write
+from rerank.utils.json_files import check_shape, parse_json, shown
 from rerank.utils.progress import progress
 
 RECORD = "files.json"
@@ -23,6 +24,13 @@ SIZE, HASH = "bytes", "xxh3_128"
 
 Record = dict[str, dict[str, Any]]
 """The name of a file, relative to a folder -> SIZE and HASH of its content."""
+
+
+class Facts(TypedDict):
+    """The size and the hash of a file."""
+
+    bytes: int
+    xxh3_128: str
 
 
 def facts_of(file: Path) -> dict[str, Any]:
@@ -97,20 +105,19 @@ def record_of(folder: Path, files: Iterable[Path]) -> Record:
 def changes(folder: Path, record: Mapping[str, Any]) -> Iterator[str]:
     """A line for each recorded file that is missing or has another content; files without a record do not count."""
     for name, expected in record.items():
-        file = folder / name
-        if not file.is_file():
-            yield f"{name}: expected a file, found none"
-            continue
-        if (size := file.stat().st_size) != expected[SIZE]:
-            yield f"{name}: expected {expected[SIZE]} bytes, found {size}"
-            continue
         try:
-            found = facts_of(file)
+            found = facts_of(folder / name)
+        except FileNotFoundError:
+            yield f"{name}: expected a file, found none"
         except OSError as error:
             yield f"{name}: cannot be read: {error.strerror}"
-            continue
-        if found != expected:
-            yield f"{name}: expected XXH3 {expected[HASH][:12]}…, found {found[HASH][:12]}…"
+        else:
+            if found != expected:
+                yield f"{name}: expected {_in_words(expected)}, found {_in_words(found)}"
+
+
+def _in_words(facts: Mapping[str, Any]) -> str:
+    return f"XXH3 {facts[HASH][:12]}… of {facts[SIZE]} bytes"
 
 
 def write_record(folder: Path, written: Record | None = None) -> None:
@@ -121,31 +128,24 @@ def write_record(folder: Path, written: Record | None = None) -> None:
 
 
 def changes_since_record(folder: Path) -> list[str]:
-    """What differs from the record in a folder; nothing if it has none, as of older versions."""
+    """What differs from the record in a folder; nothing if it has none, as an index that rerank did not make."""
     file = folder / RECORD
     if not file.exists():
         return []
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        return list(changes(folder, as_record(record)))
+        return list(changes(folder, as_record(parse_json(file.read_bytes()))))
     except OSError as error:
         return [f"{RECORD}: cannot be read: {error.strerror}"]
-    except (ValueError, RecursionError):
-        return [f"{RECORD}: expected the sizes and hashes of files in JSON, found something else"]
+    except ValueError as error:
+        return [f"{RECORD}: {error}"]
 
 
 def as_record(value: Any) -> Record:
     """A value from JSON as a record; raises ValueError if it is none, or names a file outside its folder."""
-    if not isinstance(value, dict) or not value:
-        raise ValueError("expected the sizes and hashes of files")
-    for name, facts in value.items():
-        known = isinstance(facts, dict) and isinstance(facts.get(SIZE), int) and isinstance(facts.get(HASH), str)
-        if (
-            not known
-            or set(facts) != {SIZE, HASH}
-            or "\0" in name
-            or Path(name).is_absolute()
-            or ".." in Path(name).parts
-        ):
-            raise ValueError(f"{name}: expected a size and a hash")
-    return value
+    check_shape(value, dict[str, Facts])
+    if not value:
+        raise ValueError("expected the sizes and hashes of files, got none")
+    for name in value:
+        if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"expected the names of files in this folder, got {shown(name)}")
+    return value  # type: ignore[no-any-return]

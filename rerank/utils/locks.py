@@ -28,7 +28,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
     try:
-        remove_leftovers(folder, from_before=True)
+        remove_leftovers(folder)
         yield
     finally:
         lock.release()
@@ -40,8 +40,7 @@ def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
     What is there is never replaced, so another process may have it open. The lock of `what` is in the folder of `path`.
     Raises UserError if that cannot be written to.
     """
-    if path.exists():
-        return
-    with locked(path.parent, what):
-        if not path.exists():
-            make()
+    if not path.exists():
+        with locked(path.parent, what):
+            if not path.exists():
+                make()

@@ -104,18 +104,10 @@ class Bounds:
             raise ValueError("expected a finite number")
         largest = LARGEST_WHOLE if isinstance(value, int) else LARGEST_FLOAT
         if math.isinf(self.most) and value > largest:
-            raise ValueError(
-                f"expected {largest:.8g} at most" if isinstance(value, float) else f"expected {largest} at most"
-            )
+            raise ValueError(f"expected {largest:.10g} at most")
         if not self.least <= value <= self.most:
-            or_more = math.isinf(self.most)
-            raise ValueError(
-                f"expected {self.least:g} or more" if or_more else f"expected {self.least:g} to {_digits(self.most)}"
-            )
-
-
-def _digits(number: float) -> str:
-    return str(number) if isinstance(number, int) else f"{number:g}"
+            limit = "or more" if math.isinf(self.most) else f"to {self.most:.10g}"
+            raise ValueError(f"expected {self.least:g} {limit}")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from rerank.utils.cores import count_cores
@@ -32,10 +32,7 @@ def ordered_map(function: Callable[..., Result], items: Iterable[Any], *argument
     waiting: deque[Future[Result]] = deque()
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _ignore_interrupts)
     try:
-        for item in first:
-            waiting.append(pool.submit(function, item, *arguments))
-        del first
-        for item in items:
+        for item in chain(first, items):
             waiting.append(pool.submit(function, item, *arguments))
             if len(waiting) > 2 * workers:
                 yield waiting.popleft().result()

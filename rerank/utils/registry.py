@@ -6,43 +6,32 @@ A registered function has a decorator with its name: `@loss("hinge")`, `@pooling
 import ast
 import inspect
 import sys
-import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import docstring_parser
+
+PACKAGE = Path(__file__).parents[1]
 TYPES: dict[str, type] = {"float": float, "int": int, "bool": bool, "str": str}
 """The types of hyperparameters. Parameters of other types, such as tensors, are not settings."""
 
 
-@dataclass(frozen=True)
-class Hyperparameter:
-    """A parameter of a registered function that can be set by a flag."""
+class Hyperparameter(NamedTuple):
+    """A parameter of a registered function that can be set by a flag; its description is that of the docstring."""
 
     type: type
     default: Any
     description: str
-    """From the section "Args" of the docstring; empty if the docstring does not mention it."""
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A registered function as its source describes it."""
+class Registered(NamedTuple):
+    """A registered function."""
 
     name: str
     docstring: str
     hyperparameters: dict[str, Hyperparameter]
-
-    @property
-    def summary(self) -> str:
-        """The first line of the docstring."""
-        return self.docstring.partition("\n")[0]
-
-    def section(self, title: str) -> str:
-        """The text of a section of the docstring, such as "Reference", without its indentation; empty if missing."""
-        return _section(self.docstring, title)
 
 
 def registered(path: Path, decorator: str) -> dict[str, Registered]:
@@ -56,7 +45,7 @@ def registered(path: Path, decorator: str) -> dict[str, Registered]:
         Each function by its name, sorted by name.
 
     Raises:
-        ValueError: a name is used twice or is not a string literal.
+        ValueError: a name is used twice or is not a string literal, or a default is not a literal.
     """
     functions: dict[str, Registered] = {}
     for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
@@ -70,7 +59,8 @@ def registered(path: Path, decorator: str) -> dict[str, Registered]:
 def describe(name: str, function: Callable[..., Any]) -> Registered:
     """As `registered`, for a function that exists, such as one that was registered in a notebook."""
     docstring = inspect.getdoc(function) or ""
-    descriptions = _descriptions(docstring)
+    sections = docstring_parser.parse(docstring, style=docstring_parser.DocstringStyle.GOOGLE)
+    descriptions = {found.arg_name: " ".join((found.description or "").split()) for found in sections.params}
     hyperparameters = {}
     for key, parameter in inspect.signature(function).parameters.items():
         annotation = getattr(parameter.annotation, "__name__", parameter.annotation)
@@ -81,19 +71,12 @@ def describe(name: str, function: Callable[..., Any]) -> Registered:
 
 def describe_losses() -> dict[str, Registered]:
     """All losses by name: those of rerank/losses, and those registered since, if rerank.losses is imported."""
-    losses = registered(Path(__file__).parents[1] / "losses", "loss")
-    imported = sys.modules.get("rerank.losses")
-    functions = getattr(imported, "LOSSES", {})
-    return losses | {name: describe(name, function) for name, function in functions.items() if name not in losses}
+    return _with_imported(registered(PACKAGE / "losses", "loss"), "rerank.losses", "LOSSES")
 
 
 def describe_poolings() -> dict[str, Registered]:
     """All poolings by name: those of rerank/models/pooling.py, and those registered since, if it is imported."""
-    poolings = registered(Path(__file__).parents[1] / "models" / "pooling.py", "pooling")
-    imported = sys.modules.get("rerank.models.pooling")
-    functions = getattr(imported, "POOLINGS", {})
-    poolings |= {name: describe(name, function) for name, function in functions.items() if name not in poolings}
-    return dict(sorted(poolings.items()))
+    return _with_imported(registered(PACKAGE / "models" / "pooling.py", "pooling"), "rerank.models.pooling", "POOLINGS")
 
 
 def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
@@ -109,65 +92,37 @@ def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
     return losses
 
 
+def _with_imported(read: dict[str, Registered], module: str, register: str) -> dict[str, Registered]:
+    """The functions that were read, and those of the module's register, if the module is imported."""
+    functions = getattr(sys.modules.get(module), register, {})
+    added = {name: describe(name, function) for name, function in functions.items() if name not in read}
+    return dict(sorted((read | added).items()))
+
+
 @cache
 def _registered_in(file: Path, decorator: str) -> list[Registered]:
     text = file.read_text(encoding="utf-8")
     if f"@{decorator}(" not in text:
         return []
     functions = []
-    for node in ast.parse(text).body:
-        if not isinstance(node, ast.FunctionDef):
-            continue
+    for node in [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]:
         for call in node.decorator_list:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
                 name = call.args[0] if call.args else None
                 if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
                     raise ValueError(f'{file}:{call.lineno}: expected a string literal: @{decorator}("name")')
-                functions.append(_from_source(name.value, node))
+                functions.append(describe(name.value, _stub(file, node)))
     return functions
 
 
-def _from_source(name: str, function: ast.FunctionDef) -> Registered:
-    docstring = ast.get_docstring(function) or ""
-    descriptions = _descriptions(docstring)
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults)) + [*arguments.defaults]
-    parameters = zip([*positional, *arguments.kwonlyargs], [*defaults, *arguments.kw_defaults], strict=True)
-    hyperparameters = {}
-    for parameter, default in parameters:
-        annotation = ast.unparse(parameter.annotation) if parameter.annotation else ""
-        if annotation in TYPES and default is not None:
-            hyperparameters[parameter.arg] = Hyperparameter(
-                TYPES[annotation], _value(default), descriptions.get(parameter.arg, "")
-            )
-    return Registered(name, docstring, hyperparameters)
-
-
-def _value(node: ast.expr) -> Any:
-    """The value of a literal; the source of another expression, such as the name of a constant."""
+def _stub(file: Path, node: ast.FunctionDef) -> Callable[..., Any]:
+    """The function without its decorators and its code, so that only its defaults are computed."""
+    node.decorator_list, node.body = [], node.body[:1]  # the docstring
+    future = ast.parse("from __future__ import annotations").body  # annotations stay text
+    namespace: dict[str, Any] = {}
     try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return ast.unparse(node)
-
-
-def _descriptions(docstring: str) -> dict[str, str]:
-    """The descriptions of the parameters in the section "Args"."""
-    descriptions: dict[str, str] = {}
-    name = ""
-    for line in _section(docstring, "Args").splitlines():
-        if not line.startswith(" "):
-            name, _, line = line.partition(":")
-        descriptions[name] = f"{descriptions.get(name, '')} {line.strip()}".strip()
-    return descriptions
-
-
-def _section(docstring: str, title: str) -> str:
-    _, _, after = f"\n{docstring}".partition(f"\n{title}:\n")
-    lines = []
-    for line in after.splitlines():
-        if line and not line.startswith(" "):
-            break
-        lines.append(line)
-    return textwrap.dedent("\n".join(lines)).strip()
+        exec(compile(ast.Module([*future, node], []), str(file), "exec"), namespace)
+    except NameError as error:
+        raise ValueError(f"{file}:{node.lineno}: expected literals as defaults of {node.name}: {error}") from None
+    function: Callable[..., Any] = namespace[node.name]
+    return function

@@ -99,29 +99,18 @@ def put_in_place(folder: Path, target: Path) -> None:
 
 def _open(folder: Path, names: Sequence[str], work: str, stack: contextlib.ExitStack) -> Unfinished:
     """The files, kept or begun, which the stack closes."""
-    state = _state(folder, work)
-    if state:
-        try:
+    try:
+        state: State = parse_json((folder / STATE).read_bytes(), State)
+        if state["work"] == work:
+            kept = as_record(state["files"])
             with contextlib.ExitStack() as opened:
-                kept = as_record(state["files"])
                 files = {name: opened.enter_context(RecordedFile(folder / name, kept[name])) for name in names}
                 stack.push(opened.pop_all())
             return Unfinished(folder, work, files, state)
-        except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
+        if folder.exists():
             log.info(f"{folder}: cannot be resumed ({error}); begun again")
     remove(folder)
     folder.mkdir(parents=True)
     files = {name: stack.enter_context(RecordedFile(folder / name)) for name in names}
     return Unfinished(folder, work, files, None)
-
-
-def _state(folder: Path, work: str) -> State | None:
-    """What was saved of the same work; None if nothing was."""
-    try:
-        state: State = parse_json((folder / STATE).read_bytes(), State)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        log.info(f"{folder}: cannot be resumed ({error}); begun again")
-        return None
-    return state if state["work"] == work else None

@@ -3,22 +3,17 @@
 import contextlib
 import fcntl
 import os
-import platform
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 LOCK, NEW, OLD = "lock", "new", "old"
 NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part")
-NAME_BEFORE = re.compile(r"\..+\.[0-9]+\.(part|old)")
-"""The names in versions that told processes apart by their number."""
 LONGEST = 200
 """Bytes of the target's name that are kept: a file name has at most 255 on most file systems."""
-A_DAY = 24 * 3600.0
 
 
 class Place(NamedTuple):
@@ -36,36 +31,30 @@ def temporary_place(target: Path) -> Iterator[Place]:
     locks (flock) as long as it lives. Leftovers of dead processes in the folder of `target` are removed first.
     """
     remove_leftovers(target.parent)
-    start = target.name.encode(errors="surrogateescape")[:LONGEST].decode(errors="ignore")
-    folder = target.with_name(f".{start}.{secrets.token_hex(8)}.part")
-    lock = _claim(folder)
+    folder, lock = _claim(target)
     try:
-        os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
+        os.write(lock, os.fsencode(target.name))
         yield Place(folder / NEW, folder / OLD)
     finally:
-        with contextlib.suppress(OSError):
-            _put_back(folder, target)
-        _remove_place(folder)
-        os.close(lock)
+        try:
+            _clear(folder, target)
+        except KeyboardInterrupt:
+            _clear(folder, target)
+            raise
+        finally:
+            os.close(lock)
 
 
-def remove_leftovers(folder: Path, from_before: bool = False) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Removes the temporary folders of dead processes in `folder`.
 
-    If a process died between moving a folder away and putting the new one in its place, the old one is put back. A
-    temporary folder of another machine is removed when it is a day old: the locks of some network file systems are seen
-    by one machine alone. `from_before` also removes what versions without locks left behind, a day old too.
+    If a process died between moving a folder away and putting the new one in its place, the old one is put back.
     """
-    try:
-        names = [path.name for path in folder.iterdir()]
-    except OSError:  # as for a folder that may be written but not listed
-        return
-    for name in names:
-        with contextlib.suppress(OSError):  # it is in use, or it cannot be removed: it is in nobody's way
-            if NAME.fullmatch(name):
-                _remove_if_dead(folder / name)
-            elif from_before and NAME_BEFORE.fullmatch(name) and _is_old(folder / name):
-                remove(folder / name)
+    with contextlib.suppress(OSError):  # as for a folder that may be written but not listed
+        for path in list(folder.iterdir()):
+            if NAME.fullmatch(path.name):
+                with contextlib.suppress(OSError):  # it is in use, or it cannot be removed: it is in nobody's way
+                    _remove_if_dead(path)
 
 
 def remove(path: Path) -> None:
@@ -76,20 +65,20 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _claim(folder: Path) -> int:
-    """Makes the folder and locks the file in it, which it returns, open."""
+def _claim(target: Path) -> tuple[Path, int]:
+    """Makes the temporary folder and locks the file in it, which is returned open."""
+    start = os.fsencode(target.name)[:LONGEST].decode(errors="ignore")
     while True:
-        with contextlib.suppress(FileExistsError):  # unlike mkdir(exist_ok=True) if another process removes it now
-            folder.mkdir()
+        folder = target.with_name(f".{start}.{secrets.token_hex(8)}.part")
+        folder.mkdir()
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:  # another process has taken the empty folder for a leftover
-            folder.parent.stat()  # unless the folder around it is gone too
             continue
         with contextlib.suppress(OSError):  # a file system without locks: nothing there is ever taken for dead
             fcntl.flock(lock, fcntl.LOCK_EX)
         if _is_current(lock, folder / LOCK):
-            return lock
+            return folder, lock
         os.close(lock)
 
 
@@ -108,36 +97,19 @@ def _remove_if_dead(folder: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its process lives, or another one removes it
-        if not _is_current(lock, folder / LOCK):
-            return
-        machine, _, name = os.read(lock, 4096).decode(errors="surrogateescape").partition("\n")
-        if machine in ("", _machine()) or _is_old(folder / LOCK):
-            if name and Path(name).name == name:
-                _put_back(folder, folder.with_name(name))
-            _remove_place(folder)
+        if _is_current(lock, folder / LOCK):
+            name = Path(os.fsdecode(os.read(lock, 4096))).name  # empty if its process has died before it wrote it
+            _clear(folder, folder.with_name(name or folder.name))
     finally:
         os.close(lock)
 
 
-def _remove_place(folder: Path) -> None:
-    """Removes the lock last: a process that is killed meanwhile leaves what the next one can judge."""
-    with contextlib.suppress(OSError):
-        for part in (NEW, OLD):
-            remove(folder / part)
+def _clear(folder: Path, target: Path) -> None:
+    """Puts the old folder back if the new one is not in its place yet, and removes the rest, the lock last."""
+    new, old = folder / NEW, folder / OLD
+    with contextlib.suppress(OSError):  # what stays is a leftover, which the next process clears
+        if old.exists() and new.exists() and not os.path.lexists(target):
+            os.replace(old, target)
+        remove(new)
+        remove(old)
         shutil.rmtree(folder)
-
-
-def _put_back(folder: Path, target: Path) -> None:
-    """Puts the old folder back if the new one is not in its place yet."""
-    if (folder / OLD).exists() and (folder / NEW).exists() and not os.path.lexists(target):
-        os.replace(folder / OLD, target)
-
-
-def _is_old(path: Path) -> bool:
-    return time.time() - path.lstat().st_mtime > A_DAY
-
-
-def _machine() -> str:
-    """What all processes of this machine share, those in containers too."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text(encoding="ascii").strip() if boot.is_file() else platform.node()

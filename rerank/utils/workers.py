@@ -40,29 +40,33 @@ def work(
     sees one of the `gpus` alone, number i modulo their count, as CUDA_VISIBLE_DEVICES names it. An interrupt here, or
     the end of the iteration (use contextlib.closing), interrupts all of them once and waits for them.
     """
-    waiting = deque(jobs)
+    waiting, numbers = deque(jobs), deque(range(workers))
     idle: list[Worker] = []
-    busy: dict[Worker, Job] = {}
+    busy: dict[Pipe, tuple[Worker, Job]] = {}
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:
                 if not idle:
-                    taken = {worker.number for worker in busy}
-                    number = next(number for number in range(workers) if number not in taken)
+                    number = numbers.popleft()
                     environment = {GPUS: gpus[number % len(gpus)]} if gpus else {}
-                    idle.append(start(serve, function, environment=environment)._replace(number=number))
-                worker = idle.pop()
-                busy[worker] = waiting.popleft()
-                give(worker, busy[worker])
-            ready = connection.wait([worker.pipe for worker in busy])
-            for worker in [worker for worker in busy if worker.pipe in ready]:
-                job = busy.pop(worker)
-                error = result(worker)
-                if worker.process.is_alive():
+                    idle.append(start(_serve, function, environment=environment)._replace(number=number))
+                worker, job = idle.pop(), waiting.popleft()
+                busy[worker.pipe] = worker, job
+                with contextlib.suppress(OSError):  # if it has died, reading from it tells
+                    worker.pipe.send(job)
+            ready = connection.wait(list(busy))
+            for pipe in [pipe for pipe in busy if pipe in ready]:
+                worker, job = busy.pop(pipe)
+                try:
+                    error = str(worker.pipe.recv())
                     idle.append(worker)
+                except (EOFError, OSError):
+                    worker.process.join()
+                    error = f"its process ended with exit code {worker.process.exitcode} (-9: killed, as for memory)"
+                    numbers.append(worker.number)
                 yield job, error
     finally:
-        end([*idle, *busy])
+        end([*idle, *(worker for worker, _ in busy.values())])
 
 
 def failures(
@@ -81,25 +85,10 @@ def failures(
     return failed
 
 
-def give(worker: Worker, job: object) -> None:
-    """Gives an idle worker, started with `serve`, a job."""
-    with contextlib.suppress(OSError):  # if it has died, reading from it tells
-        worker.pipe.send(job)
-
-
-def result(worker: Worker) -> str:
-    """Waits for the job of a worker and returns its error; if the worker died, its process has ended."""
-    try:
-        return str(worker.pipe.recv())
-    except (EOFError, OSError):
-        worker.process.join()
-        return f"its process ended with exit code {worker.process.exitcode} (-9: killed, as for memory)"
-
-
 def start(main: Callable[..., None], *arguments: object, environment: Mapping[str, str] = {}) -> Worker:
     """Spawns a process that calls `main(pipe, *arguments)`, with these variables set before it imports anything.
 
-    `main` begins with `prepare`. Until then an interrupt of the process waits.
+    It ignores Ctrl-C and ends with this process; `end` interrupts it. It writes nothing to the terminal.
     """
     context = get_context("spawn")
     parent_end, worker_end = context.Pipe()
@@ -117,34 +106,24 @@ def start(main: Callable[..., None], *arguments: object, environment: Mapping[st
 
 
 def _begin(pipe: Pipe, environment: Mapping[str, str], call: bytes) -> None:
-    """Sets the variables, and only then imports what the call needs."""
+    """What a spawned process does first: its parent alone interrupts it, and it ends with its parent."""
     os.environ.update(environment)
-    main, arguments = pickle.loads(call)
-    main(pipe, *arguments)
-
-
-def prepare() -> None:
-    """Makes the process that `start` began one that its parent alone interrupts, that ends with it, and is silent."""
     os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which interrupts each worker once
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore the first
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as by nohup
             signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
-
-
-def serve(pipe: Pipe, function: Callable[..., None]) -> None:
-    """The main function of a worker."""
-    prepare()
-    with contextlib.suppress(KeyboardInterrupt, EOFError):
+    main, arguments = pickle.loads(call)
+    with contextlib.suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        while True:
-            pipe.send(outcome(function, pipe.recv()))
+        main(pipe, *arguments)
 
 
-def call_pickled(function: bytes, job: bytes) -> None:
-    """Calls a pickled function with a pickled job: what passes them on need not import what they are made of."""
-    pickle.loads(function)(pickle.loads(job))
+def _serve(pipe: Pipe, function: Callable[..., None]) -> None:
+    """The main function of a worker."""
+    while True:
+        pipe.send(outcome(function, pipe.recv()))
 
 
 def outcome(function: Callable[..., None], job: object) -> str:

@@ -186,7 +186,7 @@ def test_settings_nested_too_deep_are_one_line(here, capsys):
 def test_a_damaged_origin_of_the_first_stage_says_what_to_remove(here, capsys):
     Path("runs/towns/bm25.json").write_text("[1]")
     line = failed(capsys, *command("--fold", "1"))
-    assert "bm25.json: expected an object, got [1]; remove it and bm25.run to retrieve again" in line
+    assert "bm25.json: expected `object`, got `array`; remove it and bm25.run to retrieve again" in line
 
 
 def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, interrupted):
@@ -203,8 +203,8 @@ def test_a_checkpoint_that_is_gone_is_not_looked_for_on_the_hub(here, capsys, in
 @pytest.mark.parametrize(
     ("saved", "expected"),
     [
-        ("x", "expected an object under 'rerank', got 'x'"),
-        ({"pooling": 3}, "expected text under 'pooling' under 'rerank', got 3"),
+        ("x", "expected `object`, got `str` - at `$.rerank`"),
+        ({"pooling": 3}, "expected `str`, got `int` - at `$.rerank.pooling`"),
         ({"max_doc_tokens": 0}, "expected 1 or more under 'max_doc_tokens', got 0"),
         ({"passage_overlap": -1}, "expected 0 or more under 'passage_overlap', got -1"),
     ],

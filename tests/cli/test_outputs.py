@@ -104,14 +104,6 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_open_file_of_the_process_is_refused(here, capsys, name):
-    with Path("kept").open("w") as file:
-        out = f"/dev/fd/{file.fileno()}"
-        assert f"--out {out}: is an open file" in failed(capsys, *COMMANDS[name], "--out", out)
-    assert Path("kept").is_file()
-
-
-@pytest.mark.parametrize("name", COMMANDS)
 def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypatch, name):
     monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
     out = f"towns.toml/out{SUFFIX[name]}"

@@ -90,7 +90,7 @@ def test_folds_that_do_not_agree_are_not_joined(here, capsys):
     (EXPERIMENT / "fold2" / "manifest.json").unlink()
     refused("manifest.json cannot be read: No such file or directory")
     (EXPERIMENT / "fold2" / "manifest.json").write_text("[]")
-    refused(r"manifest.json is damaged: expected an object, got \[\]")
+    refused(r"manifest.json is damaged: expected `object`, got `array`")
     main(command(*ONE))
     assert (EXPERIMENT / "all.run").read_bytes() == all_run
 

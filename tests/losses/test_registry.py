@@ -118,8 +118,10 @@ def test_the_source_says_what_the_functions_are():
     assert list(described) == sorted(LOSSES)
     for name, function in LOSSES.items():
         assert described[name] == describe(name, function)
-        assert len(described[name].summary) < 110, "the first line is the row of the loss in a table"
-        assert described[name].section("Reference")
+        assert len(described[name].docstring.partition("\n")[0]) < 110, (
+            "the first line is the row of the loss in a table"
+        )
+        assert "\nReference:\n" in described[name].docstring
         for hyperparameter in described[name].hyperparameters.values():
             assert hyperparameter.description
 

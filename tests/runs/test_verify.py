@@ -219,7 +219,7 @@ def test_a_fact_of_another_kind_fails_without_a_traceback(here, capsys):
     rewrite(FOLD, fold=3)
     code, said, _ = verified(capsys, FOLD)
     assert code == 1
-    assert "got expected an object under 'fold', got 3" in said["hinge/fold2"]
+    assert "got expected `object`, got `int` - at `$.fold`" in said["hinge/fold2"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Nothing is ever half there."""
 
 import errno
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -43,13 +45,21 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        shutil.Error([("from/a", "to/a", "[Errno 28] No space left on device: 'to/a'")]),  # of shutil.copytree
+        RuntimeError("I/O error: No space left on device (os error 28)"),  # as of safetensors
+    ],
+)
+def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path, error):
     (tmp_path / "target").write_text("before")
 
     def write():
         with atomic_write(tmp_path / "target") as tmp:
             tmp.write_text("half")
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
 
     with pytest.raises(
         UserError, match=r"target: cannot be written: No space left on device; what was there before is kept"
@@ -57,17 +67,6 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path):
         write()
     assert (tmp_path / "target").read_text() == "before"
     assert list(tmp_path.iterdir()) == [tmp_path / "target"]
-
-
-def test_a_disk_that_is_full_when_a_folder_is_copied_is_one_line(tmp_path):
-    """shutil.copytree collects the errors of all files in one of its own, which has no number."""
-
-    def copy():
-        with atomic_write(tmp_path / "target"):
-            raise shutil.Error([("from/a", "to/a", "[Errno 28] No space left on device: 'to/a'")])
-
-    with pytest.raises(UserError, match="target: cannot be written: No space left on device"):
-        copy()
 
 
 def test_a_real_full_device(tmp_path):
@@ -83,6 +82,22 @@ def test_a_real_full_device(tmp_path):
     with pytest.raises(UserError, match="No space left"):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_the_umask_decides_who_may_read_what_another_library_wrote_for_its_user_alone(tmp_path, folder):
+    before = os.umask(0o027)
+    try:
+        with atomic_write(tmp_path / "target") as tmp:
+            if folder:
+                tmp.mkdir()
+            file = tmp / "model.safetensors" if folder else tmp
+            file.touch()
+            file.chmod(0o600)
+    finally:
+        os.umask(before)
+    written = tmp_path / "target" / "model.safetensors" if folder else tmp_path / "target"
+    assert stat.S_IMODE(written.stat().st_mode) == 0o640
 
 
 def test_hashes_tell_parts_apart():

@@ -40,27 +40,6 @@ def test_a_process_waits_for_another_and_says_so_once(tmp_path, capsys):
         assert capsys.readouterr().err == ""
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    with hold(tmp_path, 60) as other:
-        other.kill()
-        other.wait()
-        before = time.monotonic()
-        with locked(tmp_path, "index"):
-            assert time.monotonic() - before < 30
-
-
-def test_other_names_and_other_folders_do_not_wait(tmp_path, capsys):
-    with locked(tmp_path / "a", "index"), locked(tmp_path / "a", "fold"), locked(tmp_path / "b", "index"):
-        assert capsys.readouterr().err == ""
-
-
-def test_an_error_in_the_block_is_handed_on_and_frees_the_lock(tmp_path, capsys):
-    with pytest.raises(OSError, match="mine"), locked(tmp_path, "index"):
-        raise OSError("mine")
-    with locked(tmp_path, "index"):
-        assert capsys.readouterr().err == ""
-
-
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     with (

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from rerank.utils import temporary
 from rerank.utils.files import atomic_write
 from rerank.utils.locks import locked
 from rerank.utils.temporary import remove_leftovers, temporary_place
@@ -101,21 +100,6 @@ def test_what_a_living_process_writes_is_kept(tmp_path):
         assert folder.is_dir()
 
 
-@pytest.mark.parametrize("kind", ["another machine", "version before"])
-def test_what_may_be_of_a_living_process_is_kept_for_a_day(tmp_path, kind):
-    folder = dead_folder(tmp_path / "target", "new")
-    aged = folder / "lock"
-    if kind == "another machine":
-        aged.write_text("elsewhere\ntarget")
-    else:
-        aged = folder = folder.rename(tmp_path / ".target.1234.part")
-    remove_leftovers(tmp_path, from_before=True)
-    assert folder.is_dir()
-    os.utime(aged, (time.time() - temporary.A_DAY - 1,) * 2)
-    remove_leftovers(tmp_path, from_before=True)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_process_may_die_while_it_makes_its_folder(tmp_path):
     dead_folder(tmp_path / "a").joinpath("lock").unlink()
     dead_folder(tmp_path / "b").joinpath("lock").write_text("")
@@ -145,21 +129,6 @@ def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
-def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
-    mkdir = os.mkdir
-
-    def exists_no_more(path, *arguments):
-        if not str(path).endswith(".part"):
-            return mkdir(path, *arguments)
-        monkeypatch.setattr(os, "mkdir", mkdir)
-        raise FileExistsError(path)
-
-    monkeypatch.setattr(os, "mkdir", exists_no_more)
-    with atomic_write(tmp_path / "target") as tmp:
-        tmp.write_text("new")
-    assert (tmp_path / "target").read_text() == "new"
-
-
 def test_files_of_others_are_no_leftovers(tmp_path):
     names = [".target.1234.part", ".film.part", "target.0123456789abcdef.part", ".a.0123456789abcdeg.part"]
     for name in names:
@@ -171,17 +140,6 @@ def test_files_of_others_are_no_leftovers(tmp_path):
     os.mkfifo(strange / "lock")  # opening it must not wait
     remove_leftovers(tmp_path)
     assert len(list(tmp_path.iterdir())) == len(names) + 2
-
-
-def test_the_number_of_a_process_may_come_again(tmp_path, monkeypatch):
-    """As in a container that is started again."""
-    monkeypatch.setattr(os, "getpid", lambda: 7)
-    for _ in range(2):
-        with atomic_write(tmp_path / "target") as tmp:
-            tmp.write_text("first")
-            with atomic_write(tmp_path / "target") as second:
-                second.write_text("second")
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_the_longest_name_of_a_file_can_be_written(tmp_path):

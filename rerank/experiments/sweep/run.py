@@ -1,13 +1,9 @@
 """`rerank sweep`: trains a grid of settings × folds in parallel; each cell is an ordinary experiment."""
 
-import random
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
 
 from rerank.config import Config, validate
 from rerank.data.folds import FINAL
@@ -16,29 +12,18 @@ from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.experiments.checks import check_labels
 from rerank.experiments.sweep.grid import cells, read_grid
-from rerank.experiments.sweep.shared import Shared, prepare_shared
-from rerank.experiments.train import train_folds
+from rerank.experiments.sweep.jobs import prepare_shared, train_jobs, unfinished_jobs
 from rerank.runs.claims import claim
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
-from rerank.training.device import visible_gpus
 from rerank.training.losses import open_loss
-from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
-from rerank.utils.cores import count_cores
+from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
-from rerank.utils.workers import failures, work
+from rerank.utils.progress import progress
 
 BEST = 20
 """How many cells the table of the best ones has."""
-
-
-class Job(NamedTuple):
-    """One fold of one cell."""
-
-    config: Config
-    fold: str
 
 
 def run_sweep(
@@ -65,13 +50,8 @@ def run_sweep(
     for cell, of_cell in zip(configs, shared, strict=True):
         experiment = of_cell.folder.experiment(cell.output.name)
         claim(experiment, partial(save_settings, cell, experiment.settings)).release()
-    jobs = [
-        Job(cell, name)
-        for cell, of_cell in zip(configs, shared, strict=True)
-        for name in of_cell.folds
-        if not _finished(of_cell, cell.output.name, name)
-    ]
-    failed = _train_all(jobs, workers, engine, sum(len(of_cell.folds) for of_cell in shared))
+    jobs = [job for cell, of_cell in zip(configs, shared, strict=True) for job in unfinished_jobs(cell, of_cell)]
+    failed = train_jobs(jobs, sum(len(of_cell.folds) for of_cell in shared), engine, workers)
     for folder in dict.fromkeys(of_cell.folder for of_cell in shared):
         in_folder = [(c, s) for c, s in zip(configs, shared, strict=True) if s.folder == folder]
         measure = in_folder[0][0].training.measure
@@ -106,45 +86,3 @@ def _check(cell: Config) -> None:
         check_labels(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
-
-
-def _finished(shared: Shared, name: str, fold: str) -> bool:
-    """Whether the fold has its results, and all.run exists if all folds have; the last fold to end writes it."""
-    experiment = shared.folder.experiment(name)
-    folder = experiment.fold(fold)
-    if not folder.finished or not folder.manifest.exists():
-        return False
-    return experiment.all_run.exists() or not all(experiment.fold(other).finished for other in shared.all_folds)
-
-
-def _train_all(jobs: list[Job], workers: int | None, engine: str, total: int) -> list[tuple[Job, str]]:
-    """Trains all jobs and returns those that failed, with the reason."""
-    log.info(f"{total} folds of cells, {total - len(jobs)} of them finished already")
-    if not jobs:
-        return []
-    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
-    ended = _ended(jobs, workers, engine)
-    return failures(ended, len(jobs), "sweep", lambda job: f"{job.config.output.name}, fold {job.fold}")
-
-
-def _ended(jobs: list[Job], workers: int | None, engine: str) -> Generator[tuple[Job, str], None, None]:
-    """Yields each job when it has ended, with its error; by default there is a worker for each GPU, else each core.
-
-    Where the cells do not choose a GPU themselves, each worker has one of its own.
-    """
-    devices = {job.config.training.device for job in jobs}
-    if engine != LOCAL:
-        folder = Path(jobs[0].config.output.folder)
-        return work_on_ray(engine, partial(_train, None), jobs, folder, workers, gpus=devices != {"cpu"})
-    gpus, cores = visible_gpus(), count_cores()
-    own = gpus if devices <= {"auto", "cuda"} else []
-    default = cores if not gpus or devices == {"cpu"} else len(own) or 1
-    workers = min(workers or default, len(jobs))
-    return work(partial(_train, max(1, cores // workers)), jobs, workers, own)
-
-
-def _train(threads: int | None, job: Job) -> None:
-    """Trains a job, with as many threads as that, or as many as torch has been told by the environment."""
-    if threads is not None:
-        torch.set_num_threads(min(torch.get_num_threads(), threads))
-    train_folds(job.config, job.fold)

@@ -1,5 +1,1 @@
-"""Jobs on a Ray cluster.
-
-Ray finds a place for each worker, assigns the GPUs and notices nodes that are lost; the jobs run in the processes of
-`rerank.utils.workers`, as on one machine. Ray is imported only by a process of its own, the driver, and on the nodes.
-"""
+"""Jobs on a Ray cluster: `jobs` is the command's side, `driver` the process that connects to the cluster."""

@@ -12,7 +12,7 @@ import torch
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_run
-from rerank.experiments.sweep import run as command
+from rerank.experiments.sweep import jobs as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
@@ -44,7 +44,7 @@ def sweep(*words):
 def test_workers_train_each_cell_as_train_does(grid, capsys):
     assert sweep("--fold", "1", "--epochs", "1", "--workers", "2") == 0
     printed = capsys.readouterr()
-    assert "3 folds of cells, 0 of them finished already" in printed.err
+    assert "3 folds, 0 of them finished already" in printed.err
     assert "epoch 1" not in printed.err
     main(["train", "--config", "towns.toml", "--fold", "1", "--loss", "hinge", "--epochs", "1", "--name", "alone"])
     one, other = (read_run(grid / name / "fold1" / "test.run") for name in ("alone", CELLS[0]))
@@ -64,7 +64,7 @@ def test_cells_are_experiments_that_are_trained_once_and_ranked(grid, inline, ca
     before = [run.stat().st_mtime_ns for run in runs]
     (grid / CELLS[1] / "fold2" / "manifest.json").unlink()
     assert sweep("--fold", "2", "--epochs", "1") == 0
-    assert "3 folds of cells, 2 of them finished already" in capsys.readouterr().err
+    assert "3 folds, 2 of them finished already" in capsys.readouterr().err
     assert [run.stat().st_mtime_ns for run in runs] == before
     main(["eval", *map(str, runs), "--fold", "2"])
     table = capsys.readouterr().out
@@ -162,7 +162,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
 
 def test_the_workers_share_the_cores(monkeypatch, tmp_path):
     threads = []
-    monkeypatch.setattr(command, "train_folds", lambda config, fold: threads.append(torch.get_num_threads()))
+    monkeypatch.setattr(command, "train_folds", lambda *_: threads.append(torch.get_num_threads()))
     command._train(1, command.Job(Config(), "1"))
     assert threads == [1]
 
