@@ -9,16 +9,11 @@ runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.runs.first_stage_names import COLLECTION, bm25_name, dense_name, fused_name
-
-
-class _Folder(Protocol):
-    @property
-    def path(self) -> Path: ...
 
 
 class Inside:
@@ -27,8 +22,9 @@ class Inside:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, folder: _Folder, owner: type) -> Path:
-        return folder.path / self.name
+    def __get__(self, folder: Any, owner: type) -> Path:
+        path: Path = folder.path
+        return path / self.name
 
 
 @dataclass(frozen=True)
