@@ -36,7 +36,7 @@ PACKAGES = (
 FORMAT = 3
 """Recorded under "format"; a manifest of another format is refused."""
 HASH = "manifest_hash"
-REMEDY = "expected a manifest as rerank wrote it; restore or remove it"
+REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ def test_folds_that_do_not_agree_are_not_joined(here, capsys):
     (EXPERIMENT / "fold2" / "manifest.json").unlink()
     refused(r"\S+/manifest.json: cannot be read: No such file or directory; expected a manifest .*")
     (EXPERIMENT / "fold2" / "manifest.json").write_text("[]")
-    refused(r"\S+/manifest.json: expected an object, got \[\]; expected a manifest .*")
+    refused(r"\S+/manifest.json: expected .*; expected a manifest .*")
     main(command(*ONE))
     assert (EXPERIMENT / "all.run").read_bytes() == all_run
 
