@@ -169,7 +169,7 @@ def is_joined(plan: Parts, manifest: Path | None) -> bool:
         return False
     try:
         facts = read_manifest(manifest)
-    except (OSError, ValueError):  # it is replaced when the parts are joined
+    except UserError:  # it is replaced when the parts are joined
         return False
     return facts.get("plan") == plan.plan and facts.get("run") == {"sha256": file_hash(plan.out)}
 

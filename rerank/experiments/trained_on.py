@@ -1,28 +1,17 @@
 """The collection that a checkpoint was trained on, with the settings that it was trained with."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings
 from rerank.data.collections import Collection, open_collection
 from rerank.experiments.source_checks import expect_text
-from rerank.runs.layout import FoldFolder
-from rerank.runs.manifest import read_manifest
 from rerank.utils.errors import UserError
 
 
 def open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
-    """Opens the collection that a checkpoint was trained on: its config names it, or the manifest of its fold."""
+    """Opens the collection that a checkpoint was trained on, which its config names."""
     source = saved.get("collection")
-    manifest = FoldFolder(Path(checkpoint).absolute().parent).manifest
-    if source is None and Path(checkpoint).is_dir() and manifest.is_file():
-        try:
-            source = read_manifest(manifest)["config"]["collection"]["source"]
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"{manifest}: not a manifest of a fold ({error!r}); name the collection with --collection"
-            ) from error
     if source is None:
         raise UserError(
             f"{checkpoint}: does not record the collection that it was trained on; name one with --collection"

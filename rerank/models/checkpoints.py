@@ -147,7 +147,7 @@ def saved_settings(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any]
 def pretraining_of(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any] | None:
     """The pre-training on documents that a model's config records; None if there was none."""
     saved = saved_settings(model)
-    pretraining: dict[str, Any] | None = saved.get("pretraining", saved.get("warmup"))  # its name in version 0.1.0
+    pretraining: dict[str, Any] | None = saved.get("pretraining")
     return pretraining
 
 

@@ -22,7 +22,6 @@ class SavedSettings(TypedDict, total=False):
     query_field: str
     head: dict[str, Any]
     pretraining: dict[str, Any] | None
-    warmup: dict[str, Any] | None
 
 
 class CheckpointConfig(TypedDict, total=False):

@@ -46,22 +46,16 @@ def epochs_from(folder: Path, config: Config) -> FoldEpochs:
     if not folds:
         found = "" if folder.is_dir() else ": no such folder"
         raise UserError(f"{FLAG} {folder}{found}: expected runs/<collection>/<experiment> with a finished fold")
-    by_fold = {}
+    scheduled = config.training.schedule != "constant" or config.training.warmup_ratio > 0
+    may_differ = {*MAY_DIFFER} - ({"training.epochs"} if scheduled else set())
+    by_fold: dict[str, int] = {}
     for fold in folds:
         try:
-            facts = read_manifest(fold.manifest)
-            settings, by_fold[fold.name] = facts["config"], int(facts["best_epoch"])
-            if by_fold[fold.name] < 1:
-                raise ValueError(f"best_epoch: expected 1 or more, got {by_fold[fold.name]}")
-        except OSError as error:
-            raise UserError(f"{FLAG} {folder}: {fold.manifest}: cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{FLAG} {folder}: {fold.manifest}: not the manifest of a fold ({error!r})") from error
-        scheduled = config.training.schedule != "constant" or config.training.warmup_ratio > 0
-        may_differ = {*MAY_DIFFER} - ({"training.epochs"} if scheduled else set())
-        changed = {
-            key: both for key, both in differences(settings, settings_of(config)).items() if key not in may_differ
-        }
+            facts = read_manifest(fold.manifest, "best_epoch")
+            settings, by_fold[fold.name] = facts["config"], facts["best_epoch"]
+        except UserError as error:
+            raise UserError(f"{FLAG} {folder}: {error}") from error
+        changed = {key: v for key, v in differences(settings, settings_of(config)).items() if key not in may_differ}
         if changed:
             named = "; ".join(f"{key} = {before}, now {now}" for key, (before, now) in changed.items())
             raise UserError(

@@ -3,12 +3,11 @@
 import functools
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from rerank.config import FirstStageSettings
 from rerank.data.trec import ranked, read_run
 from rerank.data.types import Run
-from rerank.runs.facts import FoldEpoch, Passages
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_settings
@@ -16,9 +15,30 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json, read_json_lines
 
 
+class FoldEpoch(TypedDict):
+    """A line of log.jsonl."""
+
+    epoch: int
+    valid: float
+    loss: NotRequired[float]
+    ndcg: NotRequired[float]
+    smooth: NotRequired[float]
+    seconds: NotRequired[float]
+    documents: NotRequired[int]
+    tokens: NotRequired[int]
+    steps: NotRequired[dict[str, list[float]]]
+
+
+Passages = dict[str, dict[str, tuple[int, int]]]
+"""query_id -> doc_id -> (the highest scoring passage, from 0; number of passages), for documents with several."""
+
+
 @dataclass(frozen=True)
 class FoldResults:
-    """The files of one fold, each read when it is first used; what is not written yet is empty."""
+    """The files of one fold, each read when it is first used; what is not written yet is empty.
+
+    Each property raises UserError if its file is damaged.
+    """
 
     folder: FoldFolder
 
@@ -29,20 +49,14 @@ class FoldResults:
 
     @functools.cached_property
     def history(self) -> list[dict[str, Any]]:
-        """One record per epoch; raises UserError for a line that is no record in JSON."""
+        """One record per epoch."""
         log = self.folder.log
         return list(read_json_lines(log, FoldEpoch, "expected the record of an epoch")) if log.is_file() else []
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
-        """The manifest; raises UserError if it is damaged."""
-        file = self.folder.manifest
-        try:
-            return read_manifest(file) if file.is_file() else {}
-        except OSError as error:
-            raise UserError(f"{file}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise UserError(f"{file}: {error}; expected the facts of a fold; remove the file") from error
+        """The manifest."""
+        return read_manifest(self.folder.manifest) if self.folder.manifest.is_file() else {}
 
     @functools.cached_property
     def run(self) -> Run:
@@ -51,13 +65,9 @@ class FoldResults:
 
     @functools.cached_property
     def passages(self) -> Passages:
-        """query_id -> doc_id -> (the highest scoring passage, from 0; number of passages), for documents with several.
-
-        Raises UserError if the file is damaged.
-        """
-        file, found = self.folder.passages, Passages()
-        if file.is_file():
-            found = read_json(file, Passages, "remove the file")
+        """The best passages of the test documents."""
+        file = self.folder.passages
+        found: Passages = read_json(file, Passages, "remove the file") if file.is_file() else {}
         return found
 
 
@@ -100,9 +110,9 @@ class ExperimentResults:
 
     @functools.cached_property
     def _first_stage_settings(self) -> FirstStageSettings:
-        known = [one.name for one in fields(FirstStageSettings)]
+        known = {one.name for one in fields(FirstStageSettings)}
         saved = self.settings.get("first_stage", {})
-        return FirstStageSettings(**{key: saved[key] for key in known if key in saved})
+        return FirstStageSettings(**{key: value for key, value in saved.items() if key in known})
 
     @property
     def depth(self) -> int:
@@ -112,11 +122,11 @@ class ExperimentResults:
     @property
     def first_stage_file(self) -> Path:
         """The run that was re-ranked; the file may have been removed since."""
-        folder, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
+        collection, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
         recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
-        if recorded and len(settings.runs) != 1:  # the settings alone do not tell the content of a file of queries
-            return folder.path / Path(recorded[0]).name
-        return folder.first_stage(settings)
+        if recorded and len(settings.runs) != 1:  # rerank made it, and the settings alone do not tell its name
+            return collection.path / Path(recorded[0]).name
+        return collection.first_stage(settings)
 
     @functools.cached_property
     def first_stage(self) -> Run:

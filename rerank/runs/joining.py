@@ -25,16 +25,18 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
     joined: Run = {}
     first: dict[str, Any] = {}
     for fold in folds:
-        facts = _facts(fold)
-        first = first or facts
-        settings = differences(facts["config"], settings_of(config)) if "config" in facts else {}
-        changed = [f"{key} = {before}, now {now}" for key, (before, now) in settings.items()]
-        for name, key in SAME.items():
-            before, now = (_value(of, name, key) for of in (first, facts))
-            changed += [f"another {name.replace('_', ' ')} than fold {folds[0].name}"] if before != now else []
-        recorded = _value(facts.get("outcome"), "test", "sha256")
-        if not changed and recorded is not None and recorded != file_hash(fold.test_run):
-            changed = [f"{fold.test_run.name} is not the file that {fold.manifest.name} records"]
+        try:
+            facts = read_manifest(fold.manifest, "outcome")
+            first = first or facts
+            settings = differences(facts["config"], settings_of(config))
+            changed = [f"{key} = {before}, now {now}" for key, (before, now) in settings.items()]
+            for name, key in SAME.items():
+                before, now = (of.get(name, {}).get(key) for of in (first, facts))
+                changed += [f"another {name.replace('_', ' ')} than fold {folds[0].name}"] if before != now else []
+            if not changed and facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
+                changed = [f"{fold.test_run.name} is not the file that {fold.manifest.name} records"]
+        except UserError as error:
+            changed = [str(error)]
         if changed:
             raise UserError(
                 f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; remove the folder to train the "
@@ -42,25 +44,3 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
             )
         joined |= read_run(fold.test_run)
     return joined
-
-
-def _facts(fold: FoldFolder) -> dict[str, Any]:
-    try:
-        facts = read_manifest(fold.manifest)
-        if not isinstance(facts.get("config", {}), dict):
-            raise ValueError("config: expected the sections of the settings")
-    except OSError as error:
-        reason = f"{fold.manifest.name} cannot be read: {error.strerror}"
-    except ValueError as error:
-        reason = f"{fold.manifest.name} is damaged: {error}"
-    else:
-        return facts
-    raise UserError(
-        f"{fold.path}: not joined with the other folds: {reason}; remove the folder to train the fold again"
-    )
-
-
-def _value(facts: Any, name: str, key: str) -> Any:
-    """facts[name][key]; None if there is none."""
-    of_name = facts.get(name) if isinstance(facts, dict) else None
-    return of_name.get(key) if isinstance(of_name, dict) else None

@@ -12,16 +12,15 @@ from typing import Any
 
 import xxhash
 
-from rerank.config import check_types
 from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
 from rerank.data.types import Fold, Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.runs.facts import Facts
-from rerank.runs.settings import upgrade
+from rerank.runs.settings import canonical
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash
-from rerank.utils.json_files import check_shape, parse_json
+from rerank.utils.json_files import read_json
 
 DISTRIBUTION = "ir-rerank"
 """The name of this program's distribution; its name in manifests is rerank."""
@@ -35,17 +34,15 @@ PACKAGES = (
     "pytrec_eval-terrier",
 )
 FORMAT = 3
-"""Recorded under "format". Manifests without it, as of version 0.1.0, have neither "files" nor a hash of themselves;
-format 2 has neither "tf32" nor "attention" and "compiled"."""
+"""Recorded under "format"; a manifest of another format is refused."""
 HASH = "manifest_hash"
-OLD_FACTS = {"warmup": "pretraining", "tokens_per_forward": "max_tokens_per_forward"}
-"""The names of version 0.1.0, which are still read, and today's."""
+REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
     if "config" in facts:
-        facts = {**facts, "config": upgrade(facts["config"])}
+        facts = {**facts, "config": canonical(facts["config"])}
     about = {
         "format": FORMAT,
         "versions": {
@@ -65,34 +62,33 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
         tmp.write_text(text, encoding="utf-8")
 
 
+def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
+    """The facts, which are those that `write_manifest` wrote: the hash tells.
+
+    Raises UserError, which names the file, if it cannot be read, is not a manifest or that of something else, without
+    the given fact, or was changed since it was written.
+    """
+    facts: dict[str, Any] = read_json(path, dict[str, Any], REMEDY)
+    if missing := {HASH, fact} - facts.keys():
+        raise UserError(f"{path}: has no {' and no '.join(sorted(missing))}; {REMEDY}")
+    if facts.get("format") != FORMAT:
+        raise UserError(f"{path}: expected format {FORMAT}, got {facts.get('format')}; {REMEDY}")
+    if facts[HASH] != _hash(facts):
+        raise UserError(f"{path}: was changed since it was written; {REMEDY}")
+    return facts
+
+
 def _hash(facts: dict[str, Any]) -> str:
     """XXH3 of all facts but HASH; neither their order nor the layout of the file matters."""
     rest = {name: value for name, value in facts.items() if name != HASH}
     return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
 
 
-def read_manifest(path: Path, checked: bool = True) -> dict[str, Any]:
-    """The facts by today's names.
-
-    Raises OSError if the file cannot be read, ValueError if it is no manifest, or, if `checked`, if its facts were
-    changed since it was written, which those of older versions do not tell.
-    """
-    facts = parse_json(path.read_bytes(), dict[str, Any])
-    if checked and HASH in facts and facts[HASH] != _hash(facts):
-        raise ValueError("its facts were changed since it was written")
-    facts = {OLD_FACTS.get(name, name): value for name, value in facts.items()}
-    check_shape(facts, Facts)
-    if "config" in facts:
-        facts["config"] = upgrade(facts["config"])
-        check_types(facts["config"])
-    return facts
-
-
 def recorded_fold(path: Path) -> Fold | None:
-    """The queries of the fold, or of the final model, whose manifest this is; None if it does not tell."""
+    """The queries of the fold, or of the final model, whose manifest this is; None if there is no such manifest."""
     try:
-        return fold_of(read_manifest(path, checked=False)["fold"])
-    except (OSError, ValueError, KeyError):
+        return fold_of(read_manifest(path, "fold")["fold"])
+    except UserError:
         return None
 
 

@@ -1,12 +1,10 @@
 """Reads the finished experiments of a collection: for reports, for sweeps and for the paper's tables."""
 
 import functools
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TypedDict
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
@@ -15,17 +13,8 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
-from rerank.runs.manifest import recorded_fold
+from rerank.runs.manifest import read_manifest
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash, short_hash
-from rerank.utils.json_files import read_json
-
-
-class ValidationMeans(TypedDict):
-    """valid.json: means by measure, and a hash of what they were computed from."""
-
-    origin: str
-    means: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,6 @@ class CollectionResults:
     measures: Sequence[str] = DEFAULT_MEASURES
     name: str = ""
     queries: dict[str, str] = field(default_factory=dict)
-    _validation: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict, repr=False, compare=False)
     _test: dict[tuple[str, str], Measurements] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -57,10 +45,6 @@ class CollectionResults:
     def qrels(self) -> Qrels:
         """The judgments of all judged queries."""
         return {query_id: grades for query_id, grades in read_qrels(self.folder.qrels).items() if grades}
-
-    @functools.cached_property
-    def _qrels_hash(self) -> str:
-        return file_hash(self.folder.qrels)
 
     @functools.cached_property
     def experiments(self) -> list[ExperimentResults]:
@@ -99,30 +83,18 @@ class CollectionResults:
         return folder.valid_run.exists() and folder.finished
 
     def validation_mean(self, experiment: str, fold: str, measure: str) -> float:
-        """The mean over the fold's judged validation queries.
+        """The mean over the fold's judged validation queries: of its manifest, or computed if that has no such mean.
 
-        It is kept in a file next to the run, with a hash of what it was computed from.
+        Raises UserError if the manifest was changed.
         """
-        means = self._validation.get((experiment, fold), {})
-        if measure not in means:
-            means = self._validation[experiment, fold] = self._means(experiment, fold, (*self.measures, measure))
-        return means[measure]
-
-    def _means(self, experiment: str, fold: str, measures: Iterable[str]) -> dict[str, float]:
         folder = self.folder.experiment(experiment).fold(fold)
-        trained = recorded_fold(folder.manifest) or self.folds[fold]  # which may have fewer validation queries
-        origin = short_hash(file_hash(folder.valid_run), self._qrels_hash, trained)
-        file = folder.validation_means
-        saved: ValidationMeans = {"origin": "", "means": {}}
-        if file.exists():
-            saved = read_json(file, ValidationMeans, "remove the file")
-        means = saved["means"] if saved["origin"] == origin else {}
-        if not all(measure in means for measure in measures):
-            measurements = evaluate(self.judged(trained.valid), read_run(folder.valid_run), measures)
-            means |= {measure: fmean(values.values()) for measure, values in measurements.items()}
-            with atomic_write(file) as tmp:
-                tmp.write_text(json.dumps({"origin": origin, "means": means}), encoding="utf-8")
-        return means
+        facts = read_manifest(folder.manifest) if folder.manifest.is_file() else {}
+        recorded: dict[str, float] = facts.get("outcome", {}).get("valid", {}).get("means", {})
+        if measure in recorded:
+            return recorded[measure]
+        query_ids = facts["fold"]["valid"] if facts else self.folds[fold].valid  # a fold may validate with some of them
+        values = evaluate(self.judged(query_ids), read_run(folder.valid_run), [measure])[measure]
+        return fmean(values.values())
 
     def test_values(self, experiment: str, fold: str, measure: str) -> dict[str, float]:
         """query_id -> value, of the fold's judged test queries; `measure` is one of `measures`."""

@@ -2,7 +2,6 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 
 from rerank.data.splits import SPLIT
@@ -99,11 +98,6 @@ def folds_of_names(fold_runs: dict[str, dict[str, Run]], files: dict[str, dict[s
     return fold_of
 
 
-def contains(files: dict[str, dict[str, Path]], path: Path) -> bool:
-    """Whether `path` is a file of one of the runs."""
-    return any(path.absolute() == file.absolute() for by_number in files.values() for file in by_number.values())
-
-
 def validation_run(files: dict[str, Path], fold: str) -> Path:
     """The file with the scores of the validation queries of `fold`, by the model of the run of `files`.
 
@@ -116,31 +110,27 @@ def validation_run(files: dict[str, Path], fold: str) -> Path:
 
 def pretraining_notes(files: dict[str, dict[str, Path]]) -> list[str]:
     """A note for each pre-training on pseudo-queries that runs began with, from the manifests next to the runs."""
-    runs: dict[str, list[str]] = defaultdict(list)
+    names: dict[str, list[str]] = defaultdict(list)
     for name, by_number in files.items():
-        for pretraining in dict.fromkeys(_pretraining(path) for path in _manifests(by_number.values())):
-            runs[pretraining].append(name)
-    runs.pop("", None)
-    return [
-        f"Pre-trained on the documents alone: {', '.join(names)} ({pretraining})."
-        for pretraining, names in runs.items()
-    ]
+        found = (_pretraining(manifest) for path in by_number.values() for manifest in _manifests(path))
+        for pretraining in dict.fromkeys(filter(None, found)):
+            names[pretraining].append(name)
+    return [f"Pre-trained on the documents alone: {', '.join(runs)} ({which})." for which, runs in names.items()]
 
 
-def _manifests(paths: Iterable[Path]) -> list[Path]:
-    """The manifests of folds, of the folds of an experiment, or of single run files."""
-    manifests = []
-    for path in paths:
-        folds = [FoldFolder(path.parent), *ExperimentFolder(path.parent).folds]
-        manifests += [path.with_name(f"{path.name}.json"), *(fold.manifest for fold in folds)]
-    return sorted(path for path in manifests if path.is_file())
+def _manifests(path: Path) -> list[Path]:
+    """The manifests of a run file: its own, that of its fold, or those of all folds of its experiment."""
+    folds = [FoldFolder(path.parent), *ExperimentFolder(path.parent).folds]
+    manifests = [path.with_name(f"{path.name}.json"), *(fold.manifest for fold in folds)]
+    return [manifest for manifest in manifests if manifest.is_file()]
 
 
 def _pretraining(manifest: Path) -> str:
+    """The pre-training that a manifest records; "" if there was none, or if it is the file of another program."""
     try:
-        facts = read_manifest(manifest, checked=False).get("pretraining")
-    except (OSError, ValueError):  # another program's file with the same name
+        facts = read_manifest(manifest).get("pretraining")
+    except UserError:
         return ""
-    if not facts or not {"steps", "mrr_held_out", "hash"} <= facts.keys():
+    if not facts:
         return ""
     return f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"

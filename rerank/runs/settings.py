@@ -1,4 +1,4 @@
-"""The settings of an experiment as files have them: written, read, compared, and old names replaced by today's."""
+"""The settings of an experiment as files have them: read, written and compared."""
 
 import json
 import tomllib
@@ -22,26 +22,14 @@ WITHOUT_EFFECT = (
 )
 """Keys that may change within an experiment: its results do not depend on them."""
 
-OLD_SECTIONS = {"warmup": "pretraining"}
-OLD_KEYS = {
-    "pretraining.neighbours": "pretraining.hard_negatives",
-    "pretraining.random": "pretraining.random_negatives",
-    "training.tokens_per_forward": "training.max_tokens_per_forward",
-}
-"""The names of version 0.1.0, which are still read, and today's."""
-
 Sections = dict[str, dict[str, Any]]
 """Section -> key -> value."""
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """Reads a TOML file; old names of sections and keys become today's.
-
-    Raises UserError, whose message begins with `flag`, if the file is missing, is not TOML, or has the same section by
-    its old and its new name.
-    """
+    """Reads a TOML file; raises UserError, whose message begins with `flag`, if it is missing or not TOML."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml") from error
     except OSError as error:
@@ -49,11 +37,7 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     except ValueError as error:  # a TOMLDecodeError and a UnicodeDecodeError are ones too
         raise UserError(f"{flag}{path}: not TOML: {error}") from error
     except RecursionError as error:
-        raise UserError(f"{flag}{path}: not TOML that can be read: too many brackets in each other") from error
-    for old, new in OLD_SECTIONS.items():
-        if old in tables and new in tables:
-            raise UserError(f"{flag}{path}: [{old}] is the old name of [{new}]: expected one of them, got both")
-    return upgrade(tables)
+        raise UserError(f"{flag}{path}: not TOML that can be read: its brackets are nested too deeply") from error
 
 
 def read_settings(path: Path) -> Sections:
@@ -66,43 +50,25 @@ def read_settings(path: Path) -> Sections:
     return tables
 
 
-def upgrade(tables: dict[str, Any]) -> dict[str, Any]:
-    """The sections with today's names of sections, keys and measures; values outside a section stay as they are.
+def settings_of(config: Config) -> Sections:
+    """The configuration as files have it (see `canonical`)."""
+    return canonical(sections(config))
 
-    The hyperparameters of a loss are keys of the section [loss].
 
-    >>> upgrade({"warmup": {"steps": 4}, "training": {"tokens_per_forward": 64}})
-    {'pretraining': {'steps': 4}, 'training': {'max_tokens_per_forward': 64}}
+def canonical(settings: Sections) -> Sections:
+    """The settings with lists in place of tuples, and with the validation measure by its name of ir_measures.
+
+    >>> canonical({"training": {"measure": "ndcg_cut_20"}})
+    {'training': {'measure': 'nDCG@20'}}
     """
-    upgraded: dict[str, Any] = {}
-    for section, values in tables.items():
-        if not isinstance(values, dict):
-            upgraded[section] = values
-            continue
-        given = values.get("hyperparameters")
-        for key, value in (_without(values, "hyperparameters") | given if isinstance(given, dict) else values).items():
-            new_section, _, new_key = current_key(f"{section}.{key}").partition(".")
-            upgraded.setdefault(new_section, {})[new_key] = current_value(f"{new_section}.{new_key}", value)
-        upgraded.setdefault(OLD_SECTIONS.get(section, section), {})
-    return upgraded
+    return {
+        section: {key: canonical_value(f"{section}.{key}", value) for key, value in values.items()}
+        for section, values in settings.items()
+    }
 
 
-def current_key(key: str) -> str:
-    """Today's name of a setting.
-
-    >>> current_key("warmup.steps"), current_key("loss.alpha")
-    ('pretraining.steps', 'loss.alpha')
-    """
-    section, dot, name = key.partition(".")
-    key = f"{OLD_SECTIONS.get(section, section)}{dot}{name}"
-    return OLD_KEYS.get(key.replace("-", "_"), key)
-
-
-def current_value(key: str, value: Any) -> Any:
-    """The value of a setting as files have it: several runs as a list, a measure by its ir_measures name.
-
-    All else, unknown measures too, is as it is.
-    """
+def canonical_value(key: str, value: Any) -> Any:
+    """The value of a setting such as training.measure, as `canonical` has it; an unknown measure stays as it is."""
     if isinstance(value, tuple):
         return list(value)
     if key != "training.measure" or not isinstance(value, str) or value == "loss":
@@ -113,29 +79,21 @@ def current_value(key: str, value: Any) -> Any:
         return value
 
 
-def settings_of(config: Config) -> Sections:
-    """The configuration as files have it."""
-    return upgrade(sections(config))
-
-
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; settings that are None are left out."""
     lines = []
     for section, values in settings_of(config).items():
-        lines.append(f"[{section}]")
-        lines += [
-            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None
-        ]
+        given = {key: value for key, value in values.items() if value is not None}
+        lines += [f"[{section}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in given.items())]
         lines.append("")
     return "\n".join(lines)
 
 
 def save_settings(config: Config, path: Path, in_use: bool = False) -> None:
-    """Writes the configuration to an experiment's config.toml; two configurations in one folder are refused.
+    """Writes the configuration to an experiment's config.toml.
 
     Raises UserError if `path` holds another configuration, and another command is at work with it (`in_use`, see
-    `rerank.runs.claims`), or a fold was trained with it. A key that is missing there, because an older version wrote
-    the file, had its default.
+    `rerank.runs.claims`), or a fold was trained with it. A key that is missing there has its default.
     """
     if path.exists() and (in_use or ExperimentFolder(path.parent).begun):
         changed = differences(read_settings(path), settings_of(config))
@@ -153,12 +111,8 @@ def save_settings(config: Config, path: Path, in_use: bool = False) -> None:
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
     defaults = _flat(settings_of(Config()))
-    old, new = (defaults | _flat(settings) for settings in (before, now))
+    old, new = (defaults | _flat(canonical(settings)) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
-
-
-def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != name}
 
 
 def _flat(settings: Sections) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import recorded_fold
 from rerank.runs.run_files import (
     FOLDERS_UP,
-    contains,
     find_nearby,
     folds_of_names,
     group_fold_files,
@@ -59,7 +58,7 @@ def compare_files(
     names = measure_names(measures or DEFAULT_MEASURES)
     fuse_measure = measure_name(fuse_measure)
     files = group_fold_files(paths)
-    extra = fuse_with is not None and not contains(files, fuse_with)  # the first stage is read, but has no row
+    extra = fuse_with is not None and not _among(fuse_with, paths)  # the first stage is read, but has no row
     if fuse_with is not None and extra:
         files = group_fold_files([*paths, fuse_with])
     qrels = qrels or find_nearby(paths, QRELS)
@@ -82,7 +81,7 @@ def compare_files(
     if fuse_with is not None:
         if folds is None:
             raise UserError(f"--fuse-with: expected --folds FILE, or {FOLDS} near {paths[0]}: no folds to tune on")
-        first = next(name for name in files if contains({name: files[name]}, fuse_with))
+        first = next(name for name, by_number in files.items() if _among(fuse_with, by_number.values()))
         first_run = runs.pop(first) if extra else runs[first]
         tested = [one for one in known if fold in (None, one.name)]
         fusion = Fusion(first, first_run, tested, judged, fuse_measure)
@@ -90,6 +89,10 @@ def compare_files(
     evaluation = evaluate_runs(runs, judged, queries, names)
     notes = [*evaluation.notes, *fusion_notes, *pretraining_notes(files)]
     return Comparison(replace(evaluation, notes=notes), baseline, test, correction)
+
+
+def _among(file: Path, files: Iterable[Path]) -> bool:
+    return file.absolute() in map(Path.absolute, files)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,6 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.pretraining_checks import check_pretraining
 from rerank.utils.errors import UserError
 
-MISSING = "Missing, so not checked"
-OLDER = "Written by an older version, which did not record"
-
 
 class Verification(NamedTuple):
     """A line for each fold and each all.run as text, and whether all of them hold."""
@@ -31,44 +28,44 @@ class Verification(NamedTuple):
 def verify(folder: Path | str) -> Verification:
     """Checks every fold and final model in runs/<collection>, in an experiment's folder, or in a fold's folder.
 
-    The pre-trainings of runs/<collection> are checked too. What the version that wrote a manifest did not record is
-    noted and is no failure. An unfinished fold is no failure either, unless its queries are in all.run. Raises
-    UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
+    The pre-trainings of runs/<collection> are checked too. An unfinished fold is no failure, unless its queries are in
+    all.run. Raises UserError if there is no fold, or if the collection's qrels.txt or folds.json cannot be read.
     """
     folder = Path(folder).absolute()
     collection, experiments = _experiments(folder)
     folds = {fold.name: fold for fold in read_folds(collection.folds)}
     qrels = read_qrels(collection.qrels)
-    rows, results = [["", MEASURE, ""]], []
-    notes: dict[str, dict[str, list[str]]] = {MISSING: defaultdict(list), OLDER: defaultdict(list)}
-
-    def add(name: str, checked: Checked) -> None:
-        rows.append([name, checked.value, "; ".join(checked.errors) or "holds"])
-        results.append(not checked.errors)
-        for kind, facts in ((MISSING, checked.gone), (OLDER, checked.unrecorded)):
-            if facts:
-                notes[kind][", ".join(facts)].append(name)
-
+    checks: dict[str, Checked | None] = {}
     for experiment in experiments:
-        only_fold = folder != experiment.path and folder != collection.path
+        only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
         fold_folders = {fold.path: fold for fold in [*experiment.models, *map(experiment.fold, folds)]}
         for path in [folder] if only_fold else sorted(fold_folders):
-            name = f"{experiment.name}/{path.name}"
-            if (not has_all_run or path.name == FINAL) and not _has_results(fold_folders[path]):
-                rows.append([name, "", "not finished"])
-                continue
-            add(name, check_fold(fold_folders[path], folds, qrels))
+            expected = has_all_run and path.name != FINAL
+            checked = expected or _has_results(fold_folders[path])
+            checks[f"{experiment.name}/{path.name}"] = check_fold(fold_folders[path], folds, qrels) if checked else None
         if has_all_run:
-            add(f"{experiment.name}/{experiment.all_run.name}", Checked("", list(_all_run(experiment, folds))))
+            name = f"{experiment.name}/{experiment.all_run.name}"
+            checks[name] = Checked("", list(_all_run(experiment, folds)))
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
-            add(pretraining.path.name, Checked("", *check_pretraining(pretraining)))
-    lines = [
-        f"{kind}: {facts} ({', '.join(names)})." for kind, of_kind in notes.items() for facts, names in of_kind.items()
-    ]
-    failed = results.count(False)
-    lines.append(f"{failed} of {len(results)} fail." if failed else "Everything that is recorded holds.")
+            checks[pretraining.path.name] = Checked("", check_pretraining(pretraining))
+    return _verification(checks)
+
+
+def _verification(checks: dict[str, Checked | None]) -> Verification:
+    """The table and the lines below it; None is an unfinished fold."""
+    rows, gone = [["", MEASURE, ""]], defaultdict(list)
+    for name, checked in checks.items():
+        rows.append(
+            [name, checked.value, "; ".join(checked.errors) or "holds"] if checked else [name, "", "not finished"]
+        )
+        if checked and checked.gone:
+            gone[", ".join(checked.gone)].append(name)
+    lines = [f"Missing, so not checked: {files} ({', '.join(names)})." for files, names in gone.items()]
+    finished = [checked for checked in checks.values() if checked]
+    failed = sum(bool(checked.errors) for checked in finished)
+    lines.append(f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds.")
     return Verification("\n".join([aligned(rows), "", *lines]) + "\n", not failed)
 
 
@@ -80,10 +77,10 @@ def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]
     experiment = ExperimentFolder(folder)
     if experiment.models:
         return experiment.collection, [experiment]
-    experiments = [ExperimentFolder(path) for path in sorted(folder.glob("*/"))]
-    if not any(experiment.models for experiment in experiments):
+    experiments = [one for one in map(ExperimentFolder, sorted(folder.glob("*/"))) if one.models]
+    if not experiments:
         raise UserError(f"{folder}: no fold of an experiment here; expected runs/<collection>, or a folder in it")
-    return CollectionFolder(folder), [experiment for experiment in experiments if experiment.models]
+    return CollectionFolder(folder), experiments
 
 
 def _has_results(folder: FoldFolder) -> bool:

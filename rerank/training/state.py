@@ -18,8 +18,8 @@ from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (
+    RECORD,
     Record,
-    as_record,
     changes,
     changes_since_record,
     facts_of,
@@ -133,24 +133,25 @@ def restore_state(
 ) -> tuple[list[dict[str, Any]], Record]:
     """The epochs so far and the record of the best one's files; what is given is restored as it was saved.
 
-    The log is written again from the epochs if `writes`. Both are empty if there is no state; the record also for a
-    state of an older version. Raises UserError for a state that is damaged or of another model.
+    The log is written again from the epochs if `writes`. Both are empty if there is no state. Raises UserError for a
+    state that is damaged or of another model.
     """
     state = folder.state
     if not state.is_dir():
         return [], {}
     try:
+        if not (state / RECORD).is_file():
+            raise ValueError(f"{RECORD}: expected a file, found none")
         if changed := changes_since_record(state):
             raise ValueError("; ".join(changed))
         tensors = read_tensors(state)
-        history = _expect_epochs(json.loads((state / HISTORY).read_text(encoding="utf-8")))
-        kept = json.loads((state / KEPT).read_text(encoding="utf-8")) if (state / KEPT).is_file() else {}
-        kept = as_record(kept) if kept != {} else {}
+        history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
+        kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
         _load(tensors, model, optimizer)
         restore_scaler(scaler, tensors)
         if average:
             average.restore(tensors)
-    except (OSError, ValueError, RuntimeError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
         _write_log(folder, history)
@@ -168,18 +169,6 @@ def _load(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.O
             _, number, key = name.split(".")
             values.setdefault(int(number), {})[key] = value
     optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _expect_epochs(history: Any) -> list[dict[str, Any]]:
-    """The epochs; raises ValueError for anything else, which a state of an older version has no record to tell from."""
-    if not isinstance(history, list) or not history or not all(isinstance(record, dict) for record in history):
-        raise ValueError(f"{HISTORY}: expected a record per epoch")
-    for number, record in enumerate(history, 1):
-        if record.get("epoch") != number or not isinstance(record.get("valid", 0.0), int | float):
-            raise ValueError(f"{HISTORY}: expected the record of epoch {number}")
-    if len({"valid" in record for record in history}) > 1:
-        raise ValueError(f"{HISTORY}: expected a validation in every epoch, or in none")
-    return history
 
 
 def check_kept(folder: TrainingFolder, kept: Record, changed_later: Collection[str] = ()) -> None:

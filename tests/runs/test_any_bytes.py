@@ -11,15 +11,7 @@ from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_err
 
 EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9, "steps": {"ndcg": [0.5], "smooth": [0.25]}}
 PASSAGES = {"q1": {"d1": [0, 2]}}
-MANIFEST = {
-    "config": {"collection": {"source": "towns"}, "training": {"epochs": 2, "measure": "ndcg_cut_20"}},
-    "fold": {"name": "1", "train": ["q1"], "valid": ["q2"], "test": ["q3"]},
-    "best_epoch": 1,
-    "best_valid": 0.25,
-    "first_stage": {"run": "bm25.run", "sha256": "00"},
-    "outcome": {"test": {"sha256": "00", "means": {"nDCG@20": 0.5}}},
-    "qrels": {"test": "00"},
-}
+MANIFEST = {"format": 3, "config": {"collection": {"source": "towns"}}, "best_epoch": 1, "manifest_hash": "00"}
 SETTINGS = to_toml(Config()).encode()
 
 

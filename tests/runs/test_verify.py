@@ -1,7 +1,6 @@
 """`rerank verify`: finished runs hold, and whatever was changed since is named."""
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,9 @@ from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
 TOWNS = Path("runs/towns")
-FOLD = TOWNS / "hinge" / "fold2"
+HINGE = TOWNS / "hinge"
+FOLD = HINGE / "fold2"
+FOLDS = [f"hinge/fold{number}" for number in range(1, 6)]
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +40,27 @@ def verified(capsys, folder=TOWNS):
     return ended.value.code, dict(rows), below
 
 
-def change(file, old, new):
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, 1))
-
-
 def facts_of(fold):
     return json.loads((fold / "manifest.json").read_text())
 
 
+def rewrite(fold, **changed):
+    """Changes facts of a manifest, and its hash."""
+    write_manifest(fold / "manifest.json", facts_of(fold) | changed)
+
+
 def test_finished_runs_hold(here, capsys, tmp_path, monkeypatch):
-    names = [f"hinge/fold{number}" for number in range(1, 6)]
     qrels = read_qrels(TOWNS / "qrels.txt")
-    for folder in (TOWNS, TOWNS / "hinge"):
+    for folder in (TOWNS, HINGE):
         code, said, below = verified(capsys, folder)
         assert (code, below) == (0, "Everything that is recorded holds.\n")
-        assert list(said) == [*names, "hinge/all.run"]
+        assert list(said) == [*FOLDS, "hinge/all.run"]
         assert all(text.endswith("holds") for text in said.values())
     code, said, _ = verified(capsys, FOLD)
     judged = {query_id: qrels[query_id] for query_id in facts_of(FOLD)["fold"]["test"]}
     of_query = evaluate(judged, read_run(FOLD / "test.run"), ["nDCG@20"])["nDCG@20"].values()
     assert (code, said) == (0, {"hinge/fold2": f"{sum(of_query) / len(of_query):.4f}   holds"})
+    main(["push", str(FOLD / "checkpoint"), "someone/model", "--dry-run"])  # which changes no file
     (here / "runs").rename(tmp_path / "elsewhere")  # a folder may be moved
     monkeypatch.chdir(tmp_path)
     assert verified(capsys, tmp_path / "elsewhere" / "towns")[0] == 0
@@ -79,197 +79,90 @@ def test_the_manifest_says_what_was_measured_and_with_what(here):
     assert set(facts["qrels"]) == {"train", "valid", "test"}
     assert facts["java"]["version"]
     assert facts["documents"].keys() == {"fingerprint", "tokens"}
-    assert facts["device_name"]
+    assert {"commit", "device_name", "machine", "seconds", "texts", "versions"} <= facts.keys()
+
+
+def flipped(content):
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+def cut(content):
+    return content[:-1]
+
+
+def instead(old, new):
+    return lambda content: content.replace(old, new, 1)
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "name", "told"),
+    ("file", "damage", "rows", "told"),
     [
-        (FOLD / "test.run", " 1 ", " 9 ", "hinge/fold2", "test.run: expected SHA-256"),
-        (FOLD / "valid.run", " 1 ", " 9 ", "hinge/fold2", "valid.run: expected SHA-256"),
-        (FOLD / "test.run", " Q0 ", " ", "hinge/fold2", "test.run:1: expected 6 columns"),
-        (TOWNS / "hinge" / "config.toml", "epochs = 1", "epochs = 3", "hinge/fold2", "training.epochs: expected 1"),
-        (TOWNS / "hinge" / "config.toml", "[training]", "training", "hinge/fold2", "not TOML"),
-        (TOWNS / "bm25.run", " 1 ", " 9 ", "hinge/fold2", "bm25.run: expected SHA-256"),
-        (TOWNS / "hinge" / "all.run", " Q0 d", " Q0 x", "hinge/all.run", "found 1 queries that differ: q"),
-        (FOLD / "manifest.json", "{", "[", "hinge/fold2", "manifest.json: expected the facts of a run in JSON"),
+        ("hinge/fold2/test.run", instead(b" 1 ", b" 9 "), ["hinge/fold2"], "test.run: expected SHA-256"),
+        ("hinge/fold2/valid.run", instead(b" 1 ", b" 9 "), ["hinge/fold2"], "valid.run: expected SHA-256"),
+        ("hinge/fold2/test.run", instead(b" Q0 ", b" "), ["hinge/fold2", "hinge/all.run"], "test.run:1: expected 6"),
+        ("hinge/fold2/test.run", None, ["hinge/fold2", "hinge/all.run"], "test.run: expected a file, found none"),
+        ("hinge/fold2/log.jsonl", cut, ["hinge/fold2"], "log.jsonl: expected "),
+        ("hinge/fold2/log.jsonl", None, ["hinge/fold2"], "log.jsonl: expected a file, found none"),
+        ("hinge/fold2/test.passages.json", cut, ["hinge/fold2"], "test.passages.json: expected "),
+        ("hinge/fold2/checkpoint/model.safetensors", flipped, ["hinge/fold2"], "model.safetensors: expected XXH3"),
+        ("hinge/fold2/checkpoint/README.md", None, ["hinge/fold2"], "checkpoint/README.md: expected a file"),
+        ("hinge/fold2/manifest.json", instead(b"{", b"["), ["hinge/fold2"], "manifest.json: not JSON"),
+        ("hinge/fold2/manifest.json", lambda _: b"[" * 100_000, ["hinge/fold2"], "manifest.json: not JSON"),
+        ("hinge/fold2/manifest.json", lambda _: b"{}", ["hinge/fold2"], "manifest.json: has no manifest_hash"),
+        ("hinge/fold2/manifest.json", instead(b'"seconds": ', b'"seconds": 1'), ["hinge/fold2"], "was changed since"),
+        ("hinge/fold2/manifest.json", instead(b'"epochs": 1', b'"epochs": 2'), ["hinge/fold2"], "was changed since"),
+        ("hinge/fold2/manifest.json", None, ["hinge/fold2"], "manifest.json: cannot be read"),
+        ("hinge/config.toml", instead(b"epochs = 1", b"epochs = 3"), FOLDS, "training.epochs: expected 1, found 3"),
+        ("hinge/config.toml", instead(b"[training]", b"training"), FOLDS, "not TOML"),
+        ("hinge/all.run", instead(b" Q0 d", b" Q0 x"), ["hinge/all.run"], "found 1 queries that differ: q"),
+        ("bm25.run", instead(b" 1 ", b" 9 "), FOLDS, "bm25.run: expected SHA-256"),
+        ("bm25.run", None, FOLDS, "bm25.run: expected the first stage's run, found none"),
+        ("qrels.txt", instead(b"q0 0 d0-0 1", b"q0 0 d0-0 0"), FOLDS, "queries: expected SHA-256"),
+        ("hinge/fold2", None, ["hinge/fold2", "hinge/all.run"], "expected a folder, as its queries are in all.run"),
     ],
-)  # fmt: skip
-def test_a_changed_file_is_named(here, capsys, file, old, new, name, told):
-    change(file, old, new)
+)
+def test_what_was_changed_is_named(here, capsys, file, damage, rows, told):
+    path = TOWNS / file
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif damage is None:
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        path.write_bytes(damage(content))
+        assert path.read_bytes() != content
     code, said, below = verified(capsys)
     assert code == 1
-    assert told in said[name]
-    assert said["hinge/fold1"].endswith("holds") == (file.parent == FOLD or file.name == "all.run")
-    assert below.endswith(" fail.\n")
+    assert [name for name, text in said.items() if not text.endswith("holds")] == rows
+    assert told in said[rows[0]]
+    assert below == f"{len(rows)} of 6 fail.\n"
 
 
-def test_other_folds_are_named(here, capsys):
-    change(TOWNS / "folds.json", '"name": "2"', '"name": "0"')
-    change(TOWNS / "folds.json", '"name": "3"', '"name": "2"')
-    code, said, _ = verified(capsys)
-    assert code == 1
-    assert "folds.json, test: expected 3 queries (q" in said["hinge/fold2"]
-    assert said["hinge/fold3"] == "expected a fold of folds.json, 1, 0, 2, 4, 5; found 3"
-    assert said["hinge/fold1"].endswith("holds")
-
-
-def test_another_order_and_other_judgments_change_the_values(here, capsys):
-    lines = (FOLD / "test.run").read_text().splitlines()
-    query_id = lines[0].split()[0]
-    (FOLD / "test.run").write_text("".join(f"{line}\n" for line in lines if not line.startswith(f"{query_id} ")))
-    code, said, _ = verified(capsys, FOLD)
-    assert code == 1
-    assert re.search(r"test.run, \S+: expected \S+, found \S+ \(and \d other measures\)", said["hinge/fold2"])
-    fold = TOWNS / "hinge" / "fold1"
-    (relevant,) = [d for d, grade in read_qrels(TOWNS / "qrels.txt")["q0"].items() if grade][:1]
-    change(TOWNS / "qrels.txt", f"q0 0 {relevant} 1", f"q0 0 {relevant} 0")
-    parts = [part for part in ("train", "valid", "test") if "q0" in facts_of(fold)["fold"][part]]
-    code, said, _ = verified(capsys, fold)
-    assert code == 1
-    assert f"qrels.txt, {parts[0]} queries: expected SHA-256" in said["hinge/fold1"]
-
-
-def test_a_missing_fold_is_named(here, capsys):
+def test_an_unfinished_fold_is_no_failure(here, capsys):
     shutil.rmtree(FOLD)
-    code, said, below = verified(capsys)
-    assert code == 1
-    assert said["hinge/fold2"] == "expected a folder, as its queries are in all.run, found none"
-    assert "found 3 queries that differ" in said["hinge/all.run"]
-    assert below == "2 of 6 fail.\n"
-    (TOWNS / "hinge" / "all.run").unlink()  # so that the experiment is one that was not finished
+    (HINGE / "all.run").unlink()
     code, said, _ = verified(capsys)
     assert (code, said["hinge/fold2"]) == (0, "not finished")
 
 
-def test_a_missing_file_is_named(here, capsys):
-    (FOLD / "log.jsonl").unlink()
-    (TOWNS / "hinge" / "fold1" / "test.run").unlink()
-    (TOWNS / "bm25.run").unlink()
-    code, said, _ = verified(capsys, TOWNS / "hinge")
-    assert code == 1
-    assert "log.jsonl: expected a file, found none" in said["hinge/fold2"]
-    assert "bm25.run: expected the first stage's run, found none" in said["hinge/fold2"]
-    assert "test.run: expected a file, found none" in said["hinge/fold1"]
-
-
-def rewrite(folder, **changed):
-    """Changes facts of a manifest, and its hash."""
-    write_manifest(folder / "manifest.json", {**facts_of(folder), **changed})
-
-
-def test_what_an_older_manifest_could_not_have_is_said_and_no_failure(here, capsys):
-    facts = facts_of(FOLD)
-    for key in ("format", "files", "manifest_hash"):
-        del facts[key]
-    (FOLD / "manifest.json").write_text(json.dumps(facts))
-    shutil.rmtree(FOLD / "checkpoint")
-    code, said, below = verified(capsys)
-    assert code == 0
-    assert said["hinge/fold2"].endswith("holds")
-    assert below == (
-        "Written by an older version, which did not record: sizes and hashes of the checkpoint, the log and the "
-        "manifest (hinge/fold2).\nEverything that is recorded holds.\n"
-    )
-
-
-def test_a_manifest_of_format_2_has_no_kernels(here, capsys, monkeypatch):
-    monkeypatch.setattr("rerank.runs.manifest.FORMAT", 2)
-    facts = {name: value for name, value in facts_of(FOLD).items() if name not in ("attention", "compiled", "tf32")}
-    write_manifest(FOLD / "manifest.json", facts)
-    code, said, _ = verified(capsys)
-    assert (code, said["hinge/fold2"].endswith("holds")) == (0, True)
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
-        "attention", "best_epoch", "best_valid", "commit", "compiled", "config", "documents", "epochs", "files",
-        "first_stage", "fold", "format", "java", "machine", "manifest_hash", "outcome", "precision", "qrels", "seconds",
-        "texts", "tf32", "versions",
-    ],
-)  # fmt: skip
-def test_a_fact_that_todays_version_writes_is_demanded(here, capsys, fact):
-    facts = facts_of(FOLD)
-    del facts[fact]
-    (FOLD / "manifest.json").write_text(json.dumps(facts))
+def test_other_folds_are_named(here, capsys):
+    text = (TOWNS / "folds.json").read_text()
+    text = text.replace('"name": "2"', '"name": "0"').replace('"name": "3"', '"name": "2"')
+    (TOWNS / "folds.json").write_text(text)
     code, said, _ = verified(capsys)
     assert code == 1
-    assert f"manifest.json: expected {fact}; found none" in said["hinge/fold2"]
-
-
-@pytest.mark.parametrize("content", ["{}", "[]", "null", "", "[" * 100_000, "\x00"])
-def test_a_manifest_without_facts_fails(here, capsys, content):
-    (FOLD / "manifest.json").write_text(content)
-    code, said, below = verified(capsys)
-    assert code == 1
-    assert said["hinge/fold2"].split(maxsplit=1)[1].startswith("manifest.json: expected ")
-    assert below == "1 of 6 fail.\n"
-
-
-def test_a_fact_of_another_kind_fails_without_a_traceback(here, capsys):
-    rewrite(FOLD)
-    assert verified(capsys)[0] == 0
-    for fact in facts_of(FOLD):
-        before = (FOLD / "manifest.json").read_text()
-        for value in (-3.5, "x", ["x"], {"x": {"x": "x"}}):
-            (FOLD / "manifest.json").write_text(json.dumps({**facts_of(FOLD), fact: value}))
-            assert verified(capsys, FOLD)[0] == 1
-        (FOLD / "manifest.json").write_text(before)
-    rewrite(FOLD, fold=3)
-    code, said, _ = verified(capsys, FOLD)
-    assert code == 1
-    assert "got expected `object`, got `int` - at `$.fold`" in said["hinge/fold2"]
-
-
-@pytest.mark.parametrize(
-    ("name", "damage", "told"),
-    [
-        ("checkpoint/model.safetensors", "bit", "checkpoint/model.safetensors: expected XXH3"),
-        ("checkpoint/config.json", "cut", "checkpoint/config.json: expected "),
-        ("checkpoint/README.md", "gone", "checkpoint/README.md: expected a file, found none"),
-        ("checkpoint/tokenizer.json", "gone", "checkpoint/tokenizer.json: expected a file, found none"),
-        ("log.jsonl", "cut", "log.jsonl: expected "),
-        ("log.jsonl", "bit", "log.jsonl: expected XXH3"),
-        ("test.passages.json", "cut", "test.passages.json: expected "),
-    ],
-)
-def test_damage_to_any_file_of_a_fold_is_named(here, capsys, name, damage, told):
-    content = (FOLD / name).read_bytes()
-    if damage == "gone":
-        (FOLD / name).unlink()
-    else:
-        (FOLD / name).write_bytes(content[:-1] + (bytes([content[-1] ^ 1]) if damage == "bit" else b""))
-    code, said, _ = verified(capsys)
-    assert code == 1
-    assert told in said["hinge/fold2"]
+    assert "folds.json: expected the train and valid and test queries of the manifest" in said["hinge/fold2"]
+    assert said["hinge/fold3"] == "expected a fold of folds.json, 1, 0, 2, 4, 5; found 3"
     assert said["hinge/fold1"].endswith("holds")
 
 
-def test_a_removed_checkpoint_and_a_replaced_log_are_named(here, capsys):
-    shutil.rmtree(FOLD / "checkpoint")
-    shutil.copy(TOWNS / "hinge" / "fold1" / "log.jsonl", FOLD / "log.jsonl")
-    code, said, _ = verified(capsys)
-    assert code == 1
-    assert "checkpoint/model.safetensors: expected a file, found none" in said["hinge/fold2"]
-    assert "log.jsonl: expected " in said["hinge/fold2"]
-
-
-def test_an_edited_fact_is_noticed_and_compared_with_the_log(here, capsys):
-    facts = facts_of(FOLD)
-    (FOLD / "manifest.json").write_text(json.dumps({**facts, "seconds": facts["seconds"] + 1}))
-    code, said, _ = verified(capsys)
-    assert code == 1
-    assert said["hinge/fold2"].endswith("manifest.json: its facts were changed since it was written")
-    rewrite(FOLD, seconds=facts["seconds"], best_epoch=2)
-    assert "manifest.json, best_epoch: expected 1, as in log.jsonl, found 2" in verified(capsys)[1]["hinge/fold2"]
-    rewrite(FOLD, best_epoch=1, epochs=7)
-    assert "manifest.json, epochs: expected 1, as in log.jsonl, found 7" in verified(capsys)[1]["hinge/fold2"]
-
-
-def test_an_upload_does_not_change_a_checkpoint(here, capsys):
-    main(["push", str(FOLD / "checkpoint"), "someone/model", "--dry-run"])
-    assert verified(capsys)[0] == 0
+def test_values_are_computed_again(here, capsys):
+    outcome = facts_of(FOLD)["outcome"]
+    outcome["test"]["means"]["AP"] += 1e-6
+    rewrite(FOLD, outcome=outcome, best_valid=facts_of(FOLD)["best_valid"] + 1e-6)
+    said = verified(capsys)[1]["hinge/fold2"]
+    assert "test.run, AP: expected 0." in said
+    assert "valid.run, nDCG@20: expected 0." in said
 
 
 def test_a_pretraining_is_checked_and_a_damaged_one_is_not_used(here, capsys):
@@ -279,8 +172,10 @@ def test_a_pretraining_is_checked_and_a_damaged_one_is_not_used(here, capsys):
     (folder,) = TOWNS.glob("pretrained-*/")
     code, said, below = verified(capsys)
     assert (code, said[folder.name], below) == (0, "holds", "Everything that is recorded holds.\n")
+    shutil.copy(folder / "manifest.json", FOLD / "manifest.json")
+    assert "manifest.json: has no outcome; expected a manifest" in verified(capsys)[1]["hinge/fold2"]
     weights = folder / "checkpoint" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1])
+    weights.write_bytes(cut(weights.read_bytes()))
     code, said, _ = verified(capsys)
     assert code == 1
     assert said[folder.name].startswith("checkpoint/model.safetensors: expected ")
@@ -294,14 +189,14 @@ def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
     shutil.copy(TOWNS / "bm25.run", "mine.run")
     main(command("--loss", "hinge", "--epochs", "1", "--fold", "1", "--name", "mine", "--first-stage.run", "mine.run"))
     assert facts_of(TOWNS / "mine" / "fold1")["java"] is None
-    change(Path("mine.run"), " 1 ", " 9 ")
+    Path("mine.run").write_text(Path("mine.run").read_text().replace(" 1 ", " 9 ", 1))
     code, said, _ = verified(capsys, TOWNS / "mine")
     assert code == 1
     assert "mine.run: expected SHA-256" in said["mine/fold1"]
     Path("mine.run").unlink()
     code, _, below = verified(capsys, TOWNS / "mine")
     assert code == 0
-    assert "Missing, so not checked: first_stage: mine.run (mine/fold1)" in below
+    assert "Missing, so not checked: mine.run (mine/fold1)." in below
 
 
 def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
@@ -315,11 +210,7 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     code, said, below = verified(capsys, "runs/letor")
     assert (code, below) == (0, "Everything that is recorded holds.\n")
     assert len(said) == 6
-    manifest = Path("runs/letor/smoothi/fold2/manifest.json")
-    facts = json.loads(manifest.read_text())
-    assert "java" not in facts
-    manifest.write_text(json.dumps({**facts, "best_valid": facts["best_valid"] + 1e-6}))
-    assert "valid.run, nDCG@5: expected" in verified(capsys, "runs/letor")[1]["smoothi/fold2"]
+    assert "java" not in facts_of(Path("runs/letor/smoothi/fold2"))
 
 
 def test_mistakes_are_one_line(here, capsys):

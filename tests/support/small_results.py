@@ -9,6 +9,7 @@ import numpy as np
 from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSettings, OutputSettings
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.trec import read_qrels, write_qrels, write_run
+from rerank.runs.manifest import write_manifest
 from rerank.runs.settings import to_toml
 from tests.support.small_collection import write_collection
 
@@ -77,8 +78,8 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
         "device": "cpu",
         "precision": "no",
     }
-    facts |= {"texts": {**statistics, "queries_cut": 0}, "versions": {"torch": "2.x"}, "pretraining": None}
-    (folder / "manifest.json").write_text(json.dumps(facts))
+    facts |= {"texts": {**statistics, "queries_cut": 0}, "pretraining": None}
+    write_manifest(folder / "manifest.json", facts)
 
 
 def write_tokens(folder: Path, lengths: dict[str, int], cut: int = 600) -> dict[str, int]:

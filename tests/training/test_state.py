@@ -50,25 +50,10 @@ DAMAGES = {
 def test_any_damage_to_the_state_is_noticed(encoder, tmp_path, name, damage):
     trained(encoder, tmp_path, epochs=1)
     DAMAGES[damage](tmp_path / "run" / "state" / name)
-    if (name, damage) == ("files.json", "removed"):  # as in a state of an older version
-        trained(encoder, tmp_path)
-        return
     place = re.escape(str(tmp_path / "run" / "state"))
     with pytest.raises(
         UserError, match=rf"^{place}: cannot resume training \(.*{name}.*\); remove the folder to start"
     ):
-        trained(encoder, tmp_path)
-
-
-@pytest.mark.parametrize("history", [[], {}, [1], [{"epoch": 2}], [{"epoch": 1}, {"epoch": 2, "valid": 1}], None])
-def test_a_state_of_an_older_version_has_a_record_per_epoch(encoder, tmp_path, history):
-    trained(encoder, tmp_path, epochs=1)
-    state = tmp_path / "run" / "state"
-    for name in ("files.json", "checkpoint.json"):
-        (state / name).unlink()
-    trained(encoder, tmp_path, epochs=1)  # it is accepted as it is
-    (state / "history.json").write_text(json.dumps(history))
-    with pytest.raises(UserError, match=r"cannot resume training \(history.json: expected "):
         trained(encoder, tmp_path)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
-from rerank.runs.settings import current_key, current_value, read_toml
+from rerank.runs.settings import canonical_value, read_toml
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.registry import describe_hyperparameters
 
@@ -85,11 +85,10 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
     valid = [f"{name}.{key}" for name, values in sections(Config()).items() for key in values if name != "output"]
     valid += [f"loss.{key}" for key in describe_hyperparameters()]
     settings: dict[str, list[Any]] = {}
-    for written, values in _flat(table).items():
-        key = current_key(written)
+    for key, values in _flat(table).items():
         if key not in valid:
             raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")
-        settings[key] = [current_value(key, value) for value in (values if isinstance(values, list) else [values])]
+        settings[key] = [canonical_value(key, value) for value in (values if isinstance(values, list) else [values])]
         if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
     return settings

@@ -4,6 +4,7 @@ from rerank.reports.html.parts import Missing, Rows
 from rerank.runs.cascade_table import cascade_rows
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import read_manifest
+from rerank.utils.errors import UserError
 
 
 def cascade_tables(folder: CollectionFolder) -> list[Rows | Missing]:
@@ -12,11 +13,8 @@ def cascade_tables(folder: CollectionFolder) -> list[Rows | Missing]:
     for file in folder.run_manifests:
         try:
             cascade = read_manifest(file).get("cascade")
-        except OSError as error:
-            tables.append(Missing(f"{file}: cannot be read: {error.strerror}"))
-            continue
-        except ValueError as error:
-            tables.append(Missing(f"{file}: {error}"))
+        except UserError as error:
+            tables.append(Missing(str(error)))
             continue
         if cascade:
             head, *rows = cascade_rows(cascade["stages"])

@@ -5,6 +5,7 @@ import re
 import shutil
 
 from rerank.cli.main import main
+from rerank.runs.manifest import write_manifest
 from rerank.runs.table import compare_files
 from tests.support.parsed_html import Page
 from tests.support.small_results import FIRST_STAGE
@@ -133,7 +134,7 @@ def test_feature_vectors_have_neither_texts_nor_a_first_stage(folder):
         edit(fold / "log.jsonl", lambda row: {key: value for key, value in row.items() if key not in UNMEASURED})
         facts = json.loads((fold / "manifest.json").read_text())
         del facts["texts"]
-        (fold / "manifest.json").write_text(json.dumps({**facts, "features": {"width": 46}}))
+        write_manifest(fold / "manifest.json", {**facts, "features": {"width": 46}})
     page = report(folder)
     for reason in ("feature vectors have no first stage", "its log has no smooth NDCG", "no manifest has statistics"):
         assert f"poor: {reason}" in page.text

@@ -1,9 +1,8 @@
-import json
-
 import pytest
 
 from rerank.data.types import Fold
 from rerank.experiments.sweep.run import best_cells
+from rerank.runs.manifest import write_manifest
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
 from scripts.paper.tables import open_results
@@ -41,14 +40,11 @@ def test_another_measure_may_choose_otherwise_and_the_first_name_wins_a_tie(tmp_
     assert {cell.name for cell in select_by_validation(results, results.experiments, AP).values()} == {"early"}
 
 
-def test_validation_values_are_kept_until_the_run_changes(folder):
+def test_validation_values_of_a_manifest_are_taken(folder):
     assert open_results(folder).validation_mean("a", "1", P1) == 1
-    kept = folder / "a" / "fold1" / "valid.json"
-    assert json.loads(kept.read_text())["means"][P1] == 1
-    kept.write_text(kept.read_text().replace(f'"{P1}": 1.0', f'"{P1}": 0.25'))
+    facts = {"fold": {"valid": []}, "outcome": {"valid": {"means": {P1: 0.25}}}}
+    write_manifest(folder / "a" / "fold1" / "manifest.json", facts)
     assert open_results(folder).validation_mean("a", "1", P1) == 0.25
-    (folder / "a" / "fold1" / "valid.run").write_text((folder / "b" / "fold1" / "valid.run").read_text())
-    assert open_results(folder).validation_mean("a", "1", P1) == 0
 
 
 def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):

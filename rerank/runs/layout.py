@@ -1,12 +1,30 @@
-"""The folders of a collection, an experiment and a fold."""
+"""The names of files and folders in runs/: no other module but `first_stage_names` knows them.
+
+runs/<collection>/                     CollectionFolder
+runs/<collection>/pretrained-<hash>/   PretrainingFolder
+runs/<collection>/<experiment>/        ExperimentFolder
+runs/<collection>/<experiment>/fold1/  FoldFolder
+runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-from rerank.runs.layout.first_stage import COLLECTION, bm25_name, dense_name, fused_name
-from rerank.runs.layout.pretraining import PRETRAINED_BEFORE, PretrainingFolder
+from rerank.runs.first_stage_names import COLLECTION, bm25_name, dense_name, fused_name
+
+
+class Inside:
+    """An attribute of a folder: the path of the file or the folder of this name in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: Any, owner: type) -> Path:
+        path: Path = folder.path
+        return path / self.name
 
 
 @dataclass(frozen=True)
@@ -15,10 +33,32 @@ class FoldFolder:
 
     path: Path
 
+    checkpoint = Inside("checkpoint")
+    """The folder of the best epoch's model."""
+    state = Inside("state")
+    """The folder of the weights and the optimizer after the last epoch, while the fold is unfinished."""
+    log = Inside("log.jsonl")
+    """One JSON record per epoch."""
+    manifest = Inside("manifest.json")
+    """Settings, versions, device, hashes and results."""
+    valid_run = Inside("valid.run")
+    """The run of the validation queries by the best epoch's model."""
+    test_run = Inside("test.run")
+    """The run of the test queries."""
+    passages = Inside("test.passages.json")
+    """Which passage of each test document scored highest."""
+    tracking = Inside("tracking")
+    """The files of an experiment tracker that writes files."""
+
     @property
     def name(self) -> str:
         """The fold's name, such as "1"."""
         return self.path.name.removeprefix("fold")
+
+    @property
+    def tag(self) -> str:
+        """The last column of the fold's run files: the name of the experiment."""
+        return self.path.absolute().parent.name
 
     @property
     def experiment(self) -> "ExperimentFolder":
@@ -31,59 +71,43 @@ class FoldFolder:
         return self.state.exists() or self.finished
 
     @property
-    def checkpoint(self) -> Path:
-        """The folder of the best epoch's model."""
-        return self.path / "checkpoint"
-
-    @property
-    def state(self) -> Path:
-        """The folder of the weights and the optimizer after the last epoch, while the fold is unfinished."""
-        return self.path / "state"
-
-    @property
-    def log(self) -> Path:
-        """One JSON record per epoch."""
-        return self.path / "log.jsonl"
-
-    @property
-    def manifest(self) -> Path:
-        """Settings, versions, device, hashes and results."""
-        return self.path / "manifest.json"
-
-    @property
-    def valid_run(self) -> Path:
-        """The run of the validation queries by the best epoch's model."""
-        return self.path / "valid.run"
-
-    @property
-    def test_run(self) -> Path:
-        """The run of the test queries."""
-        return self.path / "test.run"
-
-    @property
-    def tag(self) -> str:
-        """The last column of the fold's run files: the name of the experiment."""
-        return self.path.absolute().parent.name
-
-    @property
-    def tracking(self) -> Path:
-        """The files of an experiment tracker that writes files."""
-        return self.path / "tracking"
-
-    @property
-    def passages(self) -> Path:
-        """Which passage of each test document scored highest."""
-        return self.path / "test.passages.json"
-
-    @property
-    def validation_means(self) -> Path:
-        """Means over the validation queries, kept so that sweeps and tables compute them once."""
-        return self.path / "valid.json"
-
-    @property
     def finished(self) -> bool:
         """Whether the fold has what is written last: its test run; of the final model, the manifest."""
         return (self.manifest if self.name == FINAL else self.test_run).exists()
+
+
+@dataclass(frozen=True)
+class PretrainingFolder:
+    """A pre-training on pseudo-queries, shared by all experiments of the collection."""
+
+    path: Path
+
+    checkpoint = Inside("checkpoint")
+    """The folder of the best model."""
+    lists = Inside("lists.jsonl")
+    """The pseudo-queries and their lists, one JSON record per line."""
+    state = Inside("state")
+    """The training state, while the pre-training is unfinished."""
+    log = Inside("log.jsonl")
+    """One JSON record per epoch."""
+    tracking = Inside("tracking")
+    """The files of an experiment tracker that writes files."""
+    tokens = Inside("tokens")
+    """The tokenised documents, while the pre-training is unfinished."""
+    manifest = Inside("manifest.json")
+    """Settings, versions and results; written last."""
+    valid_run = None
+    """No run is written: the ids of pseudo-queries contain spaces, which those of run files cannot."""
+
+    @property
+    def identity(self) -> str:
+        """The hash of everything that the result depends on."""
+        return self.path.name.removeprefix(PRETRAINED)
+
+    @property
+    def tag(self) -> str:
+        """The name of the pre-training."""
+        return self.path.name
 
 
 @dataclass(frozen=True)
@@ -92,30 +116,24 @@ class ExperimentFolder:
 
     path: Path
 
+    settings = Inside("config.toml")
+    """The configuration as TOML."""
+    claims = Inside("claims.lock")
+    """A lock that every command at work in the folder shares."""
+    lists = Inside("lists.json")
+    """The hash of the file of training lists, if the experiment has one."""
+    all_run = Inside("all.run")
+    """The test runs of all folds in one file; written when all folds are finished."""
+
     @property
     def name(self) -> str:
         """The experiment's name."""
         return self.path.absolute().name
 
     @property
-    def settings(self) -> Path:
-        """The configuration as TOML."""
-        return self.path / "config.toml"
-
-    @property
-    def claims(self) -> Path:
-        """A lock that every command at work in the folder shares."""
-        return self.path / "claims.lock"
-
-    @property
-    def lists(self) -> Path:
-        """The hash of the file of training lists, if the experiment has one."""
-        return self.path / "lists.json"
-
-    @property
-    def all_run(self) -> Path:
-        """The test runs of all folds in one file; written when all folds are finished."""
-        return self.path / "all.run"
+    def collection(self) -> "CollectionFolder":
+        """The folder of the collection."""
+        return CollectionFolder(self.path.absolute().parent)
 
     def fold(self, name: str) -> FoldFolder:
         """The folder of the fold of that name, or of the final model."""
@@ -147,11 +165,6 @@ class ExperimentFolder:
         """Whether a fold is finished."""
         return any(fold.finished for fold in self.folds)
 
-    @property
-    def collection(self) -> "CollectionFolder":
-        """The folder of the collection."""
-        return CollectionFolder(self.path.absolute().parent)
-
 
 @dataclass(frozen=True)
 class CollectionFolder:
@@ -159,40 +172,20 @@ class CollectionFolder:
 
     path: Path
 
-    @property
-    def qrels(self) -> Path:
-        """The judgments."""
-        return self.path / "qrels.txt"
-
-    @property
-    def folds(self) -> Path:
-        """The query ids of each fold."""
-        return self.path / "folds.json"
-
-    @property
-    def index(self) -> Path:
-        """A cache: the Lucene index of the documents."""
-        return self.path / "index"
-
-    @property
-    def tokens(self) -> Path:
-        """A cache: the tokenised documents."""
-        return self.path / "tokens"
-
-    @property
-    def embeddings(self) -> Path:
-        """A cache: the vectors of the documents by bi-encoders."""
-        return self.path / "embeddings"
-
-    @property
-    def features(self) -> Path:
-        """A cache: the parsed feature vectors."""
-        return self.path / "features"
-
-    @property
-    def feature_hashes(self) -> Path:
-        """The hash of each fold's feature files."""
-        return self.path / "features.json"
+    qrels = Inside("qrels.txt")
+    """The judgments."""
+    folds = Inside("folds.json")
+    """The query ids of each fold."""
+    index = Inside("index")
+    """A cache: the Lucene index of the documents."""
+    tokens = Inside("tokens")
+    """A cache: the tokenised documents."""
+    embeddings = Inside("embeddings")
+    """A cache: the vectors of the documents by bi-encoders."""
+    features = Inside("features")
+    """A cache: the parsed feature vectors."""
+    feature_hashes = Inside("features.json")
+    """The hash of each fold's feature files."""
 
     def first_stage(
         self,
@@ -250,10 +243,8 @@ class CollectionFolder:
     @property
     def pretrainings(self) -> list[PretrainingFolder]:
         """The pre-trainings that were begun, by name."""
-        paths = (path for begin in (PRETRAINED_BEFORE, PRETRAINED) for path in self.path.glob(f"{begin}*"))
-        return [PretrainingFolder(path) for path in sorted(paths) if path.is_dir()]
+        return [PretrainingFolder(path) for path in sorted(self.path.glob(f"{PRETRAINED}*")) if path.is_dir()]
 
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""
-        before = self.path / f"{PRETRAINED_BEFORE}{identity}"
-        return PretrainingFolder(before if before.is_dir() else self.path / f"{PRETRAINED}{identity}")
+        return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")

@@ -1,7 +1,9 @@
-"""The names of the runs of a first stage: BM25's, a bi-encoder's, and several runs fused into one."""
+"""The names of the runs of a first stage: BM25's, a bi-encoder's, and several runs fused into one.
+
+A name has every setting that is not the default, so that no two rankings share a name.
+"""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from rerank.config import CollectionSettings, FirstStageSettings
@@ -14,19 +16,19 @@ COLLECTION = CollectionSettings()
 def bm25_name(
     settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "", drawn: str = ""
 ) -> str:
-    """Returns "bm25" and every setting that is not the default, so that no two rankings share a name.
+    """Returns "bm25" and the settings.
 
-    A file of queries is named with `queries`, the hash of its content; `drawn` is that of some of the queries alone.
+    A file of queries is named with `queries`, the hash of its content; `drawn` is the hash of the queries that were
+    drawn.
 
     >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
     'bm25-depth=100-language=de'
     >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
     'bm25-queries=topics-a1b2c3d4'
     """
-    changed = _changed(settings, ("index", "depth", "k1", "b")) + _of_queries(collection, queries, drawn)
-    if collection.language != COLLECTION.language:
-        changed += f"-language={collection.language}"
-    return f"bm25{changed}"
+    language = "" if collection.language == COLLECTION.language else f"-language={collection.language}"
+    changed = _changed(settings, ("index", "depth", "k1", "b"))
+    return f"bm25{changed}{_of_queries(collection, queries, drawn)}{language}"
 
 
 def dense_name(
@@ -39,7 +41,7 @@ def dense_name(
     >>> dense_name(FirstStageSettings(encoder="e5", feedback="runs/towns/fused.run"))
     'dense=e5-feedback=fused'
     """
-    encoder = re.sub(r"[^\w.=-]", "_", settings.encoder.strip("./"))[-100:]
+    encoder = _safe(settings.encoder.strip("./"))[-100:]
     feedback = f"-feedback={_run_name(settings.feedback)}" if settings.feedback else ""
     return f"dense={encoder}{feedback}{_changed(settings, ('depth',))}{_of_queries(collection, queries, drawn)}"
 
@@ -54,18 +56,21 @@ def fused_name(settings: FirstStageSettings) -> str:
     return f"fused-{settings.fusion}={names[:160]}-{short_hash(*settings.runs)[:8]}"
 
 
+def _safe(text: str) -> str:
+    """The text in characters that are safe in the name of a file."""
+    return re.sub(r"[^\w.=-]", "_", text)
+
+
 def _run_name(run: str) -> str:
-    """The start of the file's name, in characters that are safe in a name."""
-    return re.sub(r"[^\w.=-]", "_", Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40]
+    """The start of the file's name."""
+    return _safe(Path(run).name.removesuffix(".gz").removesuffix(".run"))[:40]
 
 
 def _changed(settings: FirstStageSettings, names: tuple[str, ...]) -> str:
-    """Those of the named settings that are not the default."""
-    return "".join(
-        f"-{field.name}={getattr(settings, field.name)}".replace("/", "_")
-        for field in fields(settings)
-        if field.name in names and getattr(settings, field.name) != field.default
-    )
+    """Those of the named settings that are not the default, as -name=value."""
+    values = {name: getattr(settings, name) for name in names}
+    default = FirstStageSettings()
+    return "".join(f"-{name}={v}".replace("/", "_") for name, v in values.items() if v != getattr(default, name))
 
 
 def _of_queries(collection: CollectionSettings, queries: str, drawn: str) -> str:
