@@ -75,17 +75,19 @@ WRITE_STORE = f"""
 import sys
 from pathlib import Path
 import numpy as np
-from rerank.data.token_writer import write_token_files
+from rerank.data.ragged import open_ragged
 documents, many = int(sys.argv[2]), 150_000
 drawn = np.random.default_rng(0).integers(0, 30_000, many + {TOKENS_STORED}).astype(np.int32)
-rows = ((drawn[row % many :][:{TOKENS_STORED}], {TOKENS_STORED}) for row in range(documents))
-write_token_files(Path(sys.argv[1]), sorted(map(str, range(documents))), lambda doc_ids: rows)
+def fill(writer):
+    for row, doc_id in enumerate(sorted(map(str, range(documents)))):
+        writer.add(doc_id, drawn[row % many :][:{TOKENS_STORED}], {TOKENS_STORED})
+        writer.finish()
+open_ragged(Path(sys.argv[1]), "tokens", np.int32, fill)
 """
 READ_STORE = """
 import json, random, sys, time
 from pathlib import Path
-from rerank.data.token_files import read_token_files
-from rerank.data.tokens import TokenStore
+from rerank.data.tokens import read_store
 
 def memory():
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -94,7 +96,7 @@ def memory():
 documents, read, rng = int(sys.argv[2]), int(sys.argv[3]), random.Random(0)
 some = [str(rng.randrange(documents)) for _ in range(read)]
 before, start = memory(), time.perf_counter()
-store = TokenStore(*read_token_files(Path(sys.argv[1]), vocabulary=30_000))
+store = read_store(Path(sys.argv[1]))
 for first in range(0, read, 150):
     sum(int(store[doc_id].sum()) for doc_id in some[first : first + 150])
     store.release()
