@@ -1,24 +1,18 @@
 """The vectors of documents: made once for a collection and a bi-encoder, on disk, and memory-mapped."""
 
 import itertools
-import struct
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from rerank.data.arrays import map_array, map_bytes, write_array
+from rerank.data.id_table import IdTable
+from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import RECORD, Record, changes_since_record, write_record
-from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
-from rerank.utils.resumable import Unfinished, put_in_place, resumable
 
-VECTORS, IDS, OFFSETS, ID_OFFSETS = "vectors.bin", "ids.bin", "offsets.npy", "id_offsets.npy"
-SIZES = "sizes.bin"
-"""Two int64 of each document: its passages, and the bytes of its id. Removed when the store is whole."""
 DOCUMENTS_AT_ONCE = 64
 """Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
 NAMED = 5
@@ -32,17 +26,16 @@ Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
 class EmbeddingStore:
     """The vectors of the passages of all documents that have text.
 
-    Document i has the vectors `vectors[offsets[i]:offsets[i + 1]]`, at least one, and the id
-    `ids[id_offsets[i]:id_offsets[i + 1]]`. vectors: (passages, dimensions) float32; all are memory-mapped.
+    Document i has the id `ids.id_of(i)` and the vectors `vectors[offsets[i]:offsets[i + 1]]`, at least one. vectors:
+    (passages, dimensions) float32; all are memory-mapped.
     """
 
     vectors: np.ndarray
     offsets: np.ndarray
-    ids: np.ndarray
-    id_offsets: np.ndarray
+    ids: IdTable
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.ids)
 
     def vectors_of(self, number: int) -> np.ndarray:
         """The vectors of document `number`, from 0: (passages, dimensions)."""
@@ -50,11 +43,11 @@ class EmbeddingStore:
 
     def doc_id(self, number: int) -> str:
         """The id of document `number`, from 0."""
-        return self.ids[self.id_offsets[number] : self.id_offsets[number + 1]].tobytes().decode()
+        return self.ids.id_of(number)
 
-    def numbers(self, doc_ids: Container[str]) -> dict[str, int]:
+    def numbers(self, doc_ids: Iterable[str]) -> dict[str, int]:
         """The numbers of those of the documents that have a vector."""
-        return {doc_id: number for number in range(len(self)) if (doc_id := self.doc_id(number)) in doc_ids}
+        return {doc_id: self.ids[doc_id] for doc_id in doc_ids if doc_id in self.ids}
 
 
 def open_embeddings(
@@ -67,46 +60,31 @@ def open_embeddings(
     document with text, for vectors that are not finite, for a store that is damaged, and for a full disk, after which
     the same call goes on where this one was.
     """
-    make_once(folder, "embeddings", lambda: _write(folder, documents(), count, encode))
-    return _read(folder)
 
-
-def _write(folder: Path, documents: Iterable[Document], count: int, encode: Encode) -> None:
-    with resumable(folder, (VECTORS, IDS, SIZES), folder.name) as unfinished:
-        left = itertools.islice(documents, unfinished.done, None)
-        encoded = _write_vectors(unfinished, left, encode)
-        for _ in progress(encoded, count, "embedding documents", before=unfinished.done):
-            pass
-        unfinished.save()
-        if not unfinished.files[IDS].size:
+    def fill(writer: RaggedWriter) -> None:
+        facts = writer.facts
+        facts.update({"empty": 0, "first_empty": []} | facts)
+        unread = itertools.islice(documents(), writer.done, None)
+        left = progress(unread, count, "embedding documents", before=writer.done)
+        while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
+            with_text = [document for document in chunk if document.text.strip()]
+            vectors, passages = encode([document.text for document in with_text])
+            _expect_finite(vectors, passages, with_text)
+            ends = passages.cumsum()
+            for document, begin, end in zip(with_text, ends - passages, ends, strict=True):
+                writer.add(document.doc_id, vectors[begin:end])
+            empty = [document.doc_id for document in chunk if not document.text.strip()]
+            facts["empty"] += len(empty)
+            facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
+            writer.finish(len(chunk))
+        if facts["empty"] == writer.done:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
-        record = {name: unfinished.files[name].facts() for name in (VECTORS, IDS)}
-        write_record(unfinished.folder, record | _write_offsets(unfinished.folder))
-    put_in_place(unfinished.folder, folder)
-    (folder / SIZES).unlink()
-    if empty := unfinished.facts.get("empty"):
-        names = ", ".join(unfinished.facts["first_empty"])
-        log.info(f"{empty} documents have no text, so the encoder cannot find them: {names}")
+        if facts["empty"]:
+            names = ", ".join(facts["first_empty"])
+            log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them: {names}")
 
-
-def _write_vectors(unfinished: Unfinished, documents: Iterator[Document], encode: Encode) -> Iterator[Document]:
-    """Yields each document when its vectors are written."""
-    facts, files = unfinished.facts, unfinished.files
-    facts.update({"empty": 0, "first_empty": []} | facts)
-    while chunk := list(itertools.islice(documents, DOCUMENTS_AT_ONCE)):
-        with_text = [document for document in chunk if document.text.strip()]
-        vectors, passages = encode([document.text for document in with_text])
-        _expect_finite(vectors, passages, with_text)
-        ids = [document.doc_id.encode() for document in with_text]
-        files[VECTORS].write(np.ascontiguousarray(vectors, np.float32).tobytes())
-        files[IDS].write(b"".join(ids))
-        sizes = zip(passages.tolist(), map(len, ids), strict=True)
-        files[SIZES].write(b"".join(struct.pack("=qq", *size) for size in sizes))
-        empty = [document.doc_id for document in chunk if not document.text.strip()]
-        facts["empty"] += len(empty)
-        facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
-        unfinished.finish_item(len(chunk))
-        yield from chunk
+    store = open_ragged(folder, "vectors", np.float32, fill)
+    return EmbeddingStore(store.values.reshape(int(store.offsets[-1]), -1), store.offsets, store.ids)
 
 
 def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequence[Document]) -> None:
@@ -118,28 +96,3 @@ def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequenc
             f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
             "numbers: choose another encoder"
         )
-
-
-def _write_offsets(folder: Path) -> Record:
-    """Writes where each document is in the vectors, and its id in the ids."""
-    sizes = map_bytes(folder / SIZES, np.int64).reshape(-1, 2)
-    offsets = np.zeros((2, len(sizes) + 1), dtype=np.int64)
-    np.cumsum(sizes, axis=0, out=offsets[:, 1:].T)
-    return {name: write_array(folder / name, ends) for name, ends in zip((OFFSETS, ID_OFFSETS), offsets, strict=True)}
-
-
-def _read(folder: Path) -> EmbeddingStore:
-    """The store, memory-mapped. Raises UserError if a file is missing, or differs from its record."""
-    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
-    try:
-        if changed:
-            raise ValueError("; ".join(changed))
-        offsets, id_offsets = (map_array(folder / name, (np.int64,), 1) for name in (OFFSETS, ID_OFFSETS))
-        vectors, ids = map_bytes(folder / VECTORS, np.float32), map_bytes(folder / IDS, np.uint8)
-        if len(offsets) != len(id_offsets) or len(offsets) < 2 or len(vectors) % offsets[-1]:
-            raise ValueError("its files are not of the same documents")
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{folder}: the vectors of the documents cannot be read ({error}); remove the folder and run again"
-        ) from error
-    return EmbeddingStore(vectors.reshape(int(offsets[-1]), -1), offsets, ids, id_offsets)

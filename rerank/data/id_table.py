@@ -1,167 +1,88 @@
-"""A sorted table of ids with a number for each: compact in memory, or memory-mapped from files."""
+"""A table that finds the row of an id, in arrays that may stay on disk."""
 
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
-from rerank.data.arrays import map_array, map_bytes, release, slices_of, write_array
-from rerank.data.id_order import sort_strings
-from rerank.utils.integrity import Record, RecordedFile
-
-IDS, OFFSETS, NUMBERS = "ids.bin", "id_offsets.npy", "id_numbers.npy"
-SAMPLES = 2**17
-"""Ids that are kept in memory at most, to find the part of the table in which another one is."""
-ROWS_AT_ONCE = 2**16
+from rerank.data.arrays import release, slices_of
 
 
 class RepeatedIdError(ValueError):
-    """An id that a table was to get a second time; `number` is the one that came with it."""
+    """An id that occurs twice; `row` is where it occurs the second time."""
 
-    def __init__(self, doc_id: str, number: int) -> None:
+    def __init__(self, doc_id: str, row: int) -> None:
         super().__init__(f"{doc_id!r} occurs a second time")
-        self.doc_id, self.number = doc_id, number
+        self.doc_id, self.row = doc_id, row
 
 
+@dataclass(frozen=True, eq=False)
 class IdTable(Mapping[str, int]):
-    """Maps ids to numbers, as a dict does, in 10 to 20 bytes an id, most of which may stay on disk.
+    """Maps ids to rows 0, 1, 2, ... as a dict does, in 24 bytes an id beside the ids themselves.
 
-    Id i, in the order of UTF-8, is `ids[offsets[i]:offsets[i + 1]]`, uint8, and has the number `numbers[i]`, or i if
-    `numbers` is None. An id is found by binary search, in a few µs. Iteration is in the order of the numbers.
+    Row i has the id `text[offsets[i]:offsets[i + 1]]`, UTF-8 in uint8. hashes: (ids,) uint64, sorted; rows: (ids,)
+    int64, the row of each hash, and rows of equal hashes in their order. An id is found by binary search.
     """
 
-    def __init__(self, ids: np.ndarray, offsets: np.ndarray, numbers: np.ndarray | None = None) -> None:
-        self.ids, self.offsets, self.numbers = ids, offsets, numbers
-        self._ids, self._offsets = ids.data, offsets.data  # views, whose items are read faster than an array's
-        self._numbers = None if numbers is None else numbers.data
-        self._step = max(1, -(-len(self) // SAMPLES))
-        self._samples = [self._at(place) for place in range(0, len(self), self._step)]
-        self.release()
+    text: np.ndarray
+    offsets: np.ndarray
+    hashes: np.ndarray
+    rows: np.ndarray
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, doc_id: str) -> int:
         name = doc_id.encode(errors="surrogatepass")
-        sample = bisect_right(self._samples, name) - 1
-        low = sample * self._step
-        if sample < 0:
-            raise KeyError(doc_id)
-        if self._step == 1:
-            found = self._samples[sample]
-        else:
-            high = min(low + self._step, len(self))
-            while high - low > 1:
-                middle = (low + high) // 2
-                if self._at(middle) <= name:
-                    low = middle
-                else:
-                    high = middle
-            found = self._at(low)
-        if found != name:
-            raise KeyError(doc_id)
-        return low if self._numbers is None else self._numbers[low]
+        found, hashes = _hash(name), self.hashes.data  # a view gives items faster than an array
+        place = bisect_left(hashes, found)
+        while place < len(hashes) and hashes[place] == found:
+            row = int(self.rows[place])
+            if self._name(row) == name:
+                return row
+            place += 1
+        raise KeyError(doc_id)
 
     def __iter__(self) -> Iterator[str]:
-        numbers = self.numbers
-        places = range(len(self)) if numbers is None else np.argsort(numbers, kind="stable").tolist()
-        yield from (self._at(place).decode() for place in places)
-        self.release()
+        return (name.decode() for name in _names(self.text, self.offsets))
+
+    def id_of(self, row: int) -> str:
+        """The id of a row."""
+        return self._name(row).decode()
 
     def release(self) -> None:
-        """Lets go of what was read of memory-mapped files."""
-        for values in (self.ids, self.offsets, self.numbers):
-            release(values)
+        """Frees the memory of what was read of memory-mapped arrays."""
+        for field in fields(self):
+            release(getattr(self, field.name))
 
-    def _at(self, place: int) -> bytes:
-        return self._ids[self._offsets[place] : self._offsets[place + 1]].tobytes()
-
-
-def make_id_table(pairs: Iterable[tuple[str, int]]) -> IdTable:
-    """The table, in memory, of these ids and their numbers, which are not negative.
-
-    Raises RepeatedIdError for the first id that occurs a second time.
-    """
-    content, ends, numbers = bytearray(), array("q", [0]), array("q")
-    last, rises = b"", True
-    for doc_id, number in pairs:
-        name = doc_id.encode()
-        rises = rises and (name > last or not numbers)
-        last = name
-        content += name
-        ends.append(len(content))
-        numbers.append(number)
-    arrays = (np.frombuffer(content, np.uint8), np.frombuffer(ends, np.int64), np.frombuffer(numbers, np.int64))
-    return table_of_arrays(*arrays, rises=rises)
+    def _name(self, row: int) -> bytes:
+        return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes()
 
 
-def table_of_arrays(ids: np.ndarray, offsets: np.ndarray, numbers: np.ndarray, rises: bool = False) -> IdTable:
-    """The table, in memory, of ids put together, `ids[offsets[i]:offsets[i + 1]]`, and their numbers.
-
-    Offsets and numbers are uint32 or int64; all may be memory-mapped. `rises` tells that the ids are sorted and
-    distinct. Raises RepeatedIdError as `make_id_table`.
-    """
-    if not rises:
-        order, repeats = sort_strings(ids, offsets)
-        if repeats.any():
-            row = int(order[repeats].min())
-            raise RepeatedIdError(ids[offsets[row] : offsets[row + 1]].tobytes().decode(), int(numbers[row]))
-        ids, offsets, numbers = _reordered(ids, offsets, order), _offsets(offsets, order), numbers[order]
-    in_order = all((numbers[some] == np.arange(some.start, some.stop)).all() for some in slices_of(len(numbers)))
-    return IdTable(ids, smallest(offsets), None if in_order else smallest(numbers))
+def make_id_table(text: np.ndarray, offsets: np.ndarray) -> IdTable:
+    """The table of these ids; see `IdTable` for the arrays. Raises RepeatedIdError for the first repeated id."""
+    hashes = np.fromiter(map(_hash, _names(text, offsets)), np.uint64, len(offsets) - 1)
+    rows = np.argsort(hashes, kind="stable")
+    hashes = hashes[rows]
+    table = IdTable(text, offsets, hashes, rows)
+    for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
+        if table[table.id_of(row)] != row:
+            raise RepeatedIdError(table.id_of(row), row)
+    return table
 
 
-def write_id_table(folder: Path, table: IdTable) -> Record:
-    """Writes the files of a table into a folder, and returns their record."""
-    record: Record = {}
-    with RecordedFile(folder / IDS) as file:
-        file.write(table.ids.data)
-    record[IDS] = file.facts()
-    record[OFFSETS] = write_array(folder / OFFSETS, table.offsets)
-    if table.numbers is not None:
-        record[NUMBERS] = write_array(folder / NUMBERS, table.numbers)
-    return record
+def _names(text: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
+    """The ids in their order, read a part at a time."""
+    for some in slices_of(len(offsets) - 1):
+        bounds = offsets[some.start : some.stop + 1].tolist()
+        part = text[bounds[0] : bounds[-1]].tobytes()
+        release(text)
+        for begin, end in pairwise(bounds):
+            yield part[begin - bounds[0] : end - bounds[0]]
 
 
-def read_id_table(folder: Path) -> IdTable:
-    """The table of files in a folder, memory-mapped; their record is not checked here.
-
-    Raises ValueError for files that do not belong together, and OSError for one that cannot be opened.
-    """
-    offsets = map_array(folder / OFFSETS, (np.uint32, np.int64), 1)
-    numbers = map_array(folder / NUMBERS, (np.uint32, np.int64), 1) if (folder / NUMBERS).exists() else None
-    ids = map_bytes(folder / IDS, np.uint8)
-    if not len(offsets) or offsets[-1] != len(ids) or (numbers is not None and len(numbers) != len(offsets) - 1):
-        raise ValueError("the files of its ids do not belong together")
-    return IdTable(ids, offsets, numbers)
-
-
-def smallest(values: np.ndarray) -> np.ndarray:
-    """The numbers as uint32 if they fit, else as int64."""
-    return values.astype(np.uint32 if not len(values) or values.max() < 2**32 else np.int64, copy=False)
-
-
-def _offsets(offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The offsets of the strings when they are in this order."""
-    moved = np.zeros_like(offsets)
-    for some in slices_of(len(order)):
-        rows = order[some]
-        moved[some.start + 1 : some.stop + 1] = offsets[rows + 1] - offsets[rows]
-    return np.cumsum(moved, dtype=moved.dtype, out=moved)
-
-
-def _reordered(ids: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The strings in this order, put together."""
-    moved, end = np.empty_like(ids), 0
-    for first in range(0, len(order), ROWS_AT_ONCE):
-        rows = order[first : first + ROWS_AT_ONCE]
-        starts = offsets[rows].astype(np.int64)
-        lengths = offsets[rows + 1] - starts
-        before = lengths.cumsum() - lengths
-        part = ids[np.repeat(starts - before, lengths) + np.arange(lengths.sum())]
-        moved[end : end + len(part)] = part
-        end += len(part)
-        release(ids)  # if they are memory-mapped
-    return moved
+def _hash(name: bytes) -> int:
+    return xxh3_64_intdigest(name)

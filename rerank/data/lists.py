@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from rerank.data.text_lines import lines_of
+from rerank.data.json_lines import read_objects
 from rerank.data.trec import FLOAT32_MAX
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.json_files import keys_shown, parse_json, shown
+from rerank.utils.json_files import keys_shown, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -28,13 +28,12 @@ class TrainingLists:
     """The lists of a file, one a line, in its order.
 
     Queries and documents that the file gives by text have the id of `id_of_text`. `queries` maps the ids of such
-    queries to their texts; the texts of documents stay in the file (see `texts`). `lines` are the lists' line numbers.
+    queries to their texts; the texts of documents stay in the file (see `texts`).
     """
 
     path: Path
     sha256: str
     lists: list[Candidates]
-    lines: list[int]
     queries: dict[str, str]
 
     def doc_ids(self) -> tuple[list[str], list[str]]:
@@ -55,17 +54,16 @@ class TrainingLists:
         if not self.path.is_file() or file_hash(self.path) != self.sha256:
             raise UserError(f"{self.path}: has changed since it was read; run the same command again")
         seen = set()
-        with self.path.open("rb") as lines:
-            for line in filter(bytes.strip, lines):
-                for text in _record(line).get("documents", ()):
-                    if (doc_id := id_of_text(text)) not in seen:
-                        seen.add(doc_id)
-                        yield text
+        for _, _, record in read_objects(self.path, LIST_LINE):
+            for text in record.get("documents", ()):
+                if (doc_id := id_of_text(text)) not in seen:
+                    seen.add(doc_id)
+                    yield text
 
-    def line_of(self, doc_id: str) -> int | None:
-        """The number of the first line that has this document; None if no line has it."""
-        lines = zip(self.lists, self.lines, strict=True)
-        return next((number for found, number in lines if doc_id in found.doc_ids), None)
+    def place_of(self, doc_id: str) -> str | None:
+        """The place, as file:line, of the first list that has this document of the collection; None if none has it."""
+        lines = read_objects(self.path, LIST_LINE)
+        return next((place for place, _, record in lines if doc_id in record.get("doc_ids", ())), None)
 
 
 def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
@@ -81,23 +79,16 @@ def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) 
         UserError: the file cannot be read or has no list; with file and line, a line is malformed, has less than two
             documents or one twice, labels out of range, or a query that the collection does not have.
     """
-    digest, lists, numbers, by_text = hashlib.sha256(), list[Candidates](), list[int](), dict[str, str]()
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines_of(lines, path, LIST_LINE), 1):
-                digest.update(line)
-                if not line.strip():
-                    continue
-                try:
-                    lists.append(_read_list(line, queries, labels, by_text))
-                except ValueError as error:
-                    raise UserError(f"{path}:{number}: {error}") from None
-                numbers.append(number)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; expected lines of {LIST_LINE}") from error
+    sha256 = file_hash(path) if path.is_file() else ""  # before reading, so that a change is noticed by `texts`
+    lists, by_text = list[Candidates](), dict[str, str]()
+    for place, _, record in read_objects(path, LIST_LINE):
+        try:
+            lists.append(_read_list(record, queries, labels, by_text))
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from None
     if not lists:
         raise UserError(f"{path}: empty file; expected lines of {LIST_LINE}")
-    return TrainingLists(path, digest.hexdigest(), lists, numbers, by_text)
+    return TrainingLists(path, sha256, lists, by_text)
 
 
 def id_of_text(text: str) -> str:
@@ -109,9 +100,10 @@ def id_of_text(text: str) -> str:
     return OF_TEXT + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]) -> Candidates:
+def _read_list(
+    record: dict[str, Any], queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]
+) -> Candidates:
     """The list of a line; a query given by text is added to `by_text`. Raises ValueError for a malformed line."""
-    record = _record(line)
     query_key, documents_key = _one_of(record, "query_id", "query"), _one_of(record, "doc_ids", "documents")
     query_id = _text(record[query_key], query_key)
     if query_key == "query":
@@ -138,16 +130,6 @@ def _read_list(line: bytes, queries: Mapping[str, str], labels: Labels, by_text:
     for value in values:
         _check_label(value, labels)
     return Candidates(query_id, doc_ids, tuple(map(float, values)))
-
-
-def _record(line: bytes) -> dict[str, Any]:
-    try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise ValueError(f"{error}; expected {LIST_LINE}") from None
-    if not isinstance(record, dict):
-        _fail(LIST_LINE, shown(record))
-    return record
 
 
 def _one_of(record: dict[str, Any], *keys: str) -> str:

@@ -2,17 +2,13 @@
 
 import itertools
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
-from rerank.data.pieces import pieces
 from rerank.data.splitting import NOTHING_SHARED, Splitting
+from rerank.data.tokens import pieces
 
-
-class OffsetTokenizer(NamedTuple):
-    """A tokenizer of the package tokenizers, which neither cuts nor pads a text, and its JSON."""
-
-    tokenizer: Any
-    json: str
+OffsetTokenizer = Any
+"""A `tokenizers.Tokenizer`, which neither cuts nor pads a text."""
 
 
 def open_offset_tokenizer(json: str) -> OffsetTokenizer:
@@ -22,7 +18,7 @@ def open_offset_tokenizer(json: str) -> OffsetTokenizer:
     tokenizer = Tokenizer.from_str(json)
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return OffsetTokenizer(tokenizer, json)
+    return tokenizer
 
 
 def passage_span(
@@ -70,11 +66,11 @@ def _word_start(text: str, offsets: list[tuple[int, int]], token: int, back: int
 
 
 def _offsets(text: str, tokenizer: OffsetTokenizer, max_doc_tokens: int) -> list[tuple[int, int]]:
-    """Where each of the first tokens of the text begins and ends; of a long text only their pieces are tokenised."""
+    """Where each of the first tokens of a text begins and ends. Of a long text, only the first pieces are tokenised."""
     offsets: list[tuple[int, int]] = []
     start = 0
-    for piece in pieces(text, tokenizer.json):
-        found = tokenizer.tokenizer.encode(piece, add_special_tokens=False).offsets
+    for piece in pieces(text):
+        found = tokenizer.encode(piece, add_special_tokens=False).offsets
         offsets += [(start + begin, start + end) for begin, end in found]
         start += len(piece)
         if len(offsets) >= max_doc_tokens:

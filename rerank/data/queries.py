@@ -1,12 +1,10 @@
 """Queries from a file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.data.ids import check_id
-from rerank.data.text_lines import read_lines
+from rerank.data.json_lines import parse_object, read_filled_lines, text_under
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import keys_shown, parse_json, shown
 
 ID_KEYS = ("_id", "query_id", "qid", "id")
 TEXT_KEYS = ("text", "query")
@@ -27,55 +25,35 @@ def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
     damaged or without queries.
     """
     queries: dict[str, str] = {}
-    parse = None
-    for where, line in _lines(path):
-        parse = parse or (_parse_json if line.lstrip().startswith("{") else _parse_tsv)
-        if field and parse is _parse_tsv:
+    is_json = None
+    for place, _, line in read_filled_lines(path, EXPECTED, LONGEST_LINE):
+        is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
+        if field and not is_json:
             raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
-        query_id, text = parse(line, where, field)
-        check_id(query_id, where, "the query id")
+        query_id, text = _parse_json(line, place, field) if is_json else _parse_tsv(line, place)
+        check_id(query_id, place, "the query id")
         if query_id in queries:
-            raise UserError(f"{where}: the query {query_id} occurs a second time; expected each id once")
+            raise UserError(f"{place}: the query {query_id} occurs a second time; expected each id once")
         queries[query_id] = text
     if not queries:
         raise UserError(f"{path}: has no query; expected {EXPECTED}")
     return queries
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Each line that is not empty, with its place as file:line."""
-    for number, line in enumerate(read_lines(path, EXPECTED, LONGEST_LINE), 1):
-        try:
-            text = line.decode().removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}:{number}: expected UTF-8 ({error})") from error
-        if text.strip():
-            yield f"{path}:{number}", text
-
-
-def _parse_tsv(line: str, where: str, _field: str) -> tuple[str, str]:
-    query_id, tab, text = line.partition("\t")
+def _parse_tsv(line: bytes, place: str) -> tuple[str, str]:
+    try:
+        text = line.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{place}: expected UTF-8 ({error})") from error
+    query_id, tab, text = text.partition("\t")
     if not tab:
-        raise UserError(f"{where}: expected a query's id, a tab and its text, got {line[:60]!r}")
+        raise UserError(f"{place}: expected a query's id, a tab and its text, got {query_id[:60]!r}")
     return query_id, text
 
 
-def _parse_json(line: str, where: str, field: str) -> tuple[str, str]:
-    try:
-        record = parse_json(line)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}; expected an object on one line") from None
-    if not isinstance(record, dict):
-        raise UserError(f"{where}: expected a JSON object, got {line[:60]!r}")
-    values = []
-    for keys in (ID_KEYS, (field,) if field else TEXT_KEYS):
-        key = next((key for key in keys if key in record), None)
-        value = record.get(key) if key is not None else None
-        if not isinstance(value, str):
-            got = f"none (the keys are {keys_shown(record)})" if key is None else shown(value)
-            raise UserError(f"{where}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
-        values.append(value)
-    return values[0], values[1]
+def _parse_json(line: bytes, place: str, field: str) -> tuple[str, str]:
+    record = parse_object(line, place, "a JSON object on one line")
+    return text_under(record, ID_KEYS, place), text_under(record, (field,) if field else TEXT_KEYS, place)
 
 
 def check_query(query: str) -> None:

@@ -25,16 +25,8 @@ def read_blocks(path: str | Path, expected: str, longest: int = LONGEST_ROW) -> 
 
     Raises UserError if the file is missing or damaged, and with file and line for a line of more than `longest` bytes.
     """
-    with _unpacked(path, expected) as file:
+    with open_text(path, expected) as file:
         yield from blocks(file, path, expected, longest)
-
-
-def read_lines(path: str | Path, expected: str, longest: int = LONGEST_TEXT) -> Iterator[bytes]:
-    """The lines of such a file, with their line ends; for lines that may be longer than a block. Raises as above."""
-    with _unpacked(path, expected) as file:
-        lines = lines_of(file, path, expected, longest)
-        yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        yield from lines
 
 
 def blocks(file: Any, path: str | Path, expected: str, longest: int, size: int = BLOCK) -> Iterator[bytes]:
@@ -97,7 +89,8 @@ def gzip_error_in_one_line(path: str | Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unpacked(path: str | Path, expected: str) -> Iterator[Any]:
+def open_text(path: str | Path, expected: str) -> Iterator[Any]:
+    """A file, open for reading its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
     try:
         with gzip_error_in_one_line(path), Path(path).open("rb") as file:
             packed = file.peek(2).startswith(b"\x1f\x8b")

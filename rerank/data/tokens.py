@@ -1,8 +1,7 @@
 """Tokenised documents: on disk, made once for a collection and a tokenizer and then memory-mapped, or in memory."""
 
-import functools
 import hashlib
-import operator
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,20 +13,20 @@ from typing import Any
 import numpy as np
 
 from rerank.data.arrays import release, slices_of
-from rerank.data.pieces import PIECE, pieces
-from rerank.data.token_files import read_token_files
-from rerank.data.token_writer import write_token_files
-from rerank.utils.errors import UserError
+from rerank.data.ragged import Ragged, RaggedWriter, open_ragged, read_ragged
 from rerank.utils.files import short_hash_of
-from rerank.utils.locks import make_once
+from rerank.utils.progress import progress
 
+PIECE = 2**16
+"""Characters of a text above which it is tokenised in pieces."""
+WORD_END = re.compile(r"(?<=\S)\s")
 PIECES_PER_CHUNK = 2048
 """Pieces that the tokenizer's threads share; with 256 they wait for each other."""
 CHARACTERS_PER_CHUNK = 2**20
 CHUNKS_AHEAD = 2
 """Chunks that are read while others are tokenised."""
 BYTES_KEPT = 2**26
-"""A store of more tokens lets go of those that were read: they would fill the memory."""
+"""The memory of a larger store is freed when its tokens were read; else they would fill the memory."""
 
 Chunk = list[tuple[str, bool]]
 """Pieces of texts to tokenise together, each with whether it ends a text."""
@@ -60,7 +59,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def release(self) -> None:
-        """Lets go of the memory of the tokens that were read, where all of them would take more than BYTES_KEPT."""
+        """Frees the memory of the tokens that were read, if all of them would take more than BYTES_KEPT."""
         if self.tokens.nbytes > BYTES_KEPT:
             release(self.tokens)
 
@@ -94,26 +93,29 @@ def open_store(
 ) -> TokenStore:
     """Opens the memory-mapped store of these documents under `cache`, and builds it first if it does not exist.
 
-    `texts(doc_ids)` gives the texts of documents in the order of their ids: of all, or of those behind which a command
-    was killed. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it. Raises
-    UserError for a store that cannot be read.
+    `texts(doc_ids)` gives the texts of documents in the order of their ids: of all, or of those that an interrupted
+    command has left. `fingerprint` identifies the collection's texts. Each text is tokenised with `lead` before it.
+    Raises UserError for a store that cannot be read.
     """
-    json = _json(tokenizer)
+    json = str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
     tokenizer_identity = json or sorted(tokenizer.get_vocab().items())
     leads = [["lead", lead]] if lead else []
     folder = cache / short_hash_of(chain((fingerprint, tokenizer_identity, max_doc_tokens), leads, doc_ids))
 
-    def tokenised(doc_ids: Sequence[str]) -> Iterator[tuple[np.ndarray, int]]:
-        chunks = _chunks((lead + text for text in texts(doc_ids)), lambda: json)
-        return _joined(_tokenised_in_thread(chunks, tokenizer), max_doc_tokens)
+    def fill(writer: RaggedWriter) -> None:
+        left = doc_ids[writer.done :] if writer.done else doc_ids
+        chunks = _tokenised_in_thread(_chunks(lead + text for text in texts(left)), tokenizer)
+        documents = progress(_joined(chunks, max_doc_tokens), len(doc_ids), "tokenising", before=writer.done)
+        for doc_id, (ids, length) in zip(left, documents, strict=True):
+            writer.add(doc_id, ids, length)
+            writer.finish()
 
-    make_once(folder, "tokens", lambda: write_token_files(folder, doc_ids, tokenised))
-    tokens, offsets, lengths, rows = read_token_files(folder, vocabulary=len(tokenizer))
-    if len(rows) != len(doc_ids) or any(map(operator.ne, rows, doc_ids)):
-        raise UserError(
-            f"{folder}: the tokenised documents are of other ids than asked; remove the folder and run again"
-        )
-    return TokenStore(tokens, offsets, lengths, rows)
+    return _store(open_ragged(folder, "tokens", np.int32, fill))
+
+
+def read_store(folder: Path) -> TokenStore:
+    """The store in a folder; raises UserError if it cannot be read."""
+    return _store(read_ragged(folder, "tokens", np.int32))
 
 
 def make_store(
@@ -121,7 +123,7 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    chunks = _chunks((lead + text for text in texts), functools.cache(lambda: _json(tokenizer)))
+    chunks = _chunks(lead + text for text in texts)
     tokenised = ((chunk, tokenise([piece for piece, _ in chunk], tokenizer)) for chunk in chunks)
     for ids, length in _joined(tokenised, max_doc_tokens):
         documents.append(ids)
@@ -129,6 +131,29 @@ def make_store(
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
     rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
+
+
+def pieces(text: str, size: int = PIECE) -> Iterator[str]:
+    """The text in pieces of `size` to 2 * `size` characters, which are tokenised one by one, in bounded memory.
+
+    A text is cut before white space; where `size` characters have none, between any two.
+
+    >>> list(pieces("one, two three four", 6))
+    ['one, two', ' three', ' four']
+    """
+    begin = 0
+    while len(text) - begin > size:
+        limit = begin + 2 * size
+        found = WORD_END.search(text, begin + size, limit)
+        end = found.start() if found else min(limit, len(text))
+        yield text[begin:end]
+        begin = end
+    if begin < len(text) or not text:
+        yield text[begin:]
+
+
+def _store(store: Ragged) -> TokenStore:
+    return TokenStore(store.values, store.offsets, store.numbers, store.ids)
 
 
 def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
@@ -156,27 +181,21 @@ def _tokenised_in_thread(chunks: Iterable[Chunk], tokenizer: Any) -> Iterator[tu
         for chunk in chunks:
             waiting.append((chunk, thread.submit(tokenise, [piece for piece, _ in chunk], tokenizer)))
             if len(waiting) > CHUNKS_AHEAD:
-                yield _result(*waiting.popleft())
-        while waiting:
-            yield _result(*waiting.popleft())
+                first, tokens = waiting.popleft()
+                yield first, tokens.result()
+        for first, tokens in waiting:
+            yield first, tokens.result()
     finally:
         thread.shutdown(cancel_futures=True)
 
 
-def _result(chunk: Chunk, tokens: "Future[list[list[int]]]") -> tuple[Chunk, list[list[int]]]:
-    return chunk, tokens.result()
-
-
-def _chunks(texts: Iterable[str], tokenizer: Callable[[], str]) -> Iterator[Chunk]:
-    """The texts in chunks.
-
-    `tokenizer` gives its JSON, which takes longer to make than a short text to tokenise, and only long texts need.
-    """
+def _chunks(texts: Iterable[str]) -> Iterator[Chunk]:
+    """The pieces of the texts in chunks."""
     chunk: Chunk = []
     characters = 0
     for text in texts:
         left = len(text)
-        for piece in pieces(text, tokenizer()) if left > PIECE else (text,):
+        for piece in pieces(text):
             left -= len(piece)
             characters += len(piece)
             chunk.append((piece, left == 0))
@@ -185,11 +204,6 @@ def _chunks(texts: Iterable[str], tokenizer: Callable[[], str]) -> Iterator[Chun
                 chunk, characters = [], 0
     if chunk:
         yield chunk
-
-
-def _json(tokenizer: Any) -> str:
-    """What the tokenizer does, as JSON; "" for one that is written in Python."""
-    return str(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else ""
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:

@@ -92,12 +92,11 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
         for document in collection.get(own):
             yield document.text
     except UnknownDocumentError as error:
-        line = file.line_of(error.doc_id) if file else None
-        if file is None or line is None:
+        place = file.place_of(error.doc_id) if file else None
+        if place is None:
             raise
         raise UserError(
-            f"{file.path}:{line}: the collection has no document {error.doc_id}; give texts under 'documents', or drop "
-            "the line"
+            f"{place}: the collection has no document {error.doc_id}; give texts under 'documents', or drop the line"
         ) from error
     if file is not None:
         given = sum(doc_id.startswith(OF_TEXT) for doc_id in doc_ids)

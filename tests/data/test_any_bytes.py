@@ -4,7 +4,6 @@ import io
 import json
 import zipfile
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ from rerank.data.folds import read_folds
 from rerank.data.letor.layouts import open_all
 from rerank.data.lists import read_training_lists
 from rerank.data.queries import read_queries
-from rerank.data.token_files import read_token_files
 from rerank.data.trec import read_qrels, read_run
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
@@ -99,33 +97,6 @@ def test_folds(folder, content):
 def test_features(folder, content):
     store = value_or_error(lambda path: open_all(str(path), folder / "features"), folder / "train.txt", content)
     assert store is None or store.features.qrels()
-
-
-def npy(*numbers):
-    out = io.BytesIO()
-    np.save(out, np.array(numbers, np.int64))
-    return out.getvalue()
-
-
-TOKENS = {
-    "tokens.bin": np.arange(3, dtype=np.int32).tobytes(),
-    "offsets.npy": npy(0, 2, 3),
-    "lengths.npy": npy(2, 1),
-    "doc_ids.json": b'["d1", "d2"]',
-}
-
-
-@bounded
-@given(st.data())
-def test_tokens(folder, data):
-    for name, content in TOKENS.items():
-        (folder / name).write_bytes(content)
-    assert len(read_token_files(folder)[0]) == 3
-    name = data.draw(st.sampled_from(sorted(TOKENS)))
-    content = data.draw(damaged(TOKENS[name]))
-    found = value_or_error(lambda path: read_token_files(path.parent), folder / name, content)
-    if found is not None:
-        assert found[1][-1] == len(found[0])
 
 
 def zipped():

@@ -136,7 +136,7 @@ def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_p
 
 def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
     monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
-    collection, record, parsed = open_collection(str(large)), BeirFolder._record, []
+    collection, record, parsed = open_collection(str(large)), BeirFolder._document, []
 
     def interrupt(self, line, where):
         if where.endswith(":3") and len(parsed) == 2:
@@ -144,14 +144,14 @@ def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
         parsed.append(where.rpartition("/")[2])
         return record(self, line, where)
 
-    monkeypatch.setattr(BeirFolder, "_record", interrupt)
+    monkeypatch.setattr(BeirFolder, "_document", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(collection.get(["d3"]))
     parsed.append("again")
     assert [document.text for document in collection.get(["d3", "d1"])] == ["no title", "Wings lift and drag"]
     assert parsed[3:5] == ["corpus.jsonl:2", "corpus.jsonl:3"]
     files = {file.name for file in (tmp_path / "cache" / "rerank" / "offsets").glob("*/*")}
-    assert files == {"files.json", "id_numbers.npy", "id_offsets.npy", "ids.bin"}
+    assert "state.json" not in files
 
 
 def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkeypatch, capfd):
@@ -161,14 +161,13 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkey
     assert f"{tmp_path}/file/rerank/offsets: cannot be written, so " in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["ids.bin", "id_offsets.npy", "id_numbers.npy", "files.json"])
-def test_damaged_places_are_one_line(large, tmp_path, name):
+def test_damaged_places_are_one_line(large, tmp_path):
     list(open_collection(str(large)).get(["d1"]))
-    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob(f"*/{name}")
+    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/values.bin")
     file.write_bytes(file.read_bytes()[:-1])
     output, error = texts_of_another_process(large, ["d1"])
     assert output == ""
-    assert f"{file.parent}: the places of the documents of {large}/corpus.jsonl are damaged ({name}" in error
+    assert f"{file.parent}: the offsets cannot be read (values.bin" in error
     assert error.endswith("remove the folder and run again\n")
 
 
@@ -186,7 +185,7 @@ def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_
     ("line", "message"),
     [
         ('{"_id": "d4", "text": "cut', r"corpus\.jsonl:4: not JSON \(.*\); expected an object"),
-        ("[1, 2]", r"corpus\.jsonl:4: expected a JSON object with _id and text, got \[1, 2\]"),
+        ("[1, 2]", r"corpus\.jsonl:4: expected an object with _id and text on one line, got \[1, 2\]"),
         ('{"text": "x", "title": ""}', r"corpus\.jsonl:4: expected a text under '_id', got none"),
         ('{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: expected a text under '_id', got 4"),
         ('{"_id": "d4", "text": null}', r"corpus\.jsonl:4: expected a text under 'text', got None"),

@@ -34,12 +34,11 @@ def test_queries_and_documents_are_ids_or_texts(tmp_path):
         ("q1", (wing, id_of_text("")), (0.5, 0.5)),
         (query, ("d1", "d3", "d2"), (1e-3, 2, -1)),
     ]
-    assert list(lists.lines) == [1, 3, 4, 5]
     assert lists.queries == {query: "Wing  flutter"}
     assert lists.query_texts(QUERIES) == {"q1": "drag", query: "Wing  flutter"}
     assert lists.doc_ids() == (["d2", "d1", "d3"], [flutter, wing, id_of_text("")])
     assert list(lists.texts()) == ["Flutter is…", "A wing", ""]
-    assert (lists.line_of("d3"), lists.line_of(wing), lists.line_of("d9")) == (5, 3, None)
+    assert (lists.place_of("d3"), lists.place_of("d9")) == (f"{path}:5", None)
 
 
 def test_ids_of_texts_are_no_ids_of_a_collection():

@@ -49,7 +49,7 @@ def test_a_text_may_be_empty(tmp_path):
         ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of JSON objects"),
         (b"q1\t\xff\n", r"topics:1: expected UTF-8"),
         ('{"_id": "q1", "text": "x"}\nq2\tdrag', r"topics:2: not JSON"),
-        ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object, got '\[1\]'"),
+        ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object on one line, got \[1\]"),
         ('{"_id": 4, "text": "x"}', r"topics:1: expected a text under '_id' or 'query_id' or 'qid' or 'id', got 4"),
         (
             '{"_id": "q1", "title": "x"}',

@@ -1,20 +1,18 @@
-"""The store of tokenised documents."""
+"""Tokenised documents: the store on disk, the one in memory, and long texts in pieces."""
 
-import contextlib
-import json
-import resource
+import random
+from itertools import chain, pairwise
 
-import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rerank.data import token_files
 from rerank.data import tokens as tokens_module
-from rerank.data.arrays import map_array, read_array, write_array
-from rerank.data.tokens import make_store, open_store
+from rerank.data.tokens import PIECE, make_store, open_store, pieces, read_store, tokenise
 from rerank.utils import resumable
-from rerank.utils.errors import UserError
+from tests.support import tiny_decoders
 from tests.support.small_world import WORDS, make_texts
-from tests.support.tiny_encoders import make_tokenizer
+from tests.support.tiny_encoders import KINDS, make_tokenizer
 
 TEXTS = make_texts({"a": 5, "b": 0, "c": 300})
 
@@ -67,68 +65,42 @@ def test_another_tokenizer_makes_another_store(tmp_path, tokenizer):
     assert len(list(tmp_path.glob("*/"))) == 2
 
 
-def test_an_interrupt_leaves_no_half_store(tmp_path, tokenizer):
-    def texts(doc_ids):
-        yield "amber"
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        open_store(tmp_path, list(TEXTS), texts, tokenizer, 100, "x")
-    assert [path.name for path in tmp_path.iterdir()] == ["tokens.lock"]
-
-
 MANY = make_texts({f"d{number:03}": number % 7 for number in range(300)}, seed=1)
 
 
-def interrupted_at(folder, tokenizer, monkeypatch, stop):
-    """Opens a store of MANY, saved after each document and interrupted when text `stop` is asked for."""
+def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(tokens_module, "PIECES_PER_CHUNK", 16)
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
     asked = []
 
     def texts(doc_ids):
         for doc_id in doc_ids:
-            if doc_id == stop:
-                raise KeyboardInterrupt
             asked.append(doc_id)
+            if doc_id == "d150" and len(asked) < 200:
+                raise KeyboardInterrupt
             yield MANY[doc_id]
 
-    monkeypatch.setattr(tokens_module, "PIECES_PER_CHUNK", 16)
-    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
-    with contextlib.suppress(KeyboardInterrupt):
-        open_store(folder, list(MANY), texts, tokenizer, 5, "x")
-    return asked
-
-
-def test_an_interrupted_store_goes_on_and_is_the_same_byte_for_byte(tmp_path, tokenizer, monkeypatch):
-    whole = opened(tmp_path / "whole", tokenizer, MANY, 5)
-    interrupted_at(tmp_path / "cut", tokenizer, monkeypatch, "d150")
-    assert [path.suffix for path in sorted((tmp_path / "cut").glob("*/"))] == [".unfinished"]
-    interrupted_at(tmp_path / "cut", tokenizer, monkeypatch, "d280")
-    asked = interrupted_at(tmp_path / "cut", tokenizer, monkeypatch, None)
+    with pytest.raises(KeyboardInterrupt):
+        open_store(tmp_path, list(MANY), texts, tokenizer, 5, "x")
+    asked.clear()
+    asked.extend([""] * 200)
+    store = open_store(tmp_path, list(MANY), texts, tokenizer, 5, "x")
+    assert "d000" not in asked
     assert asked[-1] == "d299"
-    assert "d200" not in asked
-    first, second = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).glob("*/*")} for name in ("cut", "whole")
-    )
-    assert first == second
-    assert set(first) == {"files.json", "id_offsets.npy", "ids.bin", "lengths.npy", "offsets.npy", "tokens.bin"}
-    again = opened(tmp_path / "cut", tokenizer, MANY, 5, asked=(asked := []))
-    assert asked == []
-    assert again.sha256() == whole.sha256() == make_store(list(MANY), MANY.values(), tokenizer, 5).sha256()
+    assert list(store.rows) == list(MANY)
+    (folder,) = tmp_path.glob("*/")
+    memory = make_store(list(MANY), MANY.values(), tokenizer, 5)
+    assert store.sha256() == read_store(folder).sha256() == memory.sha256()
+    assert store.statistics() == memory.statistics()
 
 
-@pytest.mark.parametrize("few", [0, 2**17])
-def test_ids_in_another_order_than_that_of_the_table_keep_their_rows(tmp_path, tokenizer, monkeypatch, few):
-    monkeypatch.setattr(token_files, "FEW", few)
-    doc_ids = sorted(MANY, reverse=True)
-    store = opened(tmp_path, tokenizer, {doc_id: MANY[doc_id] for doc_id in doc_ids}, 5)
-    assert list(store.rows) == doc_ids
-    assert [store.rows[doc_id] for doc_id in doc_ids] == list(range(300))
-    assert store["d012"].tolist() == tokenizer(MANY["d012"], add_special_tokens=False)["input_ids"][:5]
+def test_another_number_of_texts_than_of_documents_is_an_error(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match="shorter"):
+        open_store(tmp_path, list(MANY), lambda ids: ["amber"], tokenizer, 5, "x")
 
 
-def test_tokens_that_were_let_go_are_read_again(tmp_path, tokenizer, monkeypatch):
+def test_tokens_whose_memory_was_freed_are_read_again(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(tokens_module, "BYTES_KEPT", 0)
-    monkeypatch.setattr(token_files, "FEW", 0)
     store = opened(tmp_path, tokenizer)
     before = store["c"].tolist()
     store.release()
@@ -136,89 +108,45 @@ def test_tokens_that_were_let_go_are_read_again(tmp_path, tokenizer, monkeypatch
     assert store["c"].tolist() == before
 
 
-@contextlib.contextmanager
-def files_of_at_most(size):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+@settings(max_examples=100, deadline=None)
+@given(st.text("ab \n", max_size=60), st.integers(1, 20))
+def test_pieces_make_up_the_text_and_are_cut_before_white_space_where_there_is_any(text, size):
+    parts = list(pieces(text, size))
+    assert "".join(parts) == text
+    assert all(size <= len(part) <= 2 * size for part in parts[:-1])
+    for part, following in pairwise(parts):
+        assert (following[0].isspace() and not part[-1].isspace()) or len(part) == 2 * size or len(following) < size
 
 
-def test_a_disk_that_takes_a_part_of_the_tokens_is_an_error(tmp_path, tokenizer):
-    """The C library keeps the last bytes of a file until it is closed; 305 tokens are 1,220 bytes."""
-    with files_of_at_most(1219), pytest.raises(UserError, match="File too large"):
-        opened(tmp_path, tokenizer, max_doc_tokens=300)
-    assert [path.name for path in tmp_path.iterdir()] == ["tokens.lock"]
-    with files_of_at_most(1220):
-        assert len(opened(tmp_path, tokenizer, max_doc_tokens=300)["c"]) == 300
+DECODERS = ["qwen3", "llama", "gemma"]
 
 
-def test_a_disk_that_takes_a_part_of_an_array_is_an_error(tmp_path):
-    array = np.arange(520)
-    with files_of_at_most(4157), pytest.raises(OSError, match="File too large"):
-        write_array(tmp_path / "array.npy", array)
-    write_array(tmp_path / "array.npy", array)
-    assert np.array_equal(read_array(tmp_path / "array.npy", np.int64, 1), array)
-    assert np.array_equal(map_array(tmp_path / "array.npy", (np.int64,), 1), array)
-    with pytest.raises(ValueError, match="expected numbers of the type int32 or uint32 in 1 dimensions"):
-        map_array(tmp_path / "array.npy", (np.int32, np.uint32), 1)
+@pytest.mark.parametrize("kind", [*KINDS, *DECODERS])
+def test_texts_up_to_the_limit_have_exactly_their_tokens_and_longer_ones_those_of_their_pieces(kind, monkeypatch):
+    monkeypatch.setattr(tokens_module, "PIECES_PER_CHUNK", 3)
+    tokenizer = (tiny_decoders.make_tokenizer if kind in DECODERS else make_tokenizer)(kind, WORDS)
+    words = [*WORDS, ",", ".", "\n", "é", "日本", "x" * 30, "[MASK]", "</s>"]
+    text = " ".join(random.Random(kind).choices(words, k=PIECE // 2))
+    texts = {"empty": "", "short": text[:500], "at the limit": text[:PIECE], "blob": "ab" * PIECE, "long": text * 2}
+    whole = {doc_id: tokenise([text], tokenizer)[0] for doc_id, text in texts.items()}
+    store = make_store(list(texts), texts.values(), tokenizer, 1000)
+    assert {doc_id: store[doc_id].tolist() for doc_id in texts} == {d: ids[:1000] for d, ids in whole.items()}
+    assert store.lengths[:3].tolist() == [len(whole[doc_id]) for doc_id in list(texts)[:3]]
+    parts = [len(list(chain.from_iterable(tokenise(list(pieces(text)), tokenizer)))) for text in texts.values()]
+    assert store.lengths.tolist() == parts
+    assert store.lengths.tolist() == pytest.approx([len(ids) for ids in whole.values()], rel=0.001, abs=8)
 
 
-def test_a_damaged_store_is_one_clear_line(tmp_path, tokenizer):
-    opened(tmp_path, tokenizer)
-    (next(tmp_path.iterdir()) / "offsets.npy").write_bytes(b"?")
-    with pytest.raises(UserError, match="remove the folder"):
-        opened(tmp_path, tokenizer)
+@pytest.mark.parametrize("text", ["amber birch " * 150_000, "amber" * 300_000], ids=["words", "no white space"])
+def test_a_document_of_megabytes_is_never_tokenised_at_once(text, monkeypatch, tokenizer):
+    sizes = []
 
+    def recorded(texts, tokenizer):
+        sizes.append(sum(map(len, texts)))
+        return tokenise(texts, tokenizer)
 
-DAMAGES = {
-    "emptied": lambda file: file.write_bytes(b""),
-    "cut at a token": lambda file: file.write_bytes(file.read_bytes()[:-4]),
-    "with a bit flipped": lambda file: file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1])),
-    "removed": lambda file: file.unlink(),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(
-    "name", ["tokens.bin", "offsets.npy", "lengths.npy", "ids.bin", "id_offsets.npy", "id_numbers.npy", "files.json"]
-)
-def test_any_damage_to_a_store_is_noticed(tmp_path, tokenizer, name, damage):
-    texts = dict(reversed(TEXTS.items()))  # in an order that is not that of the table
-    opened(tmp_path, tokenizer, texts)
-    (file,) = tmp_path.glob(f"*/{name}")
-    DAMAGES[damage](file)
-    with pytest.raises(UserError, match=rf"{file.parent.name}: .*{name}.*; remove the folder and run again"):
-        opened(tmp_path, tokenizer, texts)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("tokens.bin", b""),
-        ("tokens.bin", b"\0" * 4),
-        ("tokens.bin", b"\0" * 7),
-        ("offsets.npy", np.array([0, 5, 5, 104])),
-        ("offsets.npy", np.array([0, 5, 5])),
-        ("lengths.npy", np.array([5, 0, 1])),
-        ("lengths.npy", np.array([5.0, 0.0, 300.0])),
-        ("doc_ids.json", b'["a", "c", "b"]'),
-    ],
-)
-def test_a_store_of_an_older_version_has_matching_sizes(tmp_path, tokenizer, name, content):
-    expected = opened(tmp_path, tokenizer)["c"].tolist()
-    (folder,) = tmp_path.glob("*/")
-    for file in ("files.json", "ids.bin", "id_offsets.npy"):
-        (folder / file).unlink()
-    (folder / "doc_ids.json").write_text(json.dumps(list(TEXTS)))
-    assert opened(tmp_path, tokenizer)["c"].tolist() == expected
-    if isinstance(content, bytes):
-        (folder / name).write_bytes(content)
-    else:
-        np.save(folder / name, content)
-    with pytest.raises(
-        UserError, match=r"(cannot be read \(.*|are of other ids than asked); remove the folder and run again"
-    ):
-        opened(tmp_path, tokenizer)
+    monkeypatch.setattr(tokens_module, "tokenise", recorded)
+    store = make_store(["d"], [text], tokenizer, 10)
+    assert len(store["d"]) == 10 if " " in text else len(store["d"])
+    assert sum(sizes) == len(text)
+    assert max(sizes) < 2**20 + 2**17

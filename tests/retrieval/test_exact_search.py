@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rerank.data.embeddings import EmbeddingStore
+from rerank.data.id_table import make_id_table
 from rerank.data.trec import ranked
 from rerank.retrieval.exact_search import search_exactly
 
@@ -16,8 +17,7 @@ def make_documents(passages, seed=0, values=None):
     return ids, EmbeddingStore(
         vectors.astype(np.float32),
         np.cumsum([0, *passages]),
-        np.frombuffer("".join(ids).encode(), np.uint8),
-        np.arange(len(ids) + 1) * 4,
+        make_id_table(np.frombuffer("".join(ids).encode(), np.uint8), np.arange(len(ids) + 1) * 4),
     )
 
 

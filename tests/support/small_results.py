@@ -8,6 +8,7 @@ import numpy as np
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, LossSettings, OutputSettings
 from rerank.data.folds import make_folds, write_folds
+from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.data.trec import read_qrels, write_qrels, write_run
 from rerank.runs.manifest import write_manifest
 from rerank.runs.settings import to_toml
@@ -83,13 +84,15 @@ def write_fold(folder: Path, run: dict, statistics: dict, epochs: int, rng: rand
 
 
 def write_tokens(folder: Path, lengths: dict[str, int], cut: int = 600) -> dict[str, int]:
-    """The cache of tokenised documents of these lengths, without the tokens, and its statistics."""
-    folder.mkdir(parents=True)
+    """The cache of tokenised documents of these lengths, all of token 0, and its statistics."""
     whole = np.array(list(lengths.values()))
     kept = np.minimum(whole, cut)
-    np.save(folder / "lengths.npy", whole)
-    np.save(folder / "offsets.npy", np.concatenate([[0], kept.cumsum()]))
-    (folder / "doc_ids.json").write_text(json.dumps(list(lengths)))
+
+    def fill(writer: RaggedWriter) -> None:
+        for doc_id, length in lengths.items():
+            writer.add(doc_id, np.zeros(min(length, cut)), length)
+
+    open_ragged(folder, "tokens", np.int32, fill)
     return {
         "documents": len(lengths),
         "documents_cut": int((kept < whole).sum()),

@@ -5,29 +5,25 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 
 import functools
 import itertools
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
+from typing import Any
 
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
-from rerank.data.formats._line_offsets import Stamp, is_large, line_number, line_offsets, repeated, stamp_of
-from rerank.data.id_table import IdTable
+from rerank.data.formats._line_offsets import Find, Stamp, is_large, line_offsets, repeated, stamp_of
 from rerank.data.ids import check_id
+from rerank.data.json_lines import parse_object, read_objects, text_under
 from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.splits import Judged
-from rerank.data.text_lines import lines_of
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
-from rerank.utils.json_files import keys_shown, parse_json, shown
 from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
-IDS_AT_ONCE = 2**16
-"""Ids that are looked up before the memory of what was read of the table is let go of."""
 
 
 @dataclass(frozen=True)
@@ -148,22 +144,20 @@ class BeirFolder:
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
-        path, table = self._corpus, self._offsets()
-        offsets = array("Q")
-        for doc_id in doc_ids:
-            if (offset := table.get(doc_id)) is None:
-                message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
-                raise UnknownDocumentError(message, doc_id)
-            offsets.append(offset)
-            if len(offsets) % IDS_AT_ONCE == 0:
-                table.release()
-        table.release()
+        path = self._corpus
+        try:
+            offsets = self._offsets()(doc_ids)
+        except KeyError as error:
+            (doc_id,) = error.args
+            message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
+            raise UnknownDocumentError(message, doc_id) from None
         with path.open("rb") as corpus:
             for doc_id, offset in zip(doc_ids, offsets, strict=True):
                 corpus.seek(offset)
-                yield self._record(corpus.readline(), f"{path}, document {doc_id}")
+                place = f"{path}, document {doc_id}"
+                yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
-    def _offsets(self) -> IdTable:
+    def _offsets(self) -> Find:
         return _offsets(self, stamp_of(self._corpus))
 
     @property
@@ -176,7 +170,7 @@ class BeirFolder:
 
     @property
     def _expected(self) -> str:
-        return f"object with {self.id_key} and {self.text_key}"
+        return f"an object with {self.id_key} and {self.text_key} on one line"
 
     def _check_files(self, *names: str) -> None:
         """Raises UserError, with the expected layout, if one of the files is missing."""
@@ -189,32 +183,17 @@ class BeirFolder:
                 "tab-separated)"
             )
 
-    def _records(self, path: Path, offset: int = 0) -> Iterator[tuple[str, int, Document]]:
+    def _records(self, path: Path, begin: int = 0) -> Iterator[tuple[str, int, Document]]:
         """Each line's place as file:line, its offset in bytes, and its content, checked; from a line's offset on."""
-        with path.open("rb") as lines:
-            lines.seek(offset)
-            for number, line in enumerate(lines_of(lines, path, f"an {self._expected}"), line_number(path, offset)):
-                where = f"{path}:{number}"
-                if line.strip():
-                    yield where, offset, self._record(line, where)
-                offset += len(line)
+        for place, offset, record in read_objects(path, self._expected, begin):
+            yield place, offset, self._document(record, place)
 
-    def _record(self, line: bytes, where: str) -> Document:
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise UserError(f"{where}: {error}; expected an {self._expected} on one line") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: expected a JSON {self._expected}, got {shown(record)}")
-        keys = list(record)
-        if record.get(self.title_key) is None:
-            record[self.title_key] = ""  # BEIR's queries have none, nor do some of its corpora
-        for key in (self.id_key, self.text_key, self.title_key):
-            if not isinstance(record.get(key), str):
-                got = shown(record[key]) if key in record else f"none (the keys are {keys_shown(keys)})"
-                raise UserError(f"{where}: expected a text under {key!r}, got {got}")
-        check_id(record[self.id_key], where, f"the {self.id_key}")
-        return Document(intern(record[self.id_key]), record[self.title_key], record[self.text_key])
+    def _document(self, record: dict[str, Any], place: str) -> Document:
+        doc_id, text = (text_under(record, (key,), place) for key in (self.id_key, self.text_key))
+        # BEIR's queries have no title, nor do some of its corpora.
+        title = "" if record.get(self.title_key) is None else text_under(record, (self.title_key,), place)
+        check_id(doc_id, place, f"the {self.id_key}")
+        return Document(intern(doc_id), title, text)
 
 
 register(BeirFolder, fallback=True)
@@ -226,8 +205,8 @@ def _checksum(path: Path, _stamp: Stamp) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _offsets(folder: BeirFolder, _stamp: Stamp) -> IdTable:
-    """Where the line of each document begins, in bytes."""
+def _offsets(folder: BeirFolder, _stamp: Stamp) -> Find:
+    """Finds the lines of documents."""
     path = folder._corpus
 
     def lines(last: int, before: int) -> Iterator[tuple[str, int]]:

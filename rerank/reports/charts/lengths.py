@@ -1,12 +1,11 @@
 """Gain by length: how re-ranking moves relevant documents, by their number of tokens."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank.data.token_files import read_token_files
-from rerank.data.tokens import TokenStore
+from rerank.data.ragged import NUMBERS
+from rerank.data.tokens import read_store
 from rerank.data.trec import ranked
 from rerank.reports.charts.drawing import QUIET, SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
@@ -42,9 +41,9 @@ def token_lengths(results: CollectionResults, experiment: ExperimentResults) -> 
     statistics = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
     if statistics is None:
         raise UserError(f"{experiment.name}: no manifest has statistics of the texts, so the lengths are unknown")
-    stores = {file.parent for file in results.folder.tokens.glob("*/lengths.npy")}
+    stores = {file.parent for file in results.folder.tokens.glob(f"*/{NUMBERS}")}
     for folder in sorted(folder for folder in stores if folder.suffix != UNFINISHED):
-        store = _without_tokens(folder)
+        store = read_store(folder)
         if store.statistics().items() <= statistics.items():
             return dict(zip(store.rows, store.lengths.tolist(), strict=True))
     raise UserError(
@@ -101,7 +100,3 @@ def draw_lengths(figure: Any, data: list[Length]) -> None:
 
 def _ranks(scores: dict[str, float]) -> dict[str, int]:
     return {doc_id: rank for rank, doc_id in enumerate(ranked(scores), 1)}
-
-
-def _without_tokens(folder: Path) -> TokenStore:
-    return TokenStore(*read_token_files(folder, with_tokens=False))

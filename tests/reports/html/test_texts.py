@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from rerank.cli.main import main
 from rerank.data import passage_texts
-from rerank.data.pieces import pieces
+from rerank.data.tokens import pieces
 from rerank.models.scoring import score_candidates
 from rerank.reports.html.texts import excerpt, marked, passage
 from tests.support.parsed_html import Page
@@ -47,7 +47,7 @@ def test_a_passage_of_a_long_text_is_that_of_the_whole_text(tmp_path, kind, monk
         return [passage(text, number, 3, folder, 100) for text in several for number in range(3)]
 
     whole = shown()
-    monkeypatch.setattr(passage_texts, "pieces", lambda text, tokenizer: pieces(text, tokenizer, size=25))
+    monkeypatch.setattr(passage_texts, "pieces", lambda text: pieces(text, size=25))
     assert shown() == whole
 
 
