@@ -84,27 +84,27 @@ def _outcomes(
 
 
 def _inputs(folder: FoldFolder, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The files of other folders that are gone, and what differs: the first stage's runs and the training lists."""
+    """The files of other folders that are gone, by their facts, and what differs: first stages and training lists."""
     gone: list[str] = []
     errors: list[str] = []
     first, lists = facts.get("first_stage"), facts.get("training_lists")
-    elsewhere = [(lists["file"], lists["sha256"])] if lists else []
+    elsewhere = [("training_lists", lists["file"], lists["sha256"])] if lists else []
     if first:
         fused = first.get("fusion", {}).get("runs", [])
-        elsewhere += [(run["run"], run["sha256"]) for run in fused]
+        elsewhere += [("first_stage", run["run"], run["sha256"]) for run in fused]
         if facts["config"]["first_stage"]["run"] and not fused:
-            elsewhere.append((first["run"], first["sha256"]))
+            elsewhere.append(("first_stage", first["run"], first["sha256"]))
         else:
             run = folder.experiment.collection.path / Path(first["run"]).name  # the folder may have been moved
             if run.is_file():
                 errors += _same_hash(run.name, first["sha256"], file_hash(run))
             else:
                 errors.append(f"{run.name}: expected the first stage's run, found none")
-    for file, sha256 in elsewhere:
+    for fact, file, sha256 in elsewhere:
         if Path(file).is_file():
             errors += _same_hash(file, sha256, file_hash(Path(file)))
         else:
-            gone.append(file)
+            gone.append(f"{fact}: {file}")
     return gone, errors
 
 

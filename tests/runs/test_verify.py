@@ -196,7 +196,7 @@ def test_a_first_stage_from_elsewhere_may_be_gone_but_not_changed(here, capsys):
     Path("mine.run").unlink()
     code, _, below = verified(capsys, TOWNS / "mine")
     assert code == 0
-    assert "Missing, so not checked: mine.run (mine/fold1)." in below
+    assert "Missing, so not checked: first_stage: mine.run (mine/fold1)." in below
 
 
 def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
