@@ -12,7 +12,7 @@ from rerank.data.queries import WithQueries
 from rerank.data.splits import Splits
 from rerank.data.types import Document, Judgments
 from rerank.data.with_splits import WithSplits
-from rerank.retrieval.searchers import check_index, count_documents, index_identity, open_searcher
+from rerank.retrieval.lucene_index import check_index, count_documents, index_identity, open_searcher
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 
