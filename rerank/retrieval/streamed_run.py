@@ -48,7 +48,7 @@ def write_bm25(
     """
     work = short_hash(index_identity(index), depth, k1, b, language, short_hash_of(queries.items()))
     with resumable(file, (RUN,), work) as unfinished:
-        counts = {"candidates": 0, "unanswered": 0, "first_unanswered": []} | unfinished.facts
+        counts: dict[str, Any] = {"candidates": 0, "unanswered": 0, "first_unanswered": []} | unfinished.facts
         unfinished.facts = counts
         with contextlib.closing(search_each(index, queries, depth, k1, b, threads, language, unfinished.done)) as found:
             for query_id, scores in found:

@@ -27,8 +27,13 @@ class PretrainingFolder:
 
     @property
     def lists(self) -> Path:
-        """The pseudo-queries and their lists, one JSON record per line."""
+        """The training lists of the pseudo-queries."""
         return self.path / "lists.jsonl"
+
+    @property
+    def held_out(self) -> Path:
+        """The lists that validate."""
+        return self.path / "held-out.jsonl"
 
     @property
     def state(self) -> Path:
