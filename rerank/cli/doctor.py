@@ -12,9 +12,9 @@ from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.experiments.source_checks import check_first_stage
 from rerank.models.encoder import load_encoder
-from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.java import describe_java
 from rerank.retrieval.languages import check_language
+from rerank.retrieval.lucene_index import choose_index
 from rerank.utils.errors import UserError
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 from rerank.batches.text_template import check_text_template
 from rerank.config import ADAPTER, Config
 from rerank.data.folds import FINAL
-from rerank.data.lists import read_training_lists
 from rerank.experiments.checks import check_settings
 from rerank.experiments.dataset import open_dataset
-from rerank.experiments.pretraining.pseudo_query_lists import write_pseudo_query_lists
 from rerank.experiments.source_checks import expect_text
-from rerank.experiments.teacher_scores import teacher_lists
+from rerank.experiments.teachers import teacher_lists
 from rerank.experiments.text import TextDataset
 from rerank.experiments.train import train_folds
 from rerank.losses import LABELS
@@ -31,13 +29,13 @@ def distill(
 ) -> ExperimentFolder:
     """Trains the encoder of the settings, the student, on the scores that teachers give to the candidates.
 
-    Each teacher scores the candidates of every query, to `--first-stage.depth`, into a file of training lists in
-    runs/<collection>/, which is made once for all folds, students and losses. Of several teachers, the scores of a list
-    are standardised (mean 0, standard deviation 1) and averaged. Then the student is trained as by `train_folds` with
-    this file: no fold sees the lists of its validation and test queries.
+    Each teacher scores the candidates of every query, to `--first-stage.depth`, into a run in runs/<collection>/, which
+    is made once for all folds, students and losses. Of several teachers, the scores of a list are standardised (mean 0,
+    standard deviation 1) and averaged. Then the student is trained as by `train_folds` with a file of these lists: no
+    fold sees the lists of its validation and test queries.
 
-    With `pseudo_queries` the teachers score lists of so many pseudo-queries, made from the documents as for
-    pre-training, instead. No query of the collection trains then; the validation queries choose the epoch.
+    With `pseudo_queries` the teachers score lists of that many pseudo-queries instead, made from the documents as for
+    pre-training. No query of the collection trains then; the validation queries choose the epoch.
 
     Args:
         config: the settings of the training; the experiment's default name is distill-<loss>.
@@ -55,48 +53,40 @@ def distill(
         UserError: the settings are invalid, the loss takes no teacher's scores, the collection has no text, a teacher
             has no trained head or is given twice, or an input file is missing or malformed.
     """
-    given_teachers = [teachers] if isinstance(teachers, str) else list(teachers)
-    if not given_teachers:
-        raise UserError("TEACHER: is missing; expected the folder or the name of one cross-encoder or more")
-    expect_text(config.collection.source)
-    check_settings(config)
-    if teacher_template:
-        check_text_template(teacher_template, "--teacher-template")
-    name, given = config.loss.name, config.training.lists
-    if LABELS[name] != "scores":
-        expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
-        raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
-    if config.first_stage.fusion != "rrf":
-        raise UserError(
-            f"--first-stage.fusion {config.first_stage.fusion}: the teacher's scores are made once for all folds, and "
-            "these weights differ by fold; expected rrf, or a run that `rerank fuse` has written"
-        )
-    if config.encoder.first_stage_weight:
-        raise UserError(
-            f"--encoder.first-stage-weight {config.encoder.first_stage_weight:g}: the teacher's lists have no "
-            "first-stage scores to add; leave it out"
-        )
-    if config.encoder.architecture == ADAPTER:
-        raise UserError(
-            f"--encoder.architecture {ADAPTER}: learns from judged candidates, not from a teacher's lists; expected "
-            "cross-encoder"
-        )
-    if given:
-        raise UserError(f"--training.lists {given}: the teacher makes the lists; leave it out, or use `rerank train`")
+    given = [teachers] if isinstance(teachers, str) else list(teachers)
+    _check(config, given, teacher_template)
     accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection and first stage"):
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
-    if pseudo_queries:
-        with main_process_first(accelerator, "lists of pseudo-queries"):
-            path = write_pseudo_query_lists(config, dataset.collection, dataset.folder, pseudo_queries)
-        dataset = replace(dataset, candidates={}, lists=read_training_lists(path, {}, "scores"))
-    models = [model for teacher in given_teachers for model in _models_of(teacher, fold, dataset.fold_names)]
-    lists = teacher_lists(config, dataset, models, teacher_template, accelerator)
+    models = [model for teacher in given for model in _models_of(teacher, fold, dataset.fold_names)]
+    lists = teacher_lists(config, dataset, models, teacher_template, pseudo_queries, accelerator)
     training, output = replace(config.training, lists=str(lists)), config.output
-    output = replace(output, name=output.name or f"distill-{name}")
+    output = replace(output, name=output.name or f"distill-{config.loss.name}")
     return train_folds(replace(config, training=training, output=output), fold)
+
+
+def _check(config: Config, teachers: Sequence[str], template: str) -> None:
+    if not teachers:
+        raise UserError("TEACHER: is missing; expected the folder or the name of one cross-encoder or more")
+    expect_text(config.collection.source)
+    check_settings(config)
+    if template:
+        check_text_template(template, "--teacher-template")
+    name = config.loss.name
+    if LABELS[name] != "scores":
+        expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
+        raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
+    fusion, encoder = config.first_stage.fusion, config.encoder
+    for flag, value, reason in (
+        ("--first-stage.fusion", fusion != "rrf" and fusion, "the teachers score once, and its weights differ by fold"),
+        ("--encoder.architecture", encoder.architecture == ADAPTER and ADAPTER, "learns from judged candidates"),
+        ("--encoder.first-stage-weight", encoder.first_stage_weight, "the lists have no first-stage scores to add"),
+        ("--training.lists", config.training.lists, "the teachers make the lists"),
+    ):
+        if value:
+            raise UserError(f"{flag} {value}: {reason}; leave it out")
 
 
 def _models_of(teacher: str, fold: str, fold_names: Sequence[str]) -> list[str]:

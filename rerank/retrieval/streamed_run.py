@@ -1,4 +1,4 @@
-"""BM25 for any number of queries: their results go to a run file batch by batch, and a kill loses a few seconds."""
+"""BM25's run file, written query by query: memory does not grow, and an interrupted command goes on."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rerank.data.trec import lines_as_found
 from rerank.retrieval.bm25 import NAMED, log_unanswered, search_each
 from rerank.retrieval.languages import ENGLISH
-from rerank.retrieval.searchers import index_identity
+from rerank.retrieval.lucene_index import index_identity
 from rerank.utils.files import short_hash, short_hash_of
 from rerank.utils.resumable import resumable
 from rerank.utils.temporary import remove
@@ -48,13 +48,12 @@ def write_bm25(
     """
     work = short_hash(index_identity(index), depth, k1, b, language, short_hash_of(queries.items()))
     with resumable(file, (RUN,), work) as unfinished:
-        counts = unfinished.facts
-        counts.update({"candidates": 0, "unanswered": 0, "first_unanswered": []} | counts)
+        counts: dict[str, Any] = {"candidates": 0, "unanswered": 0, "first_unanswered": []} | unfinished.facts
+        unfinished.facts = counts
         with contextlib.closing(search_each(index, queries, depth, k1, b, threads, language, unfinished.done)) as found:
             for query_id, scores in found:
                 if scores:
-                    lines = lines_as_found(file, query_id, scores, TAG)
-                    unfinished.files[RUN].write(lines.encode())
+                    unfinished.files[RUN].write(lines_as_found(file, query_id, scores, TAG).encode())
                     counts["candidates"] += len(scores)
                 else:
                     counts["unanswered"] += 1

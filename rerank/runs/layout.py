@@ -85,7 +85,9 @@ class PretrainingFolder:
     checkpoint = Inside("checkpoint")
     """The folder of the best model."""
     lists = Inside("lists.jsonl")
-    """The pseudo-queries and their lists, one JSON record per line."""
+    """The training lists of the pseudo-queries."""
+    held_out = Inside("held-out.jsonl")
+    """The lists that validate."""
     state = Inside("state")
     """The training state, while the pre-training is unfinished."""
     log = Inside("log.jsonl")
@@ -210,21 +212,21 @@ class CollectionFolder:
         """The manifests of runs that were written here, such as those of `rerank score --then`."""
         return sorted([*self.path.glob("*.run.json"), *self.path.glob("*.run.gz.json")])
 
-    def pseudo_query_lists(self, identity: str) -> Path:
+    def pseudo_query_run(self, identity: str) -> Path:
         """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""
-        return self.path / f"pseudo-queries-{identity}.jsonl"
+        return self.path / f"pseudo-queries-{identity}.run"
+
+    def teacher_candidates(self, identity: str) -> Path:
+        """The candidates of all queries, for teachers to score; a hash names the first stage and the queries."""
+        return self.path / f"teacher-candidates-{identity}.run"
 
     def teacher_lists(self, identity: str) -> Path:
         """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
         return self.path / f"teacher-{identity}.jsonl"
 
-    def teacher_manifest(self, identity: str) -> Path:
-        """How these scores were made."""
-        return self.path / f"teacher-{identity}.json"
-
-    def teacher_parts(self, identity: str) -> Path:
-        """The scores of some queries each, while the others are scored."""
-        return self.path / f"teacher-{identity}.parts"
+    def teacher_run(self, identity: str) -> Path:
+        """The scores of a teacher; a hash names the teacher and what it scored."""
+        return self.path / f"teacher-{identity}.run"
 
     def experiment(self, name: str) -> ExperimentFolder:
         """The folder of the experiment of that name."""

@@ -12,7 +12,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.retrieval import bm25 as first_stage
+from rerank.retrieval import lucene_index
 from rerank.training import linked_tensors as training
 from tests.support.small_collection import command, failed, write_collection
 
@@ -100,8 +100,8 @@ def test_a_full_disk_while_training_is_one_line_and_the_epoch_before_is_kept(her
 def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeypatch):
     """On a full disk Lucene's indexer closes without a word."""
     shutil.rmtree("runs")
-    monkeypatch.setattr(first_stage, "count_documents", lambda index: 3)
-    assert "is the disk full?" in failed(capsys, "retrieve", "--collection", "towns")
+    monkeypatch.setattr(lucene_index, "count_documents", lambda index: 3)
+    assert "Lucene cannot write it (disk full?)" in failed(capsys, "retrieve", "--collection", "towns")
     assert [path.name for path in Path("runs/towns/index").iterdir()] == ["index.lock"]
     monkeypatch.undo()
 
@@ -169,12 +169,6 @@ def test_documents_that_no_run_file_or_index_can_hold_are_refused_with_their_lin
     assert "towns/corpus.jsonl:91: " in told
     assert expected in told
     assert len(told) < 500
-
-
-def test_a_document_that_lucene_cannot_take_is_named(here, capsys, monkeypatch):
-    shutil.rmtree("runs")
-    monkeypatch.setattr(first_stage, "LONGEST_TEXT", 20)
-    assert "characters, of which Lucene takes 20 at most" in failed(capsys, "retrieve", "--collection", "towns")
 
 
 def test_settings_nested_too_deep_are_one_line(here, capsys):

@@ -12,9 +12,10 @@ from rerank import Reranker
 from rerank.cli.main import main
 from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
+from rerank.data.queries import read_queries
 from rerank.data.trec import read_run
 from rerank.experiments import distill as distillation
-from rerank.experiments import teacher_scores
+from rerank.experiments import teachers as teaching
 from rerank.experiments.distill import distill
 from rerank.experiments.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
@@ -43,24 +44,30 @@ def command(*words):
     return ["distill", "teacher", "--config", "towns.toml", *words]
 
 
-def scored():
-    """The records of the one file that teachers have scored in runs/towns."""
-    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def scored():
+    """The records of the one file of training lists in runs/towns."""
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    return records(path)
+
+
+def teacher_runs():
+    """The runs of teachers by the model that their manifests name."""
+    manifests = Path("runs/towns").glob("teacher-*.run.json")
+    return {json.loads(path.read_text())["model"]: path.with_suffix("") for path in manifests}
 
 
 def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lists(here, teacher, capsys):
     with Path("towns/queries.jsonl").open("a") as queries:
         queries.write(json.dumps({"_id": "unjudged", "text": "good amber"}) + "\n")
     main(command("--fold", "1", "--epochs", "1"))
-    output = capsys.readouterr()
-    assert output.out == "runs/towns/distill-margin_mse\n"
-    run = read_run("runs/towns/bm25.run")
-    records = scored()
-    candidates = sum(len(record["doc_ids"]) for record in records)
-    assert f"teacher: teacher scores {candidates} candidates of {len(records)} queries" in output.err
-    assert {record["query_id"] for record in records} == set(open_collection("towns").queries)
-    of_judged = [record for record in records if record["query_id"] in run]
+    assert capsys.readouterr().out == "runs/towns/distill-margin_mse\n"
+    run, lists = read_run("runs/towns/bm25.run"), scored()
+    assert {record["query_id"] for record in lists} == set(open_collection("towns").queries)
+    of_judged = [record for record in lists if record["query_id"] in run]
     assert {record["query_id"]: record["doc_ids"] for record in of_judged} == {q: list(run[q]) for q in run}
     main(["score", "teacher", "runs/towns/bm25.run", "--collection", "towns", "--out", "teacher.run"])
     of_teacher = read_run("teacher.run")
@@ -68,18 +75,12 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
         expected = [of_teacher[record["query_id"]][doc_id] for doc_id in record["doc_ids"]]
         assert record["labels"] == pytest.approx(expected, abs=1e-4)
     (path,) = Path("runs/towns").glob("teacher-*.jsonl")
-    manifest = json.loads(path.with_suffix(".json").read_text())
-    assert (manifest["teacher"], manifest["candidates"], manifest["queries"]) == (
-        "teacher",
-        candidates,
-        len(records),
-    )
     fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
     facts = fold["training_lists"]
     assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == (
         str(path),
-        len(records),
-        len(records) - 6,
+        len(lists),
+        len(lists) - 6,
         6,
     )
     assert not list(Path("runs/towns").glob("*.parts"))
@@ -96,49 +97,42 @@ def test_several_teachers_are_averaged_list_by_list(here, teacher, capsys, monke
     make_teacher("flat", scale=0)
     words = ["--config", "towns.toml", "--fold", "1", "--epochs", "1"]
     main(["distill", "teacher", "second", "flat", *words])
-    assert "teacher: the mean of 3 teachers' standardised scores" in capsys.readouterr().err
-    manifests = {path: json.loads(path.read_text()) for path in Path("runs/towns").glob("teacher-*.json")}
-    assert len(manifests) == 4
-    (mean,) = (path for path, facts in manifests.items() if facts.get("teachers") == ["teacher", "second", "flat"])
-    lists = {facts.get("teacher", "mean"): records_of(path) for path, facts in manifests.items()}
-    for of_mean, first, second in zip(lists["mean"], lists["teacher"], lists["second"], strict=True):
-        assert of_mean["doc_ids"] == first["doc_ids"]
-        expected = (zscore(first["labels"]) + zscore(second["labels"])) / 3
-        assert of_mean["labels"] == pytest.approx(expected.tolist(), abs=1e-5)  # they are read as float32
+    runs = {name: read_run(path) for name, path in teacher_runs().items()}
+    assert runs.keys() == {"teacher", "second", "flat"}
+    for record in scored():
+        first, second = (
+            [runs[name][record["query_id"]][d] for d in record["doc_ids"]] for name in ("teacher", "second")
+        )
+        expected = (zscore(first) + zscore(second)) / 3
+        assert record["labels"] == pytest.approx(expected.tolist(), abs=1e-5)  # they are read as float32
+    (mean,) = Path("runs/towns").glob("teacher-*.jsonl")
     fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
-    assert fold["training_lists"]["file"] == str(mean.with_suffix(".jsonl"))
-    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # nothing is scored again
+    assert fold["training_lists"]["file"] == str(mean)
+    monkeypatch.setattr(teaching, "rescore", None)  # nothing is scored again
     main(["distill", "flat", "teacher", "second", *words])  # the same file, whatever the order
     assert "test.run already exists" in capsys.readouterr().err
-
-
-def records_of(manifest):
-    """The lists whose scores a manifest is of."""
-    return [json.loads(line) for line in manifest.with_suffix(".jsonl").read_text().splitlines()]
 
 
 def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher, capsys, monkeypatch):
     words = command("--epochs", "1", "--pseudo-queries", "12")
     main([*words, "--fold", "final", "--name", "student"])
-    (lists,) = Path("runs/towns").glob("pseudo-queries-*.jsonl")
-    assert f"of {len(scored())} pseudo-queries" in capsys.readouterr().err
-    asked = [json.loads(line) for line in lists.read_text().splitlines()]
-    assert {record["query"] for record in asked}.isdisjoint(open_collection("towns").queries.values())
+    (run,) = Path("runs/towns").glob("pseudo-queries-*.run")
+    queries, asked, lists = read_queries(run.with_suffix(".tsv")), read_run(run), scored()
+    assert set(queries.values()).isdisjoint(open_collection("towns").queries.values())
+    assert [record["query"] for record in lists] == list(queries.values())
+    assert [record["doc_ids"] for record in lists] == [list(doc_ids) for doc_ids in asked.values()]
     model, collection = Reranker.load("teacher"), open_collection("towns")
-    for record, of_teacher in zip(asked, scored(), strict=True):
-        assert (of_teacher["query"], of_teacher["doc_ids"]) == (record["query"], record["doc_ids"])
+    for record in lists:
         texts = [document.text for document in collection.get(record["doc_ids"])]
-        expected = model.score(record["query"], texts)
-        assert of_teacher["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
+        assert record["labels"] == pytest.approx(model.score(record["query"], texts).tolist(), abs=1e-4)
     final = Path("runs/towns/student/final")
     facts = json.loads((final / "manifest.json").read_text())["training_lists"]
-    assert (facts["trained_on"], facts["held_out"]) == (len(asked), 0)
+    assert (facts["trained_on"], facts["held_out"]) == (len(lists), 0)
     assert Reranker.load(str(final / "checkpoint")).score("good amber", ["good", "bad"]).shape == (2,)
 
-    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # the same lists for a fold, with its test queries
+    monkeypatch.setattr(teaching, "rescore", None)  # the same lists for a fold, with its test queries
     main([*words, "--fold", "1", "--name", "student-1"])
     assert Path("runs/towns/student-1/fold1/test.run").is_file()
-    assert len(list(Path("runs/towns").glob("pseudo-queries-*.jsonl"))) == 1
 
 
 def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
@@ -164,12 +158,11 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
     main(command("--fold", "1", "--epochs", "1"))
     before = scored()
     make_encoder("bert", here / "student", ["good", "bad"], max_positions=24)
-    monkeypatch.setattr(teacher_scores, "score_candidates", None)  # nothing is scored again
-    monkeypatch.setattr(teacher_scores, "open_trained_cross_encoder", None)
+    monkeypatch.setattr(teaching, "rescore", None)  # nothing is scored again
     capsys.readouterr()
     main(command("--fold", "2", "--epochs", "1"))
     main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
-    assert capsys.readouterr().err.count(".jsonl already exists") == 2
+    assert capsys.readouterr().err.count(".run already exists") == 2
     assert scored() == before
     manifests = [
         Path(f"runs/towns/{name}/manifest.json") for name in ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
@@ -179,7 +172,7 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
 
 def test_scores_in_tf32_are_others(here, teacher, monkeypatch):
     main(command("--fold", "1", "--epochs", "1"))
-    monkeypatch.setattr(teacher_scores, "uses_tf32", lambda accelerator: True)
+    monkeypatch.setattr(teaching, "uses_tf32", lambda accelerator: True)
     main(command("--fold", "1", "--epochs", "1", "--name", "tf32"))
     assert len(list(Path("runs/towns").glob("teacher-*.jsonl"))) == 2
 
@@ -216,46 +209,18 @@ def agreement(config, checkpoint):
     return before, correlation()
 
 
-def test_interrupted_scoring_goes_on_where_it_was(here, teacher, capsys, monkeypatch):
-    monkeypatch.setattr(teacher_scores, "PART", 4)
-    score, calls = teacher_scores.score_candidates, []
-
-    def interrupt(model, passages, lists, *arguments):
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        calls.append(len(lists))
-        return score(model, passages, lists, *arguments)
-
-    monkeypatch.setattr(teacher_scores, "score_candidates", interrupt)
-    with pytest.raises(SystemExit) as ended:
-        main(command("--fold", "1", "--epochs", "1"))
-    assert ended.value.code == 130
-    assert not list(Path("runs/towns").glob("teacher-*.jsonl"))
-    calls.append("interrupted")
-    main(command("--fold", "1", "--epochs", "1"))
-    assert calls == [4, 4, "interrupted", 4, 3]
-    in_parts = scored()
-    monkeypatch.setattr(teacher_scores, "score_candidates", score)
-    monkeypatch.setattr(teacher_scores, "PART", 64)
-    next(Path("runs/towns").glob("teacher-*.jsonl")).unlink()
-    main(command("--fold", "1", "--epochs", "1", "--name", "whole"))
-    for part, whole in zip(in_parts, scored(), strict=True):
-        assert (part["query_id"], part["doc_ids"]) == (whole["query_id"], whole["doc_ids"])
-        assert part["labels"] == pytest.approx(whole["labels"], abs=1e-5)  # rounding depends on what is scored together
-
-
 def test_an_interrupted_training_of_the_student_goes_on(here, teacher, capsys, interrupted):
     assert interrupted(command("--fold", "1")) == 130
     main(command("--fold", "1"))
     said = capsys.readouterr().err
-    assert said.count("teacher: teacher scores") == 1
+    assert "teacher teacher: runs/towns/teacher-" in said
     assert "resuming after epoch 1" in said
 
 
 def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
     main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
     main(["distill", "runs/towns/smoothi/fold1/checkpoint", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
-    assert "checkpoint was trained on this collection" in capsys.readouterr().err
+    assert "checkpoint: was trained on this collection" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -265,7 +230,7 @@ def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
             ["--loss", "hinge"],
             "--loss hinge: learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse",
         ),
-        (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teacher makes the lists"),
+        (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teachers make the lists"),
         (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
         (["--fold", "9"], "fold 9: no such fold"),
         (["--loss.temperature", "2"], "--loss.temperature: margin_mse has no such hyperparameter"),
@@ -306,5 +271,5 @@ def test_a_teacher_with_a_prompt(here, capsys):
         texts = [document.text for document in collection.get(record["doc_ids"])]
         expected = model.score(collection.queries[record["query_id"]], texts)
         assert record["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
-    (path,) = Path("runs/towns").glob("teacher-*.json")
-    assert json.loads(path.read_text())["template"] == template
+    manifest = json.loads(Path(f"{teacher_runs()['teacher']}.json").read_text())
+    assert manifest["config"]["encoder"]["template"] == template

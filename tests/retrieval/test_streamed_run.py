@@ -7,7 +7,8 @@ import pytest
 from rerank.data.trec import write_run
 from rerank.data.types import Document
 from rerank.retrieval import streamed_run
-from rerank.retrieval.bm25 import build_index, search
+from rerank.retrieval.bm25 import search
+from rerank.retrieval.lucene_index import build_index
 from rerank.retrieval.streamed_run import write_bm25
 from rerank.utils import resumable
 from rerank.utils.errors import UserError

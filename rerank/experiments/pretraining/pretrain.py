@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,20 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
-from rerank.config import Config, PretrainingSettings, sections
+from rerank.config import Config, sections
 from rerank.data.collections import Collection
+from rerank.data.lists import read_training_lists
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Qrels, Run
 from rerank.experiments.checks import check_encoder, pretraining_loss
 from rerank.experiments.first_stage import documents_and_index, recorded
-from rerank.experiments.model_card import write_pretraining_card
-from rerank.experiments.pretraining.lists import PseudoLists, read_lists, texts_of, write_lists
-from rerank.experiments.pretraining.make_lists import make_pseudo_lists
+from rerank.experiments.model_card import write_training_card
+from rerank.experiments.pretraining.pseudo_lists import make_pseudo_lists, write_lists
 from rerank.experiments.text_model import kernels, open_model
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
-from rerank.retrieval.languages import ENGLISH
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import write_manifest
 from rerank.runs.pretraining_checks import expect_undamaged
@@ -45,8 +45,6 @@ from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
-LATER = ("labels", "schedule", "warmup_ratio")
-"""Settings of a pre-training that came later than its hash."""
 CHANGED_LATER = ("checkpoint/config.json",)
 """Where the pre-training is recorded at its end (see `_finish`)."""
 
@@ -90,8 +88,10 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
                 log.info(f"pre-training: {folder.path} already exists")
         else:
             with main_process_first(accelerator, "lists of pseudo-queries"):
-                if not folder.lists.is_file():
-                    write_lists(folder.lists, make_pseudo_lists(config, collection, index))
+                if not folder.lists.is_file():  # it is written last
+                    lists, held_out = make_pseudo_lists(config, collection, index)
+                    write_lists(folder.held_out, held_out, once=True)
+                    write_lists(folder.lists, lists)
             task = PretrainingTask(config, collection, folder, accelerator)
             _train(config, task, loss, folder, accelerator)
     return folder.checkpoint
@@ -108,27 +108,14 @@ def expect_checkpoint(checkpoint: Path) -> None:
 
 def _identity(config: Config, collection: Collection) -> str:
     """A hash of everything that the result depends on: documents, encoder, settings."""
-    first, training, model, language = config.first_stage, config.training, config.encoder, config.collection.language
-    pretraining, defaults = asdict(config.pretraining), asdict(PretrainingSettings())
-    later = {  # settings that older versions lack, where they are not those of these versions
-        **{key: value for key in LATER if (value := pretraining.pop(key)) != defaults[key]},
-        "template": model.template,
-        "passage_overlap": model.passage_overlap,
-        "title_tokens": model.title_tokens,
-        "lora_rank": model.lora_rank,
-        "head_dropout": model.head_dropout,
-        "no_tf32": not training.tf32,
-        "deterministic": training.deterministic,
-    }
+    first, training = config.first_stage, config.training
     return short_hash(
         collection.fingerprint,
         *file_hashes(config.encoder.name),
-        sorted(pretraining.items()),
-        (config.encoder.max_doc_tokens, config.encoder.pooling),
-        (first.index, first.k1, first.b),
-        (training.seed, training.clip, training.precision),
-        *(() if language == ENGLISH else (language,)),
-        *(item for item in later.items() if item[1]),
+        config.pretraining,
+        replace(config.encoder, name="", first_stage_weight=0.0),
+        (first.index, first.k1, first.b, config.collection.language),
+        (training.seed, training.clip, training.precision, training.tf32, training.deterministic),
     )
 
 
@@ -139,33 +126,35 @@ class PretrainingTask:
         self, config: Config, collection: Collection, folder: PretrainingFolder, accelerator: Accelerator
     ) -> None:
         self.config, self.collection, self.accelerator = config, collection, accelerator
-        self.lists: PseudoLists = read_lists(folder.lists)
-        self.model, self.tokenizer, max_length = open_model(config, config.encoder.name, accelerator)
-        template = open_template(self.tokenizer, self.model.template)
+        self.model, self.tokenizer, self.max_length = open_model(config, config.encoder.name, accelerator)
         with main_process_first(accelerator, "tokens of the documents"):
-            documents = open_store(
-                folder.tokens,
-                self.lists.variants(),
-                lambda variants: texts_of(variants, collection.get),
-                self.tokenizer,
-                config.encoder.max_doc_tokens,
-                collection.fingerprint,
-                template.document_lead,
-            )
-            self.passages = PassageBuilder.build(
-                self.lists.queries, documents, self.tokenizer, template, max_length, self.model.splitting
-            )
+            self.lists, self.passages = self._open(folder.lists, folder.tokens)
+            self.held_out, self.held_out_passages = self._open(folder.held_out, folder.tokens)
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+
+    def _open(self, file: Path, cache: Path) -> tuple[list[Candidates], PassageBuilder]:
+        """The lists of a file and the passages of their documents."""
+        found = read_training_lists(file, {}, "scores")
+        _, doc_ids = found.doc_ids()
+        template = open_template(self.tokenizer, self.model.template)
+        documents = open_store(
+            cache,
+            doc_ids,
+            lambda left: islice(found.texts(), len(doc_ids) - len(left), None),
+            self.tokenizer,
+            self.config.encoder.max_doc_tokens,
+            found.sha256,
+            template.document_lead,
+        )
+        tokenizer, splitting = self.tokenizer, self.model.splitting
+        return found.lists, PassageBuilder.build(
+            found.queries, documents, tokenizer, template, self.max_length, splitting
+        )
 
     @property
     def lists_per_epoch(self) -> int:
         """The training lists between two validations."""
         return self.config.pretraining.validate_every * self.config.pretraining.lists_per_step
-
-    @property
-    def epochs(self) -> int:
-        """The epochs that use every training list once."""
-        return -(-len(self.lists.train) // self.lists_per_epoch)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
@@ -173,57 +162,49 @@ class PretrainingTask:
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         """The next lists, each used once."""
-        return self.lists.train[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
+        return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
         """Packed passages of the lists' documents."""
         return make_batch(lists, self.passages)
 
     def score(self, part: Part) -> Run:
-        """Scores the held-out lists."""
-        lists = self._lists(part)
-        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, "validating")
+        """Scores the held-out lists, whatever the part."""
+        return score_candidates(
+            self.model, self.held_out_passages, self.held_out, self.accelerator, self.memory, "validating"
+        )
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean loss of the lists of a part."""
-        return mean_loss(run, self._lists(part), loss)
+        """The mean loss of the held-out lists."""
+        return mean_loss(run, self.held_out, loss)
 
     def qrels(self, part: Part) -> Qrels:
-        """The labels: 1 for the source of a pseudo-query, 0 for the other documents."""
-        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self._lists(part)}
+        """The labels of the held-out lists: 1 for the source of a pseudo-query, 0 for the other documents."""
+        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self.held_out}
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection."""
         settings = recorded(self.config.collection)
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
-    def _lists(self, part: Part) -> list[Candidates]:
-        return {"train": self.lists.train, "valid": self.lists.held_out, "test": []}[part]
-
 
 def _train(
     config: Config, task: PretrainingTask, loss: Loss, folder: PretrainingFolder, accelerator: Accelerator
 ) -> None:
-    def measure(run: Run) -> tuple[float, float]:
-        """MRR and mean loss of the held-out lists."""
-        return validation_value(task, run, "RR", loss), task.mean_loss(run, "valid", loss)
-
     def validate(run: Run) -> float:
-        mrr, value = measure(run)
-        if accelerator.is_main_process:
-            log.info(f"held out: MRR {mrr:.4f}, loss {value:.4f}")
-        return mrr
+        """MRR of the held-out lists."""
+        return validation_value(task, run, "RR", loss)
 
-    mrr_before, loss_before = measure(task.score("valid"))
+    mrr_before = validate(task.score("valid"))
     if accelerator.is_main_process:
         log.info(
             f"pre-training: {config.encoder.name} on {accelerator.device}, epochs of "
-            f"{config.pretraining.validate_every} steps; held out, before the first: MRR {mrr_before:.4f}, loss "
-            f"{loss_before:.4f}"
+            f"{config.pretraining.validate_every} steps, validated by MRR of held-out lists; before the first "
+            f"{mrr_before:.4f}"
         )
     settings = replace(
         config.training,
-        epochs=task.epochs,
+        epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
         lists_per_step=config.pretraining.lists_per_step,
         schedule=config.pretraining.schedule,
         warmup_ratio=config.pretraining.warmup_ratio,
@@ -244,14 +225,13 @@ def _finish(
 ) -> None:
     """Records the pre-training in the checkpoint's config, writes the manifest, and removes temporary files."""
     best = max(history, key=lambda record: record["valid"])
-    trained_on = task.lists.train[: best["epoch"] * task.lists_per_epoch]
-    kinds = [task.lists.kinds[candidates.query_id] for candidates in trained_on]
+    lists = min(best["epoch"] * task.lists_per_epoch, len(task.lists))
     facts = {
         "hash": folder.identity,
         "collection": config.collection.source,
         "encoder": config.encoder.name,
-        "steps": -(-len(trained_on) // config.pretraining.lists_per_step),
-        "pseudo_queries": {kind: kinds.count(kind) for kind in dict.fromkeys(sorted(kinds))},
+        "steps": -(-lists // config.pretraining.lists_per_step),
+        "pseudo_queries": lists,
         "loss": config.pretraining.loss,
         "mrr_held_out": round(best["valid"], 4),
         "mrr_before": round(mrr_before, 4),
@@ -261,9 +241,9 @@ def _finish(
     settings["rerank"]["pretraining"] = facts
     with atomic_write(path) as tmp:
         tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_pretraining_card(folder.checkpoint, config, task.collection.name, facts)
+    write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
-    files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.log])
+    files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
     computed = {**precision_facts(task.accelerator), **kernels(task.model, task.accelerator)}
     manifest = {"config": sections(config), "pretraining": facts, "history": means, **computed, "files": files}
     write_manifest(folder.manifest, manifest)

@@ -8,11 +8,14 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from rerank.data.types import Document
 
+CHUNK = 256
+"""Documents or pseudo-queries that are processed together."""
 KINDS = ("title", "sentence", "keywords")
 
 MIN_WORDS = 10
@@ -22,11 +25,13 @@ TITLE_WORDS = (3, 30)
 SENTENCE_WORDS = (5, 40)
 KEYWORDS = (2, 5)  # as long as most titles of TREC topics
 TERMS = 6  # the most distinctive words of a document, from which its keywords are drawn
-HIDDEN = " without "  # a doc_id contains no white space
 
 # Not after a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
 END = r"\s?[.!?]+[\"')\]]*\s+"
 END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
+
+GetDocuments = Callable[[Sequence[str]], Iterator[Document]]
+"""Gives documents by their ids, in the order asked for."""
 
 
 class PseudoQuery(NamedTuple):
@@ -131,11 +136,55 @@ def sources_of(document: Document, frequencies: Frequencies) -> Sources:
 def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float, str]]:
     """The TERMS words with the largest tf-idf, among those that occur in other documents too."""
     scored = []
-    for word, count in Counter(text).items():
+    for word, times in Counter(text).items():
         documents = frequencies.by_word[word]
         if documents > 1 and len(word) > 2 and not any(letter.isdigit() for letter in word):
-            scored.append((count * math.log(frequencies.documents / documents), word))
+            scored.append((times * math.log(frequencies.documents / documents), word))
     return sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:TERMS]
+
+
+def usable_documents(
+    doc_ids: Sequence[str],
+    get: GetDocuments,
+    frequencies: Frequencies,
+    weights: Mapping[str, float],
+    requested: int,
+    seed: int,
+) -> tuple[list[tuple[Document, Sources]], int]:
+    """At least `requested` documents that can make a pseudo-query, if there are so many, in random order.
+
+    Returns them with the number of documents that were examined.
+    """
+    order = random.Random(seed).sample(sorted(doc_ids), len(doc_ids))
+    usable: list[tuple[Document, Sources]] = []
+    examined = 0
+    while len(usable) < requested and examined < len(order):
+        chunk = order[examined : examined + CHUNK]
+        for document in get(chunk):
+            sources = sources_of(document, frequencies)
+            if any(getattr(sources, kind) for kind, weight in weights.items() if weight > 0):
+                usable.append((document, sources))
+        examined += len(chunk)
+    return usable, examined
+
+
+def pseudo_queries(
+    usable: Sequence[tuple[Document, Sources]],
+    requested: int,
+    weights: Mapping[str, float],
+    keep_sentence: float,
+    seed: int,
+) -> dict[str, PseudoQuery]:
+    """The requested number of pseudo-queries by query_id: one per document and turn, in a new order each turn."""
+    queries: dict[str, PseudoQuery] = {}
+    for turn in count():
+        for document, sources in random.Random(f"{seed} {turn}").sample(usable, len(usable)):
+            if len(queries) == requested:
+                return queries
+            query = pseudo_query(document, sources, turn, weights, keep_sentence, seed)
+            if query is not None:
+                queries[f"{query.kind} {turn} of {document.doc_id}"] = query
+    raise AssertionError
 
 
 def pseudo_query(
@@ -167,22 +216,3 @@ def _keywords(document: Document, sources: Sources, rng: random.Random) -> str:
     drawn = sorted(sources.keywords, key=lambda pair: rng.random() ** (1 / pair[0]), reverse=True)[:count]
     chosen = {term for _, term in drawn}
     return " ".join(dict.fromkeys(word for word in words(text_of(document, "")) if word in chosen))
-
-
-def variant_id(doc_id: str, hidden: str) -> str:
-    """The id of a document with a part hidden.
-
-    >>> variant_id("d1", "title")
-    'd1 without title'
-    """
-    return f"{doc_id}{HIDDEN}{hidden}" if hidden else doc_id
-
-
-def parse_variant_id(variant: str) -> tuple[str, str]:
-    """The document and the hidden part of a variant.
-
-    >>> parse_variant_id("d1 without sentence 3")
-    ('d1', 'sentence 3')
-    """
-    doc_id, _, hidden = variant.partition(HIDDEN)
-    return doc_id, hidden

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from rerank.data.collections import Collection, open_collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.splitting import NOTHING_SHARED, Splitting
-from rerank.retrieval.bm25 import choose_index
 from rerank.retrieval.indexed_texts import with_indexed_texts
+from rerank.retrieval.lucene_index import choose_index
 from rerank.runs.results import CollectionResults
 from rerank.utils.errors import UserError
 

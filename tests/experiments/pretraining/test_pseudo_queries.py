@@ -10,12 +10,10 @@ from rerank.experiments.pretraining.pseudo_queries import (
     Frequencies,
     Sources,
     frequencies_of,
-    parse_variant_id,
     pseudo_query,
     sentences,
     sources_of,
     text_of,
-    variant_id,
     words,
 )
 
@@ -126,9 +124,3 @@ def test_seed_document_and_turn_decide_alone():
 
 def test_a_short_document_makes_none():
     assert sources_of(Document("d", "A title of its own", "and five words more"), FREQUENCIES) == Sources([], [], [])
-
-
-def test_a_document_and_what_it_is_shown_without_have_an_id_of_their_own():
-    assert variant_id("d1", "") == "d1"
-    assert parse_variant_id("d1") == ("d1", "")
-    assert len({variant_id("d1", part) for part in ("", "title", "sentence 0", "sentence 1")}) == 4

@@ -1,0 +1,170 @@
+"""Lucene indexes: built from a collection's documents, downloaded by Pyserini, or in any folder."""
+
+import contextlib
+import difflib
+import functools
+import io
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rerank.data.collections import Collection
+from rerank.data.types import Document
+from rerank.retrieval.java import java_class, java_error_in_one_line, start
+from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
+from rerank.utils.cores import count_cores
+from rerank.utils.errors import UserError, nearest
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.integrity import RECORD, changes_since_record, write_record
+from rerank.utils.locks import make_once
+from rerank.utils.progress import log, progress
+
+PREBUILT = {"disks45/nocr": "robust04"}
+"""fingerprint of a collection -> name of the index that Pyserini offers for download."""
+DOCUMENTS_AT_ONCE = 100
+"""Documents that Java gets at a time: with 1,000 its heap grows by 200 MB, and indexing is not faster."""
+REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherwise take another index"
+
+
+def choose_index(
+    setting: str, collection: Collection, cache: Path, threads: int | None = None, language: str = ENGLISH
+) -> Path:
+    """The Lucene index to search.
+
+    `setting` is "own" (built once under `cache` from the collection's documents), the name of a prebuilt index, a
+    folder with a Lucene index, or "auto": "own" if the collection has documents, else its prebuilt index. `language` is
+    that of an index that is built; the others have their own. Raises UserError if there is no such index, it cannot be
+    downloaded or built, or an own index is damaged, and for an unknown language.
+    """
+    check_language(language)
+    prebuilt = PREBUILT.get(collection.fingerprint)
+    if setting == "auto":
+        setting = prebuilt if prebuilt and not collection.has_documents else "own"
+    if setting == "own":
+        stems = "" if language == ENGLISH else f"-{language}"
+        folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
+        build = functools.partial(build_index, folder=folder, threads=threads, language=language)
+        make_once(folder, "index", lambda: build(collection.documents(), count=collection.count()))
+        _expect_undamaged(folder)
+        return folder
+    if "/" in setting or Path(setting).is_dir():
+        return check_index(Path(setting))
+    return prebuilt_index(setting)
+
+
+def build_index(
+    documents: Iterable[Document], folder: Path, threads: int | None = None, count: int = 0, language: str = ENGLISH
+) -> None:
+    """Writes a Lucene index of documents: stop words and stems of the language, by Anserini.
+
+    The index does not store the texts: the collection has them, and Anserini reads all that is stored of every hit, so
+    that a search would read each document that it finds. `threads` is by default the number of cores; `count` is for
+    the progress bar. No query can find a document without text: their number is logged. Raises UserError if Lucene
+    cannot write all others, as on a full disk.
+    """
+    empty: list[str] = []
+
+    def with_text() -> Iterator[str]:
+        for document in progress(documents, count, "indexing"):
+            if document.text.strip():
+                yield json.dumps({"id": document.doc_id, "contents": document.text})
+            else:
+                empty.append(document.doc_id)
+
+    full = f"{folder}: Lucene cannot write it (disk full?)"
+    with atomic_write(folder) as tmp, java_error_in_one_line(full):
+        arguments = ["-collection", "JsonCollection", "-input", "", "-index", str(tmp.resolve())]
+        if language != ENGLISH:
+            open_analyzer(language)
+            arguments += ["-language", language]
+        indexer = java_class("io.anserini.index.SimpleIndexer")([*arguments, "-threads", str(threads or count_cores())])
+        written, lines = 0, with_text()
+        try:
+            while batch := list(itertools.islice(lines, DOCUMENTS_AT_ONCE)):
+                if indexer.addRawDocuments(batch) != len(batch):
+                    _fail_for_document(indexer, batch, folder)
+                written += len(batch)
+        finally:
+            indexer.close()
+        if not written:
+            raise UserError(f"{folder}: there is no document with text to index; expected at least one")
+        # Lucene reports no error when the disk is full.
+        if not any(tmp.glob("segments_*")) or count_documents(tmp) != written:
+            raise UserError(f"{full}: expected an index of {written} documents")
+        (tmp / "write.lock").unlink(missing_ok=True)
+        write_record(tmp)
+    if empty:
+        log.info(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
+
+
+def _fail_for_document(indexer: Any, batch: list[str], folder: Path) -> None:
+    """Raises UserError for the first of these documents that Lucene cannot write; it has not said which one that is."""
+    for raw in batch:
+        with java_error_in_one_line(f"{folder}: Lucene cannot write the document {json.loads(raw)['id'][:60]}"):
+            indexer.addRawDocument(raw)
+    raise UserError(f"{folder}: Lucene could not write all documents; is the disk full?")
+
+
+def prebuilt_index(name: str) -> Path:
+    """The folder of an index that Pyserini offers, downloaded on first use into Pyserini's cache (PYSERINI_CACHE).
+
+    Raises UserError for an unknown name and if the download fails.
+    """
+    start()  # Pyserini's list of indexes needs Java
+    from pyserini import util
+
+    if name not in util.TF_INDEX_INFO:
+        near = difflib.get_close_matches(name, util.TF_INDEX_INFO, n=3, cutoff=0)
+        raise UserError(f"index {name}: neither auto, own, a folder nor an index of Pyserini; {nearest(name, near)}")
+    about = util.TF_INDEX_INFO[name]
+    place = Path(util.get_cache_home()) / "indexes" / f"{about['filename'].removesuffix('.tar.gz')}.{about['md5']}"
+    util.TqdmUpTo = functools.partial(util.TqdmUpTo, delay=1)  # a download that fails at once shows no progress bar
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return Path(util.download_prebuilt_index(name, verbose=False))
+    except (OSError, ValueError, AssertionError, EOFError) as error:
+        raise UserError(
+            f"index {name}: not at {place}, and its download failed ({type(error).__name__}); connect to the network "
+            f"once, or take --first-stage.index own or a folder with a Lucene index, or --first-stage.run a TREC run"
+        ) from error
+
+
+def check_index(index: Path) -> Path:
+    """The same folder. Raises UserError if there is no Lucene index in it."""
+    if not any(index.glob("segments_*")):
+        raise UserError(f"index {index}: not a folder with a Lucene index; expected a file segments_N in it")
+    return index
+
+
+def index_identity(index: Path) -> str:
+    """A hash of the index's commits: Lucene writes a random id into each."""
+    return short_hash("lucene", *sorted(path.read_bytes() for path in index.glob("segments_*")))
+
+
+def _expect_undamaged(folder: Path) -> None:
+    """Raises UserError if an own index has changed since it was written."""
+    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
+    if changed:
+        raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
+
+
+@contextlib.contextmanager
+def open_searcher(index: Path) -> Iterator[Any]:
+    """Anserini's searcher of a Lucene index, closed at the end.
+
+    Raises UserError if `index` is not one, and for an error of Java in the block, such as of a damaged index.
+    """
+    with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
+        searcher = java_class("io.anserini.search.SimpleSearcher")(str(check_index(index).resolve()))
+        try:
+            yield searcher
+        finally:
+            searcher.close()
+
+
+def count_documents(index: Path) -> int:
+    """The number of documents of a Lucene index."""
+    with open_searcher(index) as searcher:
+        return int(searcher.get_total_num_docs())
