@@ -8,7 +8,9 @@ from itertools import pairwise
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from rerank.data.arrays import release, slices_of
+from rerank.data.arrays import release
+
+IDS_AT_ONCE = 2**16
 
 
 class RepeatedIdError(ValueError):
@@ -76,8 +78,8 @@ def make_id_table(text: np.ndarray, offsets: np.ndarray) -> IdTable:
 
 def _names(text: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
     """The ids in their order, read a part at a time."""
-    for some in slices_of(len(offsets) - 1):
-        bounds = offsets[some.start : some.stop + 1].tolist()
+    for first in range(0, len(offsets) - 1, IDS_AT_ONCE):
+        bounds = offsets[first : first + IDS_AT_ONCE + 1].tolist()
         part = text[bounds[0] : bounds[-1]].tobytes()
         release(text)
         for begin, end in pairwise(bounds):

@@ -50,7 +50,7 @@ def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
 
 def text_under(record: dict[str, Any], keys: Sequence[str], place: str) -> str:
     """The text under the first of these keys that the object has; raises UserError if there is none."""
-    key = next((key for key in keys if key in record), None)
+    key = next(filter(record.__contains__, keys), None)
     value = None if key is None else record[key]
     if not isinstance(value, str):
         got = f"none (the keys are {keys_shown(record)})" if key is None else shown(value)

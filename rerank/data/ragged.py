@@ -54,10 +54,11 @@ class RaggedWriter:
         """Documents that are finished."""
         return self._unfinished.done
 
-    def add(self, doc_id: str, values: np.ndarray, number: int = 0) -> None:
-        """Adds a document; its values are (values, ...) of the store's type."""
+    def add(self, doc_id: str, values: np.ndarray | tuple[()], number: int = 0) -> None:
+        """Adds a document with its values, (values, ...) of the store's type, and any other whole number."""
         name, files = doc_id.encode(), self._unfinished.files
-        files[VALUES].write(np.ascontiguousarray(values, self._kind).tobytes())
+        if len(values):
+            files[VALUES].write(np.asarray(values, self._kind).tobytes())
         files[IDS].write(name)
         files[SIZES].write(struct.pack("=qqq", len(values), len(name), number))
 

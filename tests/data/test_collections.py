@@ -163,11 +163,11 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkey
 
 def test_damaged_places_are_one_line(large, tmp_path):
     list(open_collection(str(large)).get(["d1"]))
-    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/values.bin")
+    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/numbers.npy")
     file.write_bytes(file.read_bytes()[:-1])
     output, error = texts_of_another_process(large, ["d1"])
     assert output == ""
-    assert f"{file.parent}: the offsets cannot be read (values.bin" in error
+    assert f"{file.parent}: the offsets cannot be read (numbers.npy" in error
     assert error.endswith("remove the folder and run again\n")
 
 

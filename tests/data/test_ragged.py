@@ -41,7 +41,7 @@ def contents(folder):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_every_document_has_its_values_its_number_and_its_row(tmp_path, order, monkeypatch):
-    monkeypatch.setattr("rerank.data.arrays.ITEMS_AT_ONCE", 7)
+    monkeypatch.setattr(id_table, "IDS_AT_ONCE", 7)
     documents = dict(list(DOCUMENTS.items())[::order])
     store = opened(tmp_path, documents)
     values = store.values.reshape(-1, 2)

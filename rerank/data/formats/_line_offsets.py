@@ -1,6 +1,7 @@
 """Where the line of each document begins in a file of documents: in memory, or on disk for a large file."""
 
 import functools
+import itertools
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.data.arrays import map_bytes, release
+from rerank.data.arrays import release
 from rerank.data.id_table import RepeatedIdError
 from rerank.data.json_lines import line_number
-from rerank.data.ragged import VALUES, Ragged, RaggedWriter, open_ragged
+from rerank.data.ragged import Ragged, RaggedWriter, open_ragged
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.progress import log
-from rerank.utils.resumable import unfinished_folder
 from rerank.utils.temporary import remove
 from rerank.utils.user_cache import user_cache
 
@@ -71,12 +71,12 @@ def repeated(place: str, doc_id: str) -> UserError:
 
 
 def _open_store(cache: Path, path: Path, name: str, lines: Lines) -> Ragged:
-    """The store whose values are the offsets, one a document."""
+    """The store of documents without values, whose numbers are the offsets."""
     folder = cache / f"{name}-{short_hash(*stamp_of(path))}"
 
     def fill(writer: RaggedWriter) -> None:
         for doc_id, offset in lines(writer.facts.get("last", 0), writer.done):
-            writer.add(doc_id, np.array([offset]))
+            writer.add(doc_id, (), offset)
             writer.facts["last"] = offset
             writer.finish()
 
@@ -84,7 +84,7 @@ def _open_store(cache: Path, path: Path, name: str, lines: Lines) -> Ragged:
     try:
         store = open_ragged(folder, "offsets", np.int64, fill)
     except RepeatedIdError as error:
-        offset = int(map_bytes(unfinished_folder(folder) / VALUES, np.int64)[error.row])
+        offset = next(itertools.islice(lines(0, 0), error.row, None))[1]
         raise repeated(f"{path}:{line_number(path, offset)}", error.doc_id) from None
     if is_new:
         for before in cache.glob(f"{name}-*"):  # of the same file before it changed
@@ -97,9 +97,9 @@ def _find(store: Ragged, doc_ids: Sequence[str]) -> Sequence[int]:
     found = array("q")
     for first in range(0, len(doc_ids), OFFSETS_AT_ONCE):
         rows = [store.ids[doc_id] for doc_id in doc_ids[first : first + OFFSETS_AT_ONCE]]
-        found.extend(store.values[rows].tolist())
+        found.extend(store.numbers[rows].tolist())
         store.ids.release()
-        release(store.values)
+        release(store.numbers)
     return found
 
 
