@@ -64,7 +64,7 @@ def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
         parts = np.zeros((len(runs), len(column)))
         for part, ranking in zip(parts, rankings, strict=True):
             part[[column[doc_id] for doc_id in ranking]] = 1 / (k + np.arange(1, len(ranking) + 1))
-        fused[query_id] = _decreasing(list(column), _sums(parts))
+        fused[query_id] = _decreasing(list(column), _sums(parts, (1.0,) * len(runs)))
     return fused
 
 
@@ -89,7 +89,7 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     for query_id, of_query in weights.items():
         if any(query_id in run for run in runs):
             doc_ids, scores = _scaled_scores(runs, query_id)
-            fused[query_id] = _decreasing(doc_ids, _weighted_sums(scores, of_query))
+            fused[query_id] = _decreasing(doc_ids, _sums(scores, of_query))
     return fused
 
 
@@ -118,7 +118,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     for weights in progress(grid, len(grid), "tuning weights"):
         run = {}
         for query_id, (doc_ids, scores) in scaled.items():
-            order = (-_weighted_sums(scores, weights)).argsort(kind="stable")[:cutoff]
+            order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]
             run[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
         (values,) = evaluate(qrels, run, [measure]).values()
         mean = fmean(values.values())
@@ -225,17 +225,11 @@ def _scaled_scores(runs: Sequence[Run], query_id: str) -> tuple[list[str], "np.n
     return [doc_ids[i] for i in order], scores[:, order]
 
 
-def _weighted_sums(scores: "np.ndarray", weights: Weights) -> "np.ndarray":
+def _sums(scores: "np.ndarray", weights: Weights) -> "np.ndarray":
+    """The weighted sums of (runs, documents) scores over the runs, whose order does not change the rounding."""
     import numpy as np
 
-    return _sums(np.array(weights)[:, None] * scores)
-
-
-def _sums(parts: "np.ndarray") -> "np.ndarray":
-    """The sums of (runs, documents) values over the runs; the order of the runs does not change the rounding."""
-    import numpy as np
-
-    sums: np.ndarray = np.sort(parts, axis=0).sum(axis=0)
+    sums: np.ndarray = np.sort(np.array(weights)[:, None] * scores, axis=0).sum(axis=0)
     return sums
 
 

@@ -34,8 +34,8 @@ def test_a_comparison_prints_its_table() -> None:
 
 def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
     comparison = compare(RUNS, QRELS, ["P@1"], folds=FOLDS, baseline="low", test="wilcoxon", correction="holm")
-    assert comparison.evaluation.averaged_over == "3 folds, 6 queries"
-    assert [sorted(query_ids) for query_ids in comparison.evaluation.fold_queries] == [
+    assert comparison.evaluation.queries.averaged_over == "3 folds, 6 queries"
+    assert [sorted(query_ids) for query_ids in comparison.evaluation.queries.fold_queries] == [
         ["q0", "q3"],
         ["q1", "q4"],
         ["q2", "q5"],
