@@ -1,7 +1,7 @@
 """Standard errors, paired significance tests and corrections for multiple testing.
 
-To add a test or a correction, write a function here and give it a name in TESTS or CORRECTIONS. The choices of
-`rerank eval --test` and `--correction` and the legends of the tables follow.
+To add a test, write a function of the paired differences here and register it with `@significance_test`. The choices of
+`rerank eval --test` and the legends of the tables follow. Corrections have their names in CORRECTIONS.
 """
 
 import math
@@ -41,6 +41,20 @@ class RegisteredCorrection:
     apply: Correction
 
 
+TESTS: dict[str, RegisteredTest] = {}
+"""The significance tests by the names that `--test` takes; the first is the default."""
+
+
+def significance_test(name: str, label: str, note: str = "") -> Callable[[PairedTest], PairedTest]:
+    """Registers a function of the paired differences as a significance test."""
+
+    def register(function: PairedTest) -> PairedTest:
+        TESTS[name] = RegisteredTest(label, function, note)
+        return function
+
+    return register
+
+
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """The mean of n values and its standard error, s / sqrt(n) with s the sample standard deviation (n - 1).
 
@@ -75,6 +89,7 @@ def corrected(p_values: Sequence[float], correction: str = "bonferroni") -> list
     return CORRECTIONS[correction].apply(p_values)
 
 
+@significance_test("t", label="t-test")
 def t_test(differences: "np.ndarray") -> float:
     """Student's t-test. If all differences are the same, p is 1 for a difference of 0 and 0 for any other."""
     difference, error = mean_and_error(differences.tolist())
@@ -85,6 +100,7 @@ def t_test(differences: "np.ndarray") -> float:
     return 2 * float(stdtr(len(differences) - 1, -abs(difference) / error))
 
 
+@significance_test("wilcoxon", label="Wilcoxon signed-rank test")
 def wilcoxon_test(differences: "np.ndarray") -> float:
     """Wilcoxon's signed-rank test (1945) of the differences, rounded to DECIMALS decimals, by scipy's defaults.
 
@@ -101,6 +117,7 @@ def wilcoxon_test(differences: "np.ndarray") -> float:
     return float(wilcoxon(rounded).pvalue) if len(rounded) else 1.0
 
 
+@significance_test("randomisation", label="randomisation test", note=f"{RESAMPLES:,} draws")
 def randomisation_test(differences: "np.ndarray") -> float:
     """Fisher's randomisation test on the mean difference (Smucker, Allan and Carterette, CIKM 2007).
 
@@ -133,13 +150,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         result[i] = highest
     return result
 
-
-TESTS = {
-    "t": RegisteredTest("t-test", t_test),
-    "wilcoxon": RegisteredTest("Wilcoxon signed-rank test", wilcoxon_test),
-    "randomisation": RegisteredTest("randomisation test", randomisation_test, note=f"{RESAMPLES:,} draws"),
-}
-"""The significance tests by the names that `--test` takes; the first is the default."""
 
 CORRECTIONS = {
     "bonferroni": RegisteredCorrection("Bonferroni", bonferroni),
