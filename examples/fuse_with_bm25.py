@@ -14,11 +14,11 @@ def main(qrels_file: str, bm25_file: str, ours_file: str, fused_file: str = "fus
     # A weight of 0 is BM25 alone, 1 the re-ranker alone. Choose it on other queries than those you report.
     values = {}
     for weight in (0.0, 0.25, 0.5, 0.75, 1.0):
-        fused = rerank.fuse(ours, bm25, weight=weight)
+        fused = rerank.fuse_scores([bm25, ours], (1 - weight, weight))
         values[weight] = mean(rerank.evaluate(qrels, fused, ["nDCG@20"])["nDCG@20"].values())
         print(f"weight {weight:.2f}: nDCG@20 = {values[weight]:.4f}")
     best = max(values, key=values.__getitem__)
-    rerank.write_run(fused_file, rerank.fuse(ours, bm25, weight=best), "fused")
+    rerank.write_run(fused_file, rerank.fuse_scores([bm25, ours], (1 - best, best)), "fused")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
     from rerank.evaluation.compare import Comparison, compare
     from rerank.evaluation.evaluate import evaluate
-    from rerank.evaluation.fusion import fuse
-    from rerank.evaluation.fusion_of_ranks import fuse_ranks
-    from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
+    from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
     from rerank.experiments.train import train_folds as train
     from rerank.models.reranker import Reranker
     from rerank.retrieval.bm25 import retrieve
@@ -29,7 +27,6 @@ __all__ = [
     "Reranker",
     "compare",
     "evaluate",
-    "fuse",
     "fuse_ranks",
     "fuse_scores",
     "losses",
@@ -50,16 +47,15 @@ _PLACES = {
     "Reranker": "rerank.models.reranker:Reranker",
     "compare": "rerank.evaluation.compare:compare",
     "evaluate": "rerank.evaluation.evaluate:evaluate",
-    "fuse": "rerank.evaluation.fusion:fuse",
-    "fuse_ranks": "rerank.evaluation.fusion_of_ranks:fuse_ranks",
-    "fuse_scores": "rerank.evaluation.fusion_of_scores:fuse_scores",
+    "fuse_ranks": "rerank.evaluation.fusion:fuse_ranks",
+    "fuse_scores": "rerank.evaluation.fusion:fuse_scores",
     "losses": "rerank.losses:",
     "open_collection": "rerank.data.collections:open_collection",
     "read_qrels": "rerank.data.trec:read_qrels",
     "read_run": "rerank.data.trec:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
     "train": "rerank.experiments.train:train_folds",
-    "tune_weights": "rerank.evaluation.fusion_of_scores:tune_weights",
+    "tune_weights": "rerank.evaluation.fusion:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",
 }

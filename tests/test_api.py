@@ -103,8 +103,8 @@ def test_compare():
 
 
 def test_fuse():
-    assert list(rerank.fuse(SECOND, FIRST, weight=1.0)["q2"]) == ["d3", "d1"]
-    assert list(rerank.fuse(SECOND, FIRST, weight=0.0)["q2"]) == ["d1", "d3"]
+    assert list(rerank.fuse_scores([FIRST, SECOND], (0.0, 1.0))["q2"]) == ["d3", "d1"]
+    assert list(rerank.fuse_scores([FIRST, SECOND], (1.0, 0.0))["q2"]) == ["d1", "d3"]
 
 
 def test_losses_by_function_and_by_name():

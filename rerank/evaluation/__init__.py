@@ -2,9 +2,7 @@
 
 from rerank.evaluation.compare import Comparison, compare
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.fusion import fuse, tune_weight
-from rerank.evaluation.fusion_of_ranks import fuse_ranks
-from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name, measure_names
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 
@@ -15,11 +13,9 @@ __all__ = [
     "Comparison",
     "compare",
     "evaluate",
-    "fuse",
     "fuse_ranks",
     "fuse_scores",
     "measure_name",
     "measure_names",
-    "tune_weight",
     "tune_weights",
 ]

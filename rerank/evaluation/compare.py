@@ -74,14 +74,14 @@ class Comparison:
     def records(self, per_query: bool = False) -> list[dict[str, Any]]:
         """All details as one dictionary per run and measure, or the values as one per query, run and measure."""
         if per_query:
-            return per_query_records(self.evaluation.measurements, self.evaluation.fold_of)
+            return per_query_records(self.evaluation.measurements, self.evaluation.queries.fold_of)
         return comparison_records(self._with_intervals)
 
     def table(self, details: bool = False) -> Table:
         """The summary table, or that of all details, to be rendered."""
         comparisons, view = (self._with_intervals, details_table) if details else (self.rows, summary_table)
-        evaluation = self.evaluation
-        return view(comparisons, evaluation.averaged_over, evaluation.notes, self.baseline, self.test, self.correction)
+        over, notes = self.evaluation.queries.averaged_over, self.evaluation.notes
+        return view(comparisons, over, notes, self.baseline, self.test, self.correction)
 
     @cached_property
     def rows(self) -> dict[str, list[RunComparison]]:
@@ -93,10 +93,8 @@ class Comparison:
         return self._compare(intervals=True)
 
     def _compare(self, intervals: bool) -> dict[str, list[RunComparison]]:
-        evaluation = self.evaluation
-        return compare_measurements(
-            evaluation.measurements, evaluation.fold_queries, self.baseline, self.test, self.correction, intervals
-        )
+        measurements, folds = self.evaluation.measurements, self.evaluation.queries.fold_queries
+        return compare_measurements(measurements, folds, self.baseline, self.test, self.correction, intervals)
 
 
 def compare(

@@ -11,24 +11,12 @@ from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The values of several runs, query by query.
-
-    `measurements` are run -> measure -> query_id -> value over the same queries, `fold_queries` the query ids of each
-    fold to average over (empty for a mean over the queries), and `fold_of` is query_id -> fold. `averaged_over` says
-    what the means are over, such as "5 folds, 249 queries"; `notes` say what was missing or left out.
-    """
-
-    measurements: dict[str, Measurements]
-    fold_queries: list[list[str]]
-    fold_of: dict[str, str]
-    averaged_over: str
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class JudgedQueries:
-    """The judgments of the queries that count; the queries of each fold to average over, and the fold of each query."""
+    """The judgments of the queries that count.
+
+    `fold_queries` are the query ids of each fold to average over, empty for a mean over the queries, and `fold_of` is
+    query_id -> fold. `fold` is the only fold that counts, if there is one.
+    """
 
     qrels: Qrels
     fold_queries: list[list[str]]
@@ -40,6 +28,18 @@ class JudgedQueries:
         """What means are over, such as "5 folds, 249 queries"."""
         folds = f"{len(self.fold_queries)} folds, " if self.fold_queries else ""
         return f"{folds}{len(self.qrels)} queries" + (f" of fold {self.fold}" if self.fold else "")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The values of several runs (run -> measure -> query_id -> value), all over the same queries.
+
+    `notes` say what was missing or left out.
+    """
+
+    measurements: dict[str, Measurements]
+    queries: JudgedQueries
+    notes: list[str]
 
 
 def map_to_folds(folds: Iterable[Fold], source: str = "folds") -> dict[str, str]:
@@ -101,8 +101,7 @@ def evaluate_runs(runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries,
     """Evaluates all runs (name -> run) on the same queries; `qrels` are all judgments, for the notes."""
     measures = list(measures)
     measurements = {name: evaluate(queries.qrels, run, measures) for name, run in runs.items()}
-    notes = _notes(runs, qrels, queries)
-    return Evaluation(measurements, queries.fold_queries, dict(queries.fold_of), queries.averaged_over, notes)
+    return Evaluation(measurements, queries, _notes(runs, qrels, queries))
 
 
 def _notes(runs: Mapping[str, Run], qrels: Qrels, queries: JudgedQueries) -> list[str]:

@@ -1,47 +1,246 @@
-"""Fusion of a re-ranker's scores with the first stage's: s = w * model + (1 - w) * first."""
+"""Fusion of runs: by reciprocal rank, or by interpolation with weights that are given or tuned.
 
-from collections.abc import Mapping
+Reciprocal rank: s = sum of 1 / (k + rank) over the runs (Cormack, Clarke and Büttcher, SIGIR 2009). Interpolation:
+s = sum of weight * scaled score; the scores of a query are min-max scaled to [0, 1], run by run, as in ranx and in
+Pyserini's hybrid search.
+"""
 
-from rerank.data.types import Qrels, Run
-from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights, weight_grid
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-GRID = tuple(weights[1] for weights in weight_grid(2))
-"""The weights of the model that `tune_weight` tries: 0 (the first stage alone), 0.05, … 1 (the model alone)."""
+from rerank.data.run_scores import strictly_decreasing
+from rerank.data.trec import examples, ranked
+from rerank.data.types import Fold, Judgments, Qrels, Run
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.evaluate_runs import map_to_folds
+from rerank.evaluation.measures import measure_name
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log, progress
+
+if TYPE_CHECKING:  # imported by the functions, so that `import rerank.evaluation` is fast
+    import numpy as np
+
+RRF_K = 60.0
+"""The k of Cormack et al."""
+
+MEASURE = "nDCG@20"
+"""The measure that chooses the weights, unless another is named."""
+
+Weights = tuple[float, ...]
+"""A weight for each run, in the order of the runs."""
+
+STEPS, STEPS_OF_SEVERAL = 20, 10
+"""The parts into which the weights of two runs, and of more, are cut to be tuned: their sum is 1."""
+
+MOST_TUNED = 6
+"""The runs whose weights can be tuned: 3,003 combinations."""
+
+TIE = 1e-12  # smaller differences of means are rounding: the order in which the values are summed must not choose
 
 
-def fuse(model: Run, first: Run, weight: float | Mapping[str, float] = 0.7) -> Run:
-    """Returns the fused ranking of every query that either run has.
+def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
+    """The fused ranking of every query that a run has, by the sum of 1 / (`k` + rank) over the runs.
 
-    `weight` is that of `model`, from 0 to 1, or query_id -> weight, whose queries alone are fused. Both runs' scores of
-    a query are min-max scaled to [0, 1] over their documents, so a document that is in one run alone has the lowest
-    scaled score, 0, in the other; a run whose scores are all equal has no influence. Documents with equal fused scores
-    are in the order of `first`. The scores of the result are n, n - 1, … 1 for n documents, since float32 would make
-    ties of fused scores that differ a little. Raises ValueError for a weight outside [0, 1].
+    Ranks begin at 1 and are those of `ranked`. A document adds nothing where a run does not have it. Documents with
+    equal sums are in the order of the first run that has one of them. The scores are these sums as float32 values that
+    strictly decrease. Raises ValueError for a negative `k`.
 
-    >>> model, first = {"q": {"a": 3.0, "b": 1.0, "c": 2.0}}, {"q": {"a": 10.0, "b": 30.0, "c": 20.0}}
-    >>> fuse(model, first, weight=0.2)
-    {'q': {'b': 3.0, 'c': 2.0, 'a': 1.0}}
+    >>> fused = fuse_ranks([{"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 9.0, "c": 8.0}}], k=1)
+    >>> {doc_id: round(score, 4) for doc_id, score in fused["q"].items()}
+    {'b': 0.8333, 'a': 0.5, 'c': 0.3333}
     """
-    if not isinstance(weight, Mapping):
-        weight = dict.fromkeys({**first, **model}, weight)
-    outside = next((value for value in weight.values() if not 0 <= value <= 1), None)
-    if outside is not None:
-        raise ValueError(f"weight: expected 0 to 1, got {outside}")
-    fused = fuse_scores([first, model], {query_id: (1 - of_query, of_query) for query_id, of_query in weight.items()})
-    return {
-        query_id: {doc_id: float(len(scores) - rank) for rank, doc_id in enumerate(scores)}
-        for query_id, scores in fused.items()
-    }
+    import numpy as np
+
+    if not k >= 0:
+        raise ValueError(f"k: expected 0 or more, got {k}")
+    fused = {}
+    for query_id in queries_of(runs):
+        rankings = [ranked(run.get(query_id, {})) for run in runs]
+        # In the order that decides ties: the first run's documents, then those that the second one adds, and so on.
+        column = {doc_id: i for i, doc_id in enumerate(dict.fromkeys(itertools.chain(*rankings)))}
+        parts = np.zeros((len(runs), len(column)))
+        for part, ranking in zip(parts, rankings, strict=True):
+            part[[column[doc_id] for doc_id in ranking]] = 1 / (k + np.arange(1, len(ranking) + 1))
+        fused[query_id] = _decreasing(list(column), _sums(parts, (1.0,) * len(runs)))
+    return fused
 
 
-def tune_weight(model: Run, first: Run, qrels: Qrels, measure: str = "nDCG@20") -> float:
-    """The weight of GRID with the highest mean of `measure` over the judged queries of `qrels`.
+def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -> Run:
+    """The fused ranking of every query that a run has, by the weighted sum of its scaled scores.
 
-    The smallest of equally good weights. Pass the judgments of validation queries: a query's own judgments must not
-    choose its weight. A query that both runs lack counts 0 for every weight.
+    `weights` are those of all queries, or query_id -> weights, whose queries alone are fused. The scores of a query are
+    min-max scaled over the documents of each run, in float32, as trec_eval compares them. A document that a run does
+    not have gets 0 from it, as does every document of a run whose scores are all equal. Documents with equal sums are
+    in the order of the first run, then by doc_id, descending. The scores are these sums as float32 values that strictly
+    decrease. Raises ValueError if there is not one weight for each run, a weight is negative or all are 0.
+
+    >>> runs = [{"q": {"a": 10.0, "b": 30.0, "c": 20.0}}, {"q": {"a": 3.0, "b": 1.0, "c": 2.0}}]
+    >>> fuse_scores(runs, (0.75, 0.25))
+    {'q': {'b': 0.75, 'c': 0.5, 'a': 0.25}}
+    """
+    if not isinstance(weights, Mapping):
+        weights = dict.fromkeys(queries_of(runs), weights)
+    for of_query in dict.fromkeys(weights.values()):
+        check_weights(of_query, len(runs))
+    fused = {}
+    for query_id, of_query in weights.items():
+        if any(query_id in run for run in runs):
+            doc_ids, scores = _scaled_scores(runs, query_id)
+            fused[query_id] = _decreasing(doc_ids, _sums(scores, of_query))
+    return fused
+
+
+def check_weights(weights: Sequence[float], runs: int) -> None:
+    """Raises ValueError unless there is a weight for each run, all finite, none negative and one above 0."""
+    if len(weights) != runs:
+        raise ValueError(f"expected a weight for each of the {runs} runs, got {len(weights)}")
+    if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+        raise ValueError(f"expected weights of 0 or more, one of them above 0, got {' '.join(map(str, weights))}")
+
+
+def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
+    """The weights with the highest mean of `measure` over the judged queries of `qrels`; their sum is 1.
+
+    All combinations are tried in steps of 0.05 for two runs and of 0.1 for more. Of equally good ones, that which gives
+    the first run most, then the second, and so on. Pass the judgments of validation queries: a query's own judgments
+    must not choose its weights. A query that all runs lack counts 0 for every combination.
 
     >>> qrels = {"q": {"a": 1}}
-    >>> tune_weight({"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1.0, "b": 2.0}}, qrels, "P@1")
-    0.55
+    >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
+    (0.45, 0.55)
     """
-    return tune_weights([first, model], qrels, measure)[1]
+    scaled = {q: _scaled_scores(runs, q) for q in qrels if any(q in run for run in runs)}
+    grid, cutoff = list(weight_grid(len(runs))), _cutoff(measure)
+    best, highest = grid[0], -math.inf
+    for weights in progress(grid, len(grid), "tuning weights"):
+        run = {}
+        for query_id, (doc_ids, scores) in scaled.items():
+            order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]
+            run[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
+        (values,) = evaluate(qrels, run, [measure]).values()
+        mean = fmean(values.values())
+        if mean > highest + TIE:
+            best, highest = weights, mean
+    return best
+
+
+def weight_grid(runs: int) -> Iterator[Weights]:
+    """The combinations of weights that are tried, the first run's weight descending.
+
+    >>> [weights for weights in weight_grid(3)][:3]
+    [(1.0, 0.0, 0.0), (0.9, 0.1, 0.0), (0.9, 0.0, 0.1)]
+    """
+    steps = STEPS if runs == 2 else STEPS_OF_SEVERAL
+    for rest in itertools.product(range(steps, -1, -1), repeat=runs - 1):
+        if sum(rest) <= steps:
+            yield tuple(part / steps for part in (*rest, steps - sum(rest)))
+
+
+def tune_by_fold(runs: Mapping[str, Run], qrels: Judgments, folds: Sequence[Fold], measure: str) -> dict[str, Weights]:
+    """Fold -> the weights that are best by `measure` on its judged validation queries; `runs` are name -> run.
+
+    The weights are logged. Raises UserError as `tune_on`.
+    """
+    by_fold = {}
+    for fold in folds:
+        valid = {query_id: qrels[query_id] for query_id in fold.valid if query_id in qrels}
+        by_fold[fold.name] = tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
+    return by_fold
+
+
+def tune_on(runs: Mapping[str, Run], qrels: Qrels, measure: str, queries: str) -> Weights:
+    """The weights that are best by `measure` on the judged queries of `qrels`; `runs` are name -> run.
+
+    The weights are logged. `queries` are the queries in words, such as "validation queries of fold 1". Raises UserError
+    if no query is judged, a run has none of them, or there are too many runs.
+    """
+    judged = {query_id: grades for query_id, grades in qrels.items() if grades}
+    if len(runs) > MOST_TUNED:
+        raise UserError(
+            f"fusion: the weights of {MOST_TUNED} runs at most can be tuned, got {len(runs)}; give the weights, or "
+            "fuse by reciprocal rank"
+        )
+    if not judged:
+        raise UserError(f"fusion: none of the {queries} is judged: there is nothing to tune on")
+    for name, run in runs.items():
+        if run.keys().isdisjoint(judged):
+            raise UserError(
+                f"{name}: has none of the {len(judged)} judged {queries} ({examples(judged)}), on which the weights "
+                "are tuned; expected a run of all queries"
+            )
+    weights = tune_weights(list(runs.values()), judged, measure)
+    shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(runs, weights, strict=True))
+    log.info(f"weights by {measure} on the {len(judged)} judged {queries}: {shown}")
+    return weights
+
+
+def weights_of_queries(
+    query_ids: Sequence[str], folds: Sequence[Fold], by_fold: Mapping[str, Weights], source: str = "folds"
+) -> dict[str, Weights]:
+    """query_id -> the weights of the fold that tests it; a query that no fold tests has the means over the folds.
+
+    Raises UserError, which names `source`, if two folds test a query.
+    """
+    fold_of = map_to_folds(folds, source)
+    means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
+    return {q: by_fold[fold_of[q]] if q in fold_of else means for q in query_ids}
+
+
+def check_runs(runs: Mapping[str, Run]) -> None:
+    """Raises UserError for a run that has no query in common with the others; logs runs without a common document."""
+    for name, run in runs.items():
+        others = [of_other for other, of_other in runs.items() if other != name]
+        queries = queries_of(others)
+        if run.keys().isdisjoint(queries):
+            raise UserError(
+                f"{name}: has no query in common with the other runs: got queries {examples(run)} and "
+                f"{examples(sorted(queries))}; expected runs of the same collection"
+            )
+        if all(run[q].keys().isdisjoint(other[q]) for other in others for q in other if q in run):
+            log.info(f"{name}: has no document in common with the other runs in any query; are the ids the same?")
+
+
+def queries_of(runs: Sequence[Run]) -> list[str]:
+    """The queries that a run has, in the order of the runs."""
+    return list(dict.fromkeys(query_id for run in runs for query_id in run))
+
+
+def _scaled_scores(runs: Sequence[Run], query_id: str) -> tuple[list[str], "np.ndarray"]:
+    """The documents of a query in the order that decides ties, and their (runs, documents) scaled scores."""
+    import numpy as np
+
+    of_runs = [run.get(query_id, {}) for run in runs]
+    doc_ids = sorted(set().union(*of_runs), reverse=True)
+    scores = np.zeros((len(runs), len(doc_ids)))
+    for row, of_run in zip(scores, of_runs, strict=True):
+        lowest = min(of_run.values(), default=0.0)
+        # In float32, as trec_eval compares scores: its ties are ties here.
+        row[:] = np.array([of_run.get(doc_id, lowest) for doc_id in doc_ids], dtype=np.float32)
+        row -= row.min()
+        row /= row.max() or 1.0
+    order = np.argsort(-scores[0], kind="stable")
+    return [doc_ids[i] for i in order], scores[:, order]
+
+
+def _sums(scores: "np.ndarray", weights: Weights) -> "np.ndarray":
+    """The weighted sums of (runs, documents) scores over the runs, whose order does not change the rounding."""
+    import numpy as np
+
+    sums: np.ndarray = np.sort(np.array(weights)[:, None] * scores, axis=0).sum(axis=0)
+    return sums
+
+
+def _decreasing(doc_ids: Sequence[str], scores: "np.ndarray") -> dict[str, float]:
+    """The documents by descending score, equal ones in their order, with float32 scores that strictly decrease."""
+    order = (-scores).argsort(kind="stable")
+    values = strictly_decreasing(scores[order].tolist(), "fusion")
+    return {doc_ids[i]: value for i, value in zip(order.tolist(), values, strict=True)}
+
+
+def _cutoff(measure: str) -> int | None:
+    """How many documents of a query the measure reads, so that no others are evaluated; None for all."""
+    family, _, cutoff = measure_name(measure).partition("@")
+    return int(cutoff) if family in ("nDCG", "P", "R", "RR", "AP", "Success") and cutoff.isdecimal() else None

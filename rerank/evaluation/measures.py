@@ -1,88 +1,71 @@
-"""Names of measures: those of ir_measures, and how pytrec_eval computes each of them.
+"""Names of measures, as in ir_measures or as in trec_eval, and the package that computes each of them."""
 
-The names of trec_eval are accepted everywhere, and no other module knows them.
-"""
-
+import ast
+import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from rerank.utils.errors import UserError, nearest
 
 DEFAULT_MEASURES = ("P@1", "P@5", "P@10", "P@20", "AP", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG@20", "nDCG")
 """The measures of the table "Text-based IR" of Thonet et al. (2022), in its order."""
 
-# ir_measures.parse_measure and parse_trec_measure are not used: importing them takes 40 ms, they read `ast.Num`, which
-# Python 3.12 deprecates and 3.14 does not have, and they accept a cut-off of 0, on which pytrec_eval ends the process.
-WHOLE = {
+SUMMED = ("NumQ", "NumRel", "NumRet")
+"""Numbers of queries and documents: their value over all queries is the sum, not the mean."""
+
+HIGHEST_GAIN = 4095
+"""pytrec_eval's time for nDCG grows with the square of the highest gain: a query takes 15 ms at this one."""
+
+HIGHEST_GRADE_OF_ERR = 4
+"""That of gdeval, which computes ERR."""
+
+HIGHEST_CUTOFF = 999_999
+"""pytrec_eval ends the process at a cut-off of 0."""
+
+TREC_EVAL = {
     "map": "AP",
-    "ndcg": "nDCG",
     "recip_rank": "RR",
-    "Rprec": "Rprec",
-    "bpref": "Bpref",
-    "infAP": "infAP",
+    "recall": "R",
     "set_P": "SetP",
+    "set_relative_P": "SetRelP",
     "set_recall": "SetR",
     "set_map": "SetAP",
     "set_F": "SetF",
-    "11pt_avg": "11pt_avg",
-    "ndcg_rel": "ndcg_rel",
-    "Rndcg": "Rndcg",
-    "G": "G",
-    "binG": "binG",
-    "utility": "utility",
-    "gm_map": "gm_map",
-    "gm_bpref": "gm_bpref",
+    "iprec_at_recall": "IPrec",
     "num_q": "NumQ",
-    "num_rel": "NumRel",
     "num_ret": "NumRet",
-    "num_nonrel_judged_ret": "num_nonrel_judged_ret",
+    "num_rel": "NumRel",
+    "num_rel_ret": "NumRelRet",
 }
-"""Measures without a cut-off: trec_eval's name and ir_measures', or trec_eval's again where ir_measures has none."""
+"""trec_eval's name -> ir_measures' name, where they differ by more than case and the ending `_cut`."""
 
-WITH_CUTOFF = {
-    "P": "P",
-    "recall": "R",
-    "map_cut": "AP",
-    "ndcg_cut": "nDCG",
-    "success": "Success",
-    "relative_P": "relative_P",
-}
-"""Measures with a cut-off, likewise."""
-
-WITHOUT_REL = {"nDCG", "ndcg_rel", "G", "NumQ"}
-"""Measures that do not depend on a minimum grade `rel` of a relevant document."""
-
-SUMMED = {"NumQ", "NumRel", "NumRet", "num_nonrel_judged_ret"}
-"""Numbers of queries and documents, which trec_eval sums over the queries."""
-
-GEOMETRIC = {"gm_map", "gm_bpref"}
-"""Measures with a geometric mean over the queries: the values of the queries are natural logarithms."""
-
-RELATIVE_P = "relative_P.5,10,15,20,30,100,200,500,1000"
-"""What trec_eval's name relative_P stands for."""
-
-ALIASES = {"map": "ap", "mrr": "rr", "precision": "p", "iprec_at_recall": "iprec"}
-NAME = re.compile(r"(?P<family>\w+?)(?:\((?P<parameters>[^()]*)\))?(?:(?:@|_|\.)(?P<at>0\.[0-9]+|[01]\.0+|[0-9]+))?")
+NAME = re.compile(r"(?P<family>\w+?)(?:\((?P<parameters>[^()]*)\))?(?:[@_.](?P<at>[0-9]+(?:\.[0-9]+)?))?")
 SEVERAL = re.compile(r"(\w+?[@_.])([0-9.]+(?:,[0-9.]+)+)")  # trec_eval's ndcg_cut.10,20
-CUTOFF = re.compile("[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure and how to compute it.
+    """A measure of ir_measures, and how to compute it.
 
-    `name` is ir_measures' name. `trec_name` is what pytrec_eval computes, "" if ir_measures computes the measure.
-    `rel` is the lowest grade of a relevant document. `gains` says what pytrec_eval gets as the grades: "grade" the
-    grades themselves, "exponential" 2^grade - 1 (then its nDCG is that of the losses), "judged" 1 for every judged
-    document. `cutoff` is the rank after which the run is cut off beforehand; 0 keeps it whole.
+    `name` is ir_measures' name. `provider` is ir_measures' interface to the package that computes `computed`, the
+    measure without its gains: `gains` map a grade to its gain, where they differ. Grades above `highest_grade` are
+    refused. `parameters` are those other than the cut-off.
     """
 
     name: str
-    trec_name: str
-    rel: int = 1
-    gains: str = "grade"
-    cutoff: int = 0
+    computed: Any
+    provider: Any
+    parameters: str
+    gains: Mapping[int, int]
+    highest_grade: float
+
+    @property
+    def family(self) -> str:
+        """The name without parameters and cut-off."""
+        return str(self.computed.NAME)
 
 
 class UnknownMeasureError(Exception):
@@ -94,7 +77,8 @@ def parse_measures(names: Iterable[str]) -> list[Measure]:
     measures: dict[str, Measure] = {}
     unknown = []
     for text in names:
-        for name in _split(text.strip()):
+        several = SEVERAL.fullmatch(text.strip())
+        for name in [several[1] + at for at in several[2].split(",")] if several else [text.strip()]:
             try:
                 measure = _parse(name)
                 measures.setdefault(measure.name, measure)
@@ -119,103 +103,94 @@ def measure_names(names: Iterable[str]) -> list[str]:
 def measure_name(name: str) -> str:
     """ir_measures' name of one measure that has a mean over queries, to choose models by and to draw.
 
-    Raises UserError if it is unknown, several as in "ndcg_cut.10,20", or has no mean, as "num_ret" and "gm_map".
+    Raises UserError if it is unknown, several as in "ndcg_cut.10,20", or a sum over the queries, as "num_ret".
 
     >>> measure_name("ndcg_cut_20")
     'nDCG@20'
     """
-    names = measure_names([name])
-    if len(names) > 1:
-        raise UserError(f"measures: expected one, got {name} ({', '.join(names)})")
-    if family(names[0]) in SUMMED | GEOMETRIC:
+    measures = parse_measures([name])
+    if len(measures) > 1:
+        raise UserError(f"measures: expected one, got {name} ({', '.join(one.name for one in measures)})")
+    if measures[0].family in SUMMED:
         raise UserError(f"measures: expected one with a mean over the queries, such as nDCG@20 or AP, got {name}")
-    return names[0]
+    return measures[0].name
 
 
-def family(name: str) -> str:
-    """ir_measures' name of a measure without parameters and cut-off.
-
-    >>> family("P(rel=2)@5")
-    'P'
-    """
-    return re.split(r"[(@]", name, maxsplit=1)[0]
-
-
-def _split(text: str) -> list[str]:
-    text = RELATIVE_P if text == "relative_P" else text
-    several = SEVERAL.fullmatch(text)
-    return [several[1] + value for value in several[2].split(",")] if several else [text]
+def is_sum(name: str) -> bool:
+    """Whether a measure, by ir_measures' name, is summed over the queries."""
+    return re.split("[(@]", name, maxsplit=1)[0] in SUMMED
 
 
 def _parse(text: str) -> Measure:
+    # ir_measures.parse_measure is not used: it reads `ast.Num`, which Python 3.14 does not have.
+    registry = {name.lower(): measure for name, measure in _ir_measures().measures.registry.items()}
+    registry |= {trec_name.lower(): registry[name.lower()] for trec_name, name in TREC_EVAL.items()}
+    written = NAME.fullmatch(text)
+    family, at = (written["family"].lower(), written["at"]) if written else ("", None)
+    found = registry.get(family.removesuffix("_cut") if at else family)
+    if not written or found is None:
+        names = _ir_measures().measures.registry
+        raise UnknownMeasureError(nearest(text, [f"{name}@20" if at else name for name in names]))
+    takes = ", ".join(f"@{name}" if name == found.AT_PARAM else f"{name}=" for name in found.SUPPORTED_PARAMS)
     try:
-        return _parse_trec_eval(text)
-    except UnknownMeasureError:
-        from rerank.evaluation.other_measures import name_of_other
-
-        if name := name_of_other(text):
-            return Measure(name, "")
-        raise
-
-
-def _parse_trec_eval(text: str) -> Measure:
-    """A measure that trec_eval computes; raises UnknownMeasureError for any other."""
-    parts = NAME.fullmatch(text)
-    family = ALIASES.get(parts["family"].lower(), parts["family"].lower()) if parts else ""
-    at = parts["at"] if parts else None
-    parameters = _parameters(parts["parameters"] or "") if parts else {}
-    if family == "iprec" and at and float(at) <= 1 and round(float(at), 2) == float(at):
-        return _with_rel(Measure(f"IPrec@{float(at)}", f"iprec_at_recall_{float(at):.2f}"), parameters)
-    if at and not CUTOFF.fullmatch(at):
-        raise UnknownMeasureError(f"{at} is no cut-off from 1 to 999999")
-    if family == "judged" and at and not parameters:
-        return Measure(f"Judged@{at}", "set_P", gains="judged", cutoff=int(at))
-    if not at and (measure := _parse_set(family, parameters)):
-        return measure
-    for trec_name, name in (WITH_CUTOFF if at else WHOLE).items():
-        if family in (trec_name.lower(), name.lower()):
-            measure = Measure(f"{name}@{at}", f"{trec_name}_{at}") if at else Measure(name, trec_name)
-            if name == "nDCG" and "dcg" in parameters:
-                return _with_dcg(measure, parameters)
-            return _with_rel(measure, parameters)
-    if family in ("rr", "recip_rank") and at:  # trec_eval has no cut-off for it
-        return replace(_with_rel(Measure(f"RR@{at}", "recip_rank"), parameters), cutoff=int(at))
-    valid = [*(f"{name}@{at or 20}" for name in WITH_CUTOFF.values()), *WHOLE.values()]
-    raise UnknownMeasureError(nearest(text, [*valid, f"Judged@{at or 20}", f"RR@{at or 20}"]))
+        parameters = _parameters(written["parameters"] or "")
+        if at:
+            parameters[found.AT_PARAM] = found.SUPPORTED_PARAMS[found.AT_PARAM].dtype(at)
+        measure = found(**parameters)
+        measure.validate_params()
+    except (AssertionError, KeyError, SyntaxError, ValueError) as error:
+        raise UnknownMeasureError(f"expected other parameters: it takes {takes or 'none'}") from error
+    _check_bounds(measure.params)
+    computed = type(measure)(**{key: value for key, value in measure.params.items() if key not in ("dcg", "gains")})
+    gains, highest = _gains(measure)
+    parameters.pop(measure.AT_PARAM, None)
+    return Measure(str(measure), computed, _provider(computed, takes), repr(parameters), gains, highest)
 
 
-def _parse_set(family: str, parameters: dict[str, str]) -> Measure | None:
-    """Measures that ir_measures names by parameters of others: SetP(relative=True), NumRet(rel=1)."""
-    if family == "setrelp" or (family in ("setp", "set_p") and parameters.get("relative") == "True"):
-        family, parameters = "set_relative_p", {key: parameters[key] for key in parameters.keys() - {"relative"}}
-    if family == "set_relative_p":
-        measure = _with_rel(Measure("SetP", "set_relative_P"), parameters)
-        return replace(measure, name=f"SetP(relative=True,rel={measure.rel})".replace(",rel=1)", ")"))
-    if family in ("num_rel_ret", "numrelret") or (family in ("numret", "num_ret") and "rel" in parameters):
-        measure = _with_rel(Measure("NumRet", "num_rel_ret"), parameters)
-        return replace(measure, name=f"NumRet(rel={measure.rel})")
-    return None
+def _parameters(text: str) -> dict[str, Any]:
+    call = ast.parse(f"measure({text})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert not call.args
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
 
 
-def _parameters(text: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    return {key.strip(): value.strip().strip("'\"") for key, _, value in pairs}
+def _check_bounds(parameters: dict[str, Any]) -> None:
+    for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
+        if not 1 <= parameters.get(name, 1) <= highest:
+            raise UnknownMeasureError(f"{parameters[name]} is no {name} from 1 to {highest}")
+    recall = parameters.get("recall", 0.0)
+    if not 0 <= recall <= 1 or round(recall, 2) != recall:
+        raise UnknownMeasureError(f"{recall} is no recall from 0.00 to 1.00")
 
 
-def _with_rel(measure: Measure, parameters: dict[str, str]) -> Measure:
-    family, at_sign, at = measure.name.partition("@")
-    rel = parameters.pop("rel", "1")
-    if parameters or not CUTOFF.fullmatch(rel) or (rel != "1" and family in WITHOUT_REL):
-        valid = "rel=1, rel=2, …" if family not in WITHOUT_REL else "dcg" if family == "nDCG" else "none"
-        raise UnknownMeasureError(f"expected no parameter but {valid}")
-    return measure if rel == "1" else replace(measure, name=f"{family}(rel={rel}){at_sign}{at}", rel=int(rel))
+def _gains(measure: Any) -> tuple[dict[int, int], float]:
+    """Grade -> gain of the grades whose gain differs, and the highest grade that is accepted."""
+    gains = {grade: max(gain, 0) for grade, gain in measure.params.get("gains", {}).items()}
+    if measure.params.get("dcg") == "exp-log2":
+        if gains:
+            raise UnknownMeasureError("expected dcg='exp-log2' or gains, got both")
+        highest = HIGHEST_GAIN.bit_length()
+        return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
+    if max(gains.values(), default=0) > HIGHEST_GAIN:
+        raise UnknownMeasureError(f"expected gains up to {HIGHEST_GAIN}")
+    return gains, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
 
 
-def _with_dcg(measure: Measure, parameters: dict[str, str]) -> Measure:
-    if parameters == {"dcg": "log2"}:
-        return measure
-    if parameters != {"dcg": "exp-log2"}:
-        raise UnknownMeasureError(
-            "expected dcg='log2', with gain rel, or dcg='exp-log2', with gain 2^rel - 1, and nothing else"
-        )
-    return replace(measure, name=f"nDCG(dcg='exp-log2'){measure.name.removeprefix('nDCG')}", gains="exponential")
+def _provider(measure: Any, takes: str) -> Any:
+    """The first package of ir_measures' order that computes the measure and is installed."""
+    # Judgments of (query_id, doc_id, relevance) do not have the subtopics that pyndeval needs.
+    known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME != "pyndeval"]
+    providers = [one for one in known if one.supports(measure)]
+    for provider in providers:
+        if provider.is_available():
+            return provider
+    if providers:
+        raise UnknownMeasureError(f"it needs another package: {providers[0].install_instructions()}")
+    raise UnknownMeasureError(f"ir_measures does not compute it with these parameters; it takes {takes or 'none'}")
+
+
+def _ir_measures() -> Any:
+    with warnings.catch_warnings():  # of packages that are compiled when they are imported for the first time
+        warnings.simplefilter("ignore")
+        import ir_measures
+    return ir_measures

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rerank.data.types import Measurements
 from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
+from rerank.evaluation.measures import is_sum
 from rerank.evaluation.significance import CORRECTIONS, corrected, mean_and_error, paired_test
-from rerank.evaluation.summaries import summarised
 
 LEVEL = 0.05
 
@@ -16,10 +17,11 @@ LEVEL = 0.05
 class RunComparison:
     """A run on one measure, compared with the run called `reference`.
 
-    `mean` is over queries, or what trec_eval has instead of it (see `summarised`), and `error` its standard error;
-    `fold_mean` and `fold_error` are over the means of the folds (NaN without folds); `low` to `high` is the bootstrap
-    interval of `mean` (NaN if it was not asked for). From `difference` on the fields are NaN or None for the reference
-    itself, which is not in the family of tests. `wins`, `ties` and `losses` count queries.
+    `mean` is over queries, and `error` its standard error; `fold_mean` and `fold_error` are over the means of the folds
+    (NaN without folds). All of these are of the sum over the queries for NumQ, NumRel and NumRet, whatever the folds.
+    `low` to `high` is the bootstrap interval of `mean` (NaN if it was not asked for). From `difference` on the fields
+    are NaN or None for the reference itself, which is not in the family of tests. `wins`, `ties` and `losses` count
+    queries.
     """
 
     run: str
@@ -75,68 +77,64 @@ def compare_measurements(
     """
     comparisons = {}
     for measure in next(iter(measurements.values())):
-        values = {run: measurements[run][measure] for run in measurements}
-        fold_means = {run: _fold_mean(values[run], fold_queries) for run in values}
-        headline = {
-            run: (fold_means[run] if fold_queries else mean_and_error(list(values[run].values())))[0] for run in values
-        }
-        best = [run for run in values if headline[run] == max(headline.values())]
+        values = {run: of_run[measure] for run, of_run in measurements.items()}
+        query_ids = list(values[baseline or next(iter(values))])
+        scale = len(query_ids) if is_sum(measure) else 1
+        columns = {run: [scale * of_run[query_id] for query_id in query_ids] for run, of_run in values.items()}
+        means = {run: mean_and_error(column) for run, column in columns.items()}
+        fold_means = (
+            means if scale > 1 and fold_queries else {run: _fold_mean(values[run], fold_queries) for run in values}
+        )
+        headline = fold_means if fold_queries else means
+        highest = max(mean for mean, _ in headline.values())
+        best = [run for run in columns if headline[run][0] == highest]
         reference = baseline or best[0]
-        query_ids = list(values[reference])
-        columns = {run: [values[run][query_id] for query_id in query_ids] for run in values}
+        tests = _tests(columns, reference, test, correction)
+        bounds = _intervals(columns, reference) if intervals else {}
         no_interval = (math.nan, math.nan)
-        rows = [
-            RunComparison(run, measure, *mean_and_error(column), *fold_means[run], *no_interval, run in best, reference)
-            for run, column in columns.items()
+        comparisons[measure] = [
+            replace(
+                RunComparison(run, measure, *means[run], *fold_means[run], *no_interval, run in best, reference),
+                **tests.get(run, {}),
+                **bounds.get(run, {}),
+            )
+            for run in columns
         ]
-        rows = _with_tests(rows, columns, test, correction)
-        rows = _with_intervals(rows, columns) if intervals else rows
-        comparisons[measure] = summarised(rows, len(query_ids))
     return comparisons
 
 
-def _with_tests(
-    rows: list[RunComparison], columns: dict[str, list[float]], test: str, correction: str
-) -> list[RunComparison]:
-    """The rows with p-values, effect sizes and counts, but for the reference; `columns` are the values of each run."""
-    reference = rows[0].reference
+def _tests(columns: dict[str, list[float]], reference: str, test: str, correction: str) -> dict[str, dict[str, Any]]:
+    """The differences, p-values, effect sizes and counts of each other run; `columns` are the values of each run."""
     differences = _differences(columns, reference)
     p_values = [paired_test(columns[run], columns[reference], test) for run in differences]
-    p_corrected = dict(zip(differences, corrected(p_values, correction), strict=True))
-    p = dict(zip(differences, p_values, strict=True))
     level = LEVEL / max(1, len(differences)) if CORRECTIONS[correction].label else LEVEL
-    return [
-        row
-        if row.is_reference
-        else replace(
-            row,
-            difference=mean_and_error(differences[row.run])[0],
-            effect=cohens_d(differences[row.run]),
-            p=p[row.run],
-            p_corrected=p_corrected[row.run],
-            wins=sum(difference > 0 for difference in differences[row.run]),
-            ties=differences[row.run].count(0.0),
-            losses=sum(difference < 0 for difference in differences[row.run]),
-            detectable=detectable_difference(differences[row.run], level),
+    return {
+        run: {
+            "difference": mean_and_error(of_run)[0],
+            "effect": cohens_d(of_run),
+            "p": p,
+            "p_corrected": p_corrected,
+            "wins": sum(difference > 0 for difference in of_run),
+            "ties": of_run.count(0.0),
+            "losses": sum(difference < 0 for difference in of_run),
+            "detectable": detectable_difference(of_run, level),
+        }
+        for (run, of_run), p, p_corrected in zip(
+            differences.items(), p_values, corrected(p_values, correction), strict=True
         )
-        for row in rows
-    ]
+    }
 
 
-def _with_intervals(rows: list[RunComparison], columns: dict[str, list[float]]) -> list[RunComparison]:
-    """The rows with the bootstrap intervals of means and differences, all on the same resamples."""
-    differences = _differences(columns, rows[0].reference)
+def _intervals(columns: dict[str, list[float]], reference: str) -> dict[str, dict[str, Any]]:
+    """The bootstrap intervals of the means and the differences of each run, all on the same resamples."""
+    differences = _differences(columns, reference)
     intervals = bootstrap_intervals([*columns.values(), *differences.values()])
-    of_means = dict(zip(columns, intervals[: len(columns)], strict=True))
-    of_differences = dict(zip(differences, intervals[len(columns) :], strict=True))
-    with_intervals = []
-    for row in rows:
-        low, high = of_means[row.run]
-        difference_low, difference_high = of_differences.get(row.run, (math.nan, math.nan))
-        with_intervals.append(
-            replace(row, low=low, high=high, difference_low=difference_low, difference_high=difference_high)
-        )
-    return with_intervals
+    bounds: dict[str, dict[str, Any]] = {}
+    for run, (low, high) in zip(columns, intervals[: len(columns)], strict=True):
+        bounds[run] = {"low": low, "high": high}
+    for run, (low, high) in zip(differences, intervals[len(columns) :], strict=True):
+        bounds[run] |= {"difference_low": low, "difference_high": high}
+    return bounds
 
 
 def _differences(columns: dict[str, list[float]], reference: str) -> dict[str, list[float]]:

@@ -16,11 +16,20 @@ from rerank.data.collections import Collection
 from rerank.data.folds import FINAL
 from rerank.data.trec import read_run, write_run
 from rerank.data.types import Fold, Qrels, Run
-from rerank.evaluation.fusion_by_fold import tune_by_fold, tune_on, weights_in_words, weights_of_queries
-from rerank.evaluation.fusion_of_ranks import RRF_K, fuse_ranks
-from rerank.evaluation.fusion_of_scores import Weights, check_weights, fuse_scores
+from rerank.evaluation.fusion import (
+    MEASURE,
+    RRF_K,
+    Weights,
+    check_runs,
+    check_weights,
+    fuse_ranks,
+    fuse_scores,
+    queries_of,
+    tune_by_fold,
+    tune_on,
+    weights_of_queries,
+)
 from rerank.experiments.folds import folds_of
-from rerank.runs.fuse_files import MEASURE, check_runs
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import judgments_hash
 from rerank.utils.errors import UserError
@@ -74,9 +83,7 @@ def fused_first_stage(config: Config, collection: Collection, folder: Collection
         if settings.fusion == "interpolate":
             folds = folds_of(collection, config.collection.folds)
             by_fold = tune_by_fold(runs, collection.qrels, folds, MEASURE)
-            for name, weights in by_fold.items():
-                log.info(f"fold {name}: weights of the first stage: {weights_in_words(settings.runs, weights)}")
-            queries = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
+            queries = queries_of(list(runs.values()))
             fused = fuse_scores(list(runs.values()), weights_of_queries(queries, folds, by_fold))
         else:
             fused = fuse_ranks(list(runs.values()))
@@ -110,8 +117,7 @@ def fold_first_stage(
     runs = _read(settings.runs)
     if fold.name == FINAL:
         judged: Qrels = {q: collection.qrels[q] for q in fold.valid or fold.train if q in collection.qrels}
-        weights = tune_on(runs, judged, MEASURE, f" of {FINAL}")
-        log.info(f"fold {FINAL}: weights of the first stage: {weights_in_words(settings.runs, weights)}")
+        weights = tune_on(runs, judged, MEASURE, f"validation queries of {FINAL}")
     else:
         weights = _recorded_weights(record, fold, first_stage, len(runs))
     facts |= {"measure": MEASURE, "weights": list(weights)}

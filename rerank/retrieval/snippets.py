@@ -19,7 +19,11 @@ def snippet(text: str, terms: Collection[str], language: str = ENGLISH, length: 
     ends with a word, and with dots. Raises UserError for an unknown language.
     """
     text = " ".join(text.split())
-    words = find_words(text, language)
+    return best_part(text, find_words(text, language), terms, length)
+
+
+def best_part(text: str, words: Sequence[Word], terms: Collection[str], length: int = LENGTH) -> Marked:
+    """As `snippet`, from the words of a text whose white space is single spaces."""
     begin, end = _part(text, words, terms, length)
     before, after = "… " if begin else "", " …" if end < len(text) else ""
     marks = _merged((word.begin, word.end) for word in words if word.term in terms)
@@ -35,7 +39,7 @@ def _part(text: str, words: Sequence[Word], terms: Collection[str], length: int)
     if not words:
         return 0, length
     words = list(words)
-    if words[0].end <= length:  # what no word is, before the first one and after the last, is theirs
+    if words[0].end <= length:  # leading and trailing punctuation belongs to the first and last word
         words[0] = words[0]._replace(begin=0)
     if len(text) - words[-1].begin <= length:
         words[-1] = words[-1]._replace(end=len(text))
@@ -52,9 +56,11 @@ def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> 
     inside: Counter[str] = Counter()
     windows, first = [], 0
     for last, word in enumerate(words):
-        inside += Counter([word.term] if word.term in terms else [])
+        if word.term in terms:
+            inside[word.term] += 1
         while first < last and word.end - words[first].begin > length:
-            inside -= Counter([words[first].term] if words[first].term in terms else [])
+            if words[first].term in terms:
+                inside -= Counter([words[first].term])
             first += 1
         windows.append(((len(inside), inside.total()), first, last))
     best = max(value for value, _, _ in windows)

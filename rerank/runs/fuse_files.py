@@ -7,9 +7,19 @@ from typing import Any
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run, write_run
 from rerank.data.types import Run
-from rerank.evaluation.fusion_by_fold import tune_by_fold, tune_on, weights_in_words, weights_of_queries
-from rerank.evaluation.fusion_of_ranks import RRF_K, fuse_ranks
-from rerank.evaluation.fusion_of_scores import Weights, check_weights, fuse_scores
+from rerank.evaluation.fusion import (
+    MEASURE,
+    RRF_K,
+    Weights,
+    check_runs,
+    check_weights,
+    fuse_ranks,
+    fuse_scores,
+    queries_of,
+    tune_by_fold,
+    tune_on,
+    weights_of_queries,
+)
 from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.manifest import write_manifest
@@ -19,8 +29,6 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
 
-MEASURE = "nDCG@20"
-"""The measure that chooses the weights, unless another is named."""
 QRELS = CollectionFolder(Path()).qrels.name
 FOLDS = CollectionFolder(Path()).folds.name
 
@@ -53,16 +61,31 @@ def fuse_files(
         UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, the
             runs have no query in common, there is nothing to tune on, or `out` cannot be written.
     """
-    paths = list(paths)
-    _check_arguments(paths, method, rrf_k, weights, qrels, folds, measure)
+    expect_several(paths, "fuse")
+    tuning = {"--qrels": qrels, "--folds": folds, "--measure": measure}
+    others = {"--weights": weights, **tuning} if method == "rrf" else {"--rrf-k": rrf_k is not None}
+    if unused := [flag for flag, value in others.items() if value]:
+        raise UserError(f"{', '.join(unused)}: of no effect on --method {method}; leave it out")
+    if weights and any(tuning.values()):
+        raise UserError("--weights: expected weights, or --qrels, --folds and --measure to tune them; got both")
+    k = RRF_K if rrf_k is None else rrf_k
+    if not 0 <= k < float("inf"):
+        raise UserError(f"--rrf-k: got {k}, expected 0 or more")
+    try:
+        check_weights(weights or [1.0] * len(paths), len(paths))
+    except ValueError as error:
+        raise UserError(f"--weights: {error}") from error
+    measure = measure_name(measure or MEASURE)
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {str(path): read_run(path) for path in paths}
     check_runs(runs)
+    facts: dict[str, Any] = {"k": k}
     if method == "rrf":
-        facts: dict[str, Any] = {"k": RRF_K if rrf_k is None else rrf_k}
-        fused = fuse_ranks(list(runs.values()), facts["k"])
+        fused = fuse_ranks(list(runs.values()), k)
+    elif weights:
+        fused, facts = fuse_scores(list(runs.values()), tuple(weights)), {"weights": tuple(weights)}
     else:
-        of_queries, facts = _weights(runs, paths, tuple(weights), qrels, folds, measure_name(measure or MEASURE))
+        of_queries, facts = _tuned(runs, qrels, folds, measure)
         fused = fuse_scores(list(runs.values()), of_queries)
     write_run(out, fused, tag)
     if manifest is not None:
@@ -70,102 +93,6 @@ def fuse_files(
         fusion = {"method": method, **facts, "runs": sources}
         write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
     return out
-
-
-def check_runs(runs: Mapping[str, Run]) -> None:
-    """Raises UserError for a run that has no query in common with the others; logs runs without a common document."""
-    for name, run in runs.items():
-        others = {query_id for other, of_other in runs.items() if other != name for query_id in of_other}
-        if others.isdisjoint(run):
-            raise UserError(
-                f"{name}: has no query in common with the other runs: got queries {examples(run)} and "
-                f"{examples(sorted(others))}; expected runs of the same collection"
-            )
-        if not any(
-            query_id in run and not run[query_id].keys().isdisjoint(scores)
-            for other, of_other in runs.items()
-            if other != name
-            for query_id, scores in of_other.items()
-        ):
-            log.info(
-                f"{name}: has no document in common with the other runs, whatever the query; is it of the same ids?"
-            )
-
-
-def _weights(
-    runs: Mapping[str, Run],
-    paths: list[Path],
-    weights: Weights,
-    qrels: Path | None,
-    folds: Path | None,
-    measure: str,
-) -> tuple[dict[str, Weights], dict[str, Any]]:
-    """The weights of every query, and what the manifest says of them."""
-    queries = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
-    if weights:
-        return dict.fromkeys(queries, weights), {"weights": weights}
-    if qrels is None:
-        qrels, folds = find_nearby(paths, QRELS), folds or find_nearby(paths, FOLDS)
-        if qrels is None or folds is None:
-            nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
-            raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
-    judged = read_qrels(qrels)
-    facts: dict[str, Any] = {"measure": measure, "qrels": {"file": str(qrels), "sha256": file_hash(qrels)}}
-    if folds is None:
-        tuned = tune_on(runs, judged, measure)
-        log.info(
-            f"weights by {measure} on the {len(judged)} judged queries of {qrels}: "
-            f"{weights_in_words(list(runs), tuned)}; compare the fused run on other queries"
-        )
-        return dict.fromkeys(queries, tuned), {"weights": tuned, **facts}
-    known = read_folds(folds)
-    by_fold = tune_by_fold(runs, judged, known, measure)
-    of_queries = weights_of_queries(queries, known, by_fold, str(folds))
-    for fold, of_fold in by_fold.items():
-        log.info(
-            f"fold {fold}: weights by {measure} on its validation queries: {weights_in_words(list(runs), of_fold)}"
-        )
-    tested = {query_id for fold in known for query_id in fold.test}
-    if untested := [query_id for query_id in queries if query_id not in tested]:
-        log.info(
-            f"{len(untested)} of {len(queries)} queries are tested by no fold ({examples(untested)}): they have the "
-            "means of the folds' weights"
-        )
-    return of_queries, {"weights": by_fold, **facts, "folds": {"file": str(folds), "sha256": file_hash(folds)}}
-
-
-def _check_arguments(
-    paths: list[Path],
-    method: str,
-    rrf_k: float | None,
-    weights: Sequence[float],
-    qrels: Path | None,
-    folds: Path | None,
-    measure: str | None,
-) -> None:
-    expect_several(paths, "fuse")
-    if method == "rrf":
-        given = [
-            flag
-            for flag, value in (("--weights", weights), ("--qrels", qrels), ("--folds", folds), ("--measure", measure))
-            if value
-        ]
-        if given:
-            raise UserError(f"{', '.join(given)}: of no effect on --method rrf, which has no weights; leave it out")
-        if rrf_k is not None and not 0 <= rrf_k < float("inf"):
-            raise UserError(f"--rrf-k: got {rrf_k}, expected 0 or more")
-        return
-    if rrf_k is not None:
-        raise UserError(f"--rrf-k {rrf_k:g}: of no effect on --method {method}; leave it out")
-    if weights:
-        if qrels or folds or measure:
-            raise UserError("--weights: expected weights, or --qrels, --folds and --measure to tune them; got both")
-        try:
-            check_weights(weights, len(paths))
-        except ValueError as error:
-            raise UserError(f"--weights: {error}") from error
-    if measure:
-        measure_name(measure)
 
 
 def expect_several(paths: Sequence[Path], what: str) -> None:
@@ -176,3 +103,31 @@ def expect_several(paths: Sequence[Path], what: str) -> None:
     for number, path in enumerate(absolute):
         if path in absolute[:number]:
             raise UserError(f"{what}: {paths[number]}: given twice; expected each run once")
+
+
+def _tuned(
+    runs: Mapping[str, Run], qrels: Path | None, folds: Path | None, measure: str
+) -> tuple[dict[str, Weights], dict[str, Any]]:
+    """The tuned weights of every query, and what the manifest says of them."""
+    if qrels is None:
+        paths = list(map(Path, runs))
+        qrels, folds = find_nearby(paths, QRELS), folds or find_nearby(paths, FOLDS)
+        if qrels is None or folds is None:
+            nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
+            raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
+    queries, judged = queries_of(list(runs.values())), read_qrels(qrels)
+    facts: dict[str, Any] = {"measure": measure, "qrels": {"file": str(qrels), "sha256": file_hash(qrels)}}
+    if folds is None:
+        weights = tune_on(runs, judged, measure, f"queries of {qrels}")
+        log.info(f"compare the fused run on other queries than those of {qrels}")
+        return dict.fromkeys(queries, weights), {"weights": weights, **facts}
+    known = read_folds(folds)
+    by_fold = tune_by_fold(runs, judged, known, measure)
+    tested = {query_id for fold in known for query_id in fold.test}
+    if untested := [query_id for query_id in queries if query_id not in tested]:
+        log.info(
+            f"{len(untested)} of {len(queries)} queries are tested by no fold ({examples(untested)}): they have the "
+            "means of the folds' weights"
+        )
+    of_queries = weights_of_queries(queries, known, by_fold, str(folds))
+    return of_queries, {"weights": by_fold, **facts, "folds": {"file": str(folds), "sha256": file_hash(folds)}}

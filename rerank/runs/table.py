@@ -9,7 +9,7 @@ from rerank.data.trec import examples, read_qrels, read_run
 from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
-from rerank.evaluation.fusion import fuse, tune_weight
+from rerank.evaluation.fusion import MEASURE, Weights, fuse_scores, tune_weights
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name, measure_names
 from rerank.runs.layout import CollectionFolder, FoldFolder
 from rerank.runs.manifest import recorded_fold
@@ -36,7 +36,7 @@ def compare_files(
     measures: Iterable[str] | None = None,
     *,
     fuse_with: Path | None = None,
-    fuse_measure: str = "nDCG@20",
+    fuse_measure: str = MEASURE,
     baseline: str | None = None,
     test: str = "t",
     correction: str = "bonferroni",
@@ -121,19 +121,19 @@ def with_fused_runs(
         rows[name] = run
         if name == fusion.first_name:
             continue
-        weights, weight_of = {}, {}
+        weights: dict[str, Weights] = {}
         has_valid_runs = any(validation_run(files[name], fold.name).is_file() for fold in fusion.folds)
         for fold in fusion.folds:
             path = validation_run(files[name], fold.name)
             if has_valid_runs:
                 validated = recorded_fold(FoldFolder(path.parent).manifest) or fold  # which may have fewer queries
-                weights[fold.name] = _tune_weight(str(path), read_run(path), validated, fusion)
+                weights[fold.name] = _tune(str(path), read_run(path), validated, fusion)
             else:
-                weights[fold.name] = _tune_weight(f"{name} (there is no {path} either)", run, fold, fusion)
-            weight_of.update(dict.fromkeys(fold.test, weights[fold.name]))
+                weights[fold.name] = _tune(f"{name} (there is no {path} either)", run, fold, fusion)
         fused = f"{name} + {fusion.first_name}"
-        rows[fused] = fuse(run, fusion.first_run, weight_of)
-        by_fold = ", ".join(f"fold {fold} {weight:.2f}" for fold, weight in weights.items())
+        of_queries = {query_id: weights[fold.name] for fold in fusion.folds for query_id in fold.test}
+        rows[fused] = fuse_scores([fusion.first_run, run], of_queries)
+        by_fold = ", ".join(f"fold {fold} {weight:.2f}" for fold, (_, weight) in weights.items())
         notes.append(
             f"{fused}: weight of {name} by {fusion.measure} on each fold's validation queries "
             f"({'its valid.run' if has_valid_runs else 'its own scores of them'}): {by_fold}."
@@ -141,8 +141,8 @@ def with_fused_runs(
     return rows, notes
 
 
-def _tune_weight(source: str, scores: Run, fold: Fold, fusion: Fusion) -> float:
-    """The best weight on the fold's validation queries; `scores` are the model's, read from `source`."""
+def _tune(source: str, scores: Run, fold: Fold, fusion: Fusion) -> Weights:
+    """The best weights on the fold's validation queries; `scores` are the model's, read from `source`."""
     valid = {query_id: fusion.qrels[query_id] for query_id in fold.valid if query_id in fusion.qrels}
     if fusion.first_run.keys().isdisjoint(valid):
         raise UserError(
@@ -155,4 +155,4 @@ def _tune_weight(source: str, scores: Run, fold: Fold, fusion: Fusion) -> float:
             f"{source}: {len(missing)} of the {len(valid)} validation queries of fold {fold.name} are missing "
             f"({examples(missing)}), on which the weight is tuned; expected the model's scores of all of them"
         )
-    return tune_weight(scores, fusion.first_run, valid, fusion.measure)
+    return tune_weights([fusion.first_run, scores], valid, fusion.measure)

@@ -10,8 +10,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.folds import official_folds, write_folds
 from rerank.data.trec import ranked, read_run, write_qrels, write_run
-from rerank.evaluation.fusion_of_ranks import fuse_ranks
-from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
 from rerank.utils.files import file_hash
 from tests.support.small_collection import failed
 
@@ -92,7 +91,7 @@ def test_weights_are_tuned_by_fold_and_no_test_query_is_used(runs, capsys):
         "sha256": file_hash(Path("runs/towns/folds.json")),
     }
     a, b = expected["1"]
-    assert f"fold 1: weights by P@3 on its validation queries: {A} {a:.2f}, {B} {b:.2f}" in err
+    assert f"weights by P@3 on the 4 judged validation queries of fold 1: {A} {a:.2f}, {B} {b:.2f}" in err
     of_query = {q: expected[fold.name] for fold in FOLDS for q in fold.test}
     assert orders(read_run("fused.run")) == orders(fuse_scores([runs["a"], runs["b"]], of_query))
     turned = {q: {d: 1 - g if q in FOLDS[0].test else g for d, g in of.items()} for q, of in QRELS.items()}
@@ -136,7 +135,7 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
         ([A, B, "--weights", "1", "2"], "--weights: of no effect on --method rrf"),
         ([A, B, "--qrels", "qrels.txt"], "--qrels qrels.txt: no such file"),
         ([A, B, "--method", "sum"], "--method"),
-        ([A, B, "--method", "interpolate", "--rrf-k", "60"], "--rrf-k 60: of no effect on --method interpolate"),
+        ([A, B, "--method", "interpolate", "--rrf-k", "60"], "--rrf-k: of no effect on --method interpolate"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
         ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),
         (

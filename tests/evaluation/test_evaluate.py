@@ -1,6 +1,9 @@
 import gzip
 import math
 import random
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,14 @@ import pytrec_eval
 from rerank.data.trec import ranked, read_qrels, read_run, write_run
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate, missing_queries
-from rerank.evaluation.measures import DEFAULT_MEASURES, parse_measures
+from rerank.evaluation.measures import DEFAULT_MEASURES, HIGHEST_GAIN, measure_names
 from rerank.utils.errors import UserError
-from tests.support.paths import SHARED_DATA
+from tests.support.paths import ROOT, SHARED_DATA
+from tests.support.patience import SECONDS
+from tests.support.random_judgments import BINARY, GRADED
 
+TREC_EVAL = ("P_1", "P_5", "P_10", "P_20", "map", "ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "ndcg_cut_20", "ndcg")
+"""DEFAULT_MEASURES by trec_eval's names."""
 ROBUST04 = SHARED_DATA / "data" / "robust04"
 
 
@@ -25,14 +32,57 @@ def test_every_judged_query_has_a_value() -> None:
     assert missing_queries(qrels, run) == ["lacking", "empty"]
 
 
-def test_queries_judged_junk_throughout_count_zero() -> None:
-    """pytrec_eval alone breaks the process on this: a query whose grades are all below -1, after another one."""
-    qrels = {"q": {"a": 2, "b": -1}, "junk": {"a": -2, "b": -3}, "below": {"zz": -5}}
-    run = {query_id: {"a": 1.0, "b": 2.0, "x": 3.0} for query_id in qrels}
-    for _ in range(100):
-        values = evaluate(qrels, run, ["MAP", "nDCG@20", "bpref", "P@1", "nDCG(dcg='exp-log2')"])
-    assert all((of["junk"], of["below"]) == (0.0, 0.0) for of in values.values())
-    assert values["AP"]["q"] == pytest.approx(1 / 3)
+@pytest.mark.parametrize(("seed", "highest"), [(0, 3), (1, 3), (2, 255), (3, 2**31)])
+def test_random_grades_have_the_values_of_trec_eval(seed: int, highest: int) -> None:
+    """In a process of its own, which pytrec_eval may break or hang."""
+    words = [sys.executable, "-m", "tests.support.random_judgments", str(seed), "150", str(highest)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_measure_of_trec_eval_is_that_of_pytrec_eval_on_queries_with_nothing_relevant_or_retrieved() -> None:
+    qrels = {"p": {"a": 1, "b": 0, "c": 3, "e": 1}, "none": {"a": 0}, "lacking": {"a": 2, "b": 1}}
+    run = {"p": {"a": 1.0, "b": 2.0, "c": 0.5, "d": 4.0}, "none": {"a": 1.0}}
+    names = [*GRADED, *BINARY]
+    values = evaluate(qrels, run, names)
+    for name, trec_name in zip(measure_names(names), names, strict=True):
+        alone = pytrec_eval.RelevanceEvaluator(qrels, {trec_name}).evaluate(run)
+        assert {q: values[name][q] for q in run} == {query_id: alone[query_id][trec_name] for query_id in run}
+    lacking = {name: of["lacking"] for name, of in values.items()}
+    assert lacking == dict.fromkeys(values, 0.0) | {"NumQ": 1.0, "NumRel": 2.0}
+
+
+def test_grades_below_0_are_judged_non_relevant() -> None:
+    """The values of a document judged -2 are those of one judged 0; trec_eval's bpref leaves it out instead."""
+    run = {"q": {"junk": 3.0, "good": 2.0, "unjudged": 1.0}}
+    names = ["bpref", "infAP", "P_2", "nDCG", "Judged@3", "Judged@1"]
+    values = evaluate({"q": {"junk": -2, "good": 1}}, run, names)
+    assert values == evaluate({"q": {"junk": 0, "good": 1}}, run, names)
+    assert {name: of["q"] for name, of in values.items()} == {
+        "Bpref": 0.0,
+        "infAP": pytest.approx(0.5, abs=1e-4),
+        "P@2": 0.5,
+        "nDCG": pytest.approx(0.6309, abs=1e-4),
+        "Judged@3": pytest.approx(2 / 3),
+        "Judged@1": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("measure", "highest"),
+    [("nDCG@5", HIGHEST_GAIN), ("nDCG(dcg='exp-log2')@20", 12), ("ERR@20", 4), ("nDCG(gains={1:2})", HIGHEST_GAIN)],
+)
+def test_a_high_grade_is_refused_by_measures_of_graded_judgments_alone(measure: str, highest: int) -> None:
+    """pytrec_eval's nDCG takes minutes for a grade of 10^6, and memory for every grade up to the highest."""
+    run = {"q": {"a": 1.0}}
+    assert evaluate({"q": {"a": highest}}, run, [measure])[measure]["q"] > 0.9
+    qrels = {"q": {"a": 2**31, "b": 10**6}}
+    with pytest.raises(UserError, match=f"expected grades up to {highest}, got 2147483648"):
+        evaluate(qrels, run, [measure])
+    start = time.perf_counter()
+    values = evaluate(qrels, run, [name for name in BINARY if name != "infAP"])
+    assert time.perf_counter() - start < 1
+    assert values["P@1"]["q"] == 1.0
 
 
 def graded(seed: int) -> tuple[Qrels, Run]:
@@ -72,8 +122,16 @@ def test_exponential_gain_is_that_of_a_loop() -> None:
             best = sorted((2 ** max(0, grade) - 1 for grade in judged.values()), reverse=True)
             dcg, ideal = (sum(g / math.log2(2 + i) for i, g in enumerate(of[:cut])) for of in (gains, best))
             assert values[query_id] == pytest.approx(dcg / ideal)
-    with pytest.raises(UserError, match=r"query q: gain 2\^rel - 1: expected grades up to 53, got 54"):
-        evaluate({"q": {"a": 54}}, {"q": {"a": 1.0}}, ["nDCG(dcg='exp-log2')@20"])
+
+
+def test_judged_documents_alone_and_other_gains_have_the_values_of_pytrec_eval() -> None:
+    qrels, run = graded(4)
+    qrels = {q: {doc_id: max(0, grade) for doc_id, grade in of.items()} for q, of in qrels.items()}
+    values = evaluate(qrels, run, ["nDCG(judged_only=True)@5", "nDCG(gains={1:3,2:4})"])
+    alone = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_5"}, 1, True).evaluate(run)
+    assert values["nDCG(judged_only=True)@5"] == {q: of["ndcg_cut_5"] for q, of in alone.items()}
+    gains = {q: {doc_id: {1: 3, 2: 4}.get(grade, grade) for doc_id, grade in of.items()} for q, of in qrels.items()}
+    assert values["nDCG(gains={1:3,2:4})"] == evaluate(gains, run, ["nDCG"])["nDCG"]
 
 
 def test_share_of_judged_documents_is_that_of_a_loop() -> None:
@@ -99,6 +157,59 @@ def test_grade_from_which_a_document_is_relevant() -> None:
 def test_gain_is_the_grade() -> None:
     values = evaluate({"q": {"a": 1, "b": 3}}, {"q": {"a": 2.0, "b": 1.0}}, ["ndcg_cut_1"])
     assert values["nDCG@1"]["q"] == pytest.approx(1 / 3)
+
+
+def with_ties_and_gaps(seed: int) -> tuple[Qrels, Run]:
+    """Graded judgments and a run with ties; one judged query is without documents, another without a relevant one."""
+    qrels, run = graded(seed)
+    return {**qrels, "t-lacking": {"a": 1}, "none": {"a": 0}}, {**run, "none": {"a": 1.0}, "unjudged": {"a": 1.0}}
+
+
+def grades_of(qrels: Qrels, run: Run, query_id: str) -> list[int]:
+    return [max(0, qrels[query_id].get(doc_id, 0)) for doc_id in ranked(run.get(query_id, {}))]
+
+
+def test_err_is_that_of_a_loop() -> None:
+    """Chapelle et al., "Expected reciprocal rank for graded relevance", 2009, with 4 as the highest grade."""
+    qrels, run = with_ties_and_gaps(0)
+    values = evaluate(qrels, run, ["P@5", "ERR@5", "ERR@20"])
+    assert list(values) == ["P@5", "ERR@5", "ERR@20"]
+    for cut in (5, 20):
+        for query_id in qrels:
+            stays, expected = 1.0, 0.0
+            for rank, grade in enumerate(grades_of(qrels, run, query_id)[:cut], 1):
+                satisfied = (2**grade - 1) / 2**4
+                expected += stays * satisfied / rank
+                stays *= 1 - satisfied
+            assert values[f"ERR@{cut}"][query_id] == pytest.approx(expected, abs=6e-6)  # gdeval prints five decimals
+    assert max(values["ERR@20"].values()) > 0.1
+
+
+def test_rank_biased_precision_is_that_of_a_loop() -> None:
+    """Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness", 2008."""
+    qrels, run = with_ties_and_gaps(1)
+    values = evaluate(qrels, run, ["RBP(p=0.5,rel=2)"])["RBP(p=0.5,rel=2)"]
+    for query_id in qrels:
+        expected = sum(0.5 * 0.5**i for i, grade in enumerate(grades_of(qrels, run, query_id)) if grade >= 2)
+        assert values[query_id] == pytest.approx(expected)
+    assert values["t-lacking"] == values["none"] == 0.0
+
+
+def test_reciprocal_rank_is_cut_off() -> None:
+    qrels, run = with_ties_and_gaps(2)
+    values = evaluate(qrels, run, ["RR(rel=3)@3"])["RR(rel=3)@3"]
+    for query_id in qrels:
+        ranks = [rank for rank, grade in enumerate(grades_of(qrels, run, query_id)[:3], 1) if grade >= 3]
+        assert values[query_id] == pytest.approx(1 / ranks[0] if ranks else 0.0)
+    assert len(set(values.values())) > 2
+
+
+def test_every_query_has_a_number() -> None:
+    """Accuracy has none where a query lacks a relevant document or another one."""
+    qrels, run = with_ties_and_gaps(3)
+    values = evaluate(qrels, run, ["Accuracy", "Compat(p=0.8)"])
+    assert values["Accuracy"]["none"] == 0.0
+    assert all(of.keys() == qrels.keys() for of in values.values())
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), -1e39])
@@ -128,7 +239,7 @@ def test_awkward_files_have_the_values_of_pytrec_eval(tmp_path: Path) -> None:
     draw.shuffle(rows)
     (tmp_path / "a.run.gz").write_bytes(gzip.compress(("\ufeff" + "".join(rows)).encode()))
     write_run(tmp_path / "rewritten.run", run, "run")
-    trec_names = {measure.name: measure.trec_name for measure in parse_measures(DEFAULT_MEASURES)}
+    trec_names = dict(zip(DEFAULT_MEASURES, TREC_EVAL, strict=True))
     expected = pytrec_eval.RelevanceEvaluator(qrels, set(trec_names.values())).evaluate(run)
     assert "q3" not in expected
     expected["q3"] = dict.fromkeys(trec_names.values(), 0.0)

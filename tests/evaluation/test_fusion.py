@@ -1,178 +1,207 @@
-"""Fusion against loops over its definition, its two ends, and what may not choose a weight."""
+"""Fusion of runs against loops over its definition, and the tuning of weights."""
 
 import random
-import re
-from pathlib import Path
+from itertools import pairwise, permutations
 
 import pytest
 
-from rerank.cli.main import main
-from rerank.data.folds import official_folds, write_folds
-from rerank.data.trec import ranked, write_qrels, write_run
+from rerank.data.folds import official_folds
+from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.fusion import GRID, fuse, tune_weight
-from tests.support.small_collection import failed
+from rerank.evaluation.fusion import (
+    fuse_ranks,
+    fuse_scores,
+    tune_by_fold,
+    tune_on,
+    tune_weights,
+    weight_grid,
+    weights_of_queries,
+)
+from rerank.utils.errors import UserError
 
-QUERIES = [f"q{i}" for i in range(30)]
+QUERIES = [f"q{i}" for i in range(15)]
 FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
 QRELS: Qrels = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in QUERIES}
 
 
-def drawn(seed: int, skill: float, documents: int = 20) -> Run:
+def drawn(seed: int, skill: float) -> Run:
     draw = random.Random(seed)
-    return {q: {d: draw.gauss(0, 1) + skill * QRELS[q].get(d, 0) for d in list(QRELS[q])[:documents]} for q in QUERIES}
+    return {q: {d: draw.gauss(0, 1) + skill * grade for d, grade in judged.items()} for q, judged in QRELS.items()}
 
 
-def slow(model: dict[str, float], first: dict[str, float], weight: float) -> list[str]:
-    scores = {}
-    for doc_id in {*model, *first}:
-        mixed = 0.0
-        for side, share in ((model, weight), (first, 1 - weight)):
-            low, high = min(side.values()), max(side.values())
-            mixed += share * (side.get(doc_id, low) - low) / (high - low)
-        scores[doc_id] = (mixed, first.get(doc_id, min(first.values())), doc_id)
-    return sorted(scores, key=lambda doc_id: scores[doc_id], reverse=True)
+RUNS = {"a.run": drawn(1, 1.0), "b.run": drawn(2, 2.0)}
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.05, 0.35, 0.8, 1.0])
-def test_mixture_is_that_of_a_slow_loop(weight: float) -> None:
+def with_ties(draw: random.Random, documents: int = 40) -> dict[str, float]:
+    return {
+        f"d{i}": draw.randint(0, 12) / 4 for i in draw.sample(range(documents), draw.randint(1, documents * 3 // 4))
+    }
+
+
+def slow_rank_sums(runs: list[dict[str, float]], k: int) -> dict[str, float]:
+    """The sums, best first; equal ones in the order of the first run that has one of them."""
+    parts: dict[str, list[float]] = {}
+    for scores in runs:
+        for rank, doc_id in enumerate(ranked(scores), 1):
+            parts.setdefault(doc_id, []).append(1 / (k + rank))
+    sums = {doc_id: sum(sorted(of_document)) for doc_id, of_document in parts.items()}
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))  # stable, as dict and sorted are
+
+
+@pytest.mark.parametrize("k", [0, 1, 60, 1000])
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_reciprocal_rank_is_that_of_a_slow_loop(k: int, runs: int) -> None:
+    draw = random.Random(k + runs)
+    for _ in range(20):
+        given = [with_ties(draw) for _ in range(runs)]
+        found = fuse_ranks([{"q": scores} for scores in given], k)["q"]
+        expected = slow_rank_sums(given, k)
+        assert list(found) == ranked(found) == list(expected)
+        assert found == pytest.approx(expected, rel=1e-5)
+        values = list(found.values())
+        assert all(above > below for above, below in pairwise(values))
+
+
+def test_the_order_of_the_runs_decides_ties_alone() -> None:
+    draw = random.Random(7)
+    given = [with_ties(draw, 20) for _ in range(3)]
+    exact = slow_rank_sums(given, 60)
+    for order in permutations(given):
+        found = list(fuse_ranks([{"q": scores} for scores in order])["q"])
+        assert [exact[doc_id] for doc_id in found] == list(exact.values())
+
+
+def test_a_query_of_one_run_keeps_its_ranking_and_all_queries_are_there() -> None:
+    first: Run = {"a": {"x": 2.0, "y": 3.0}, "b": {"x": 1.0}}
+    second: Run = {"c": {"z": 1.0}, "b": {"y": 1.0}}
+    fused = fuse_ranks([first, second], 1)
+    assert list(fused) == ["a", "b", "c"]
+    assert list(fused["a"]) == ["y", "x"]
+    assert list(fused["b"]) == ["x", "y"]  # equal sums: the first run's document first
+    assert fused["c"] == {"z": 0.5}
+
+
+def test_a_negative_k_is_refused() -> None:
+    with pytest.raises(ValueError, match="k: expected 0 or more, got -1"):
+        fuse_ranks([{"q": {"a": 1.0}}], -1)
+
+
+def slow_weighted_sums(runs: list[dict[str, float]], weights: tuple[float, ...]) -> dict[str, tuple[float, float, str]]:
+    found = {}
+    for doc_id in {doc_id for run in runs for doc_id in run}:
+        total = 0.0
+        for run, weight in zip(runs, weights, strict=True):
+            low, high = min(run.values()), max(run.values())
+            total += weight * (run[doc_id] - low) / (high - low) if doc_id in run else 0.0
+        found[doc_id] = (total, runs[0].get(doc_id, min(runs[0].values())), doc_id)
+    return found
+
+
+@pytest.mark.parametrize(
+    "weights", [(0.35, 0.65), (0.0, 1.0), (0.5, 0.25, 0.25), (1.0, 0.0, 0.0), (0.0, 0.5, 2.0), (1.0, 1.0, 1.0)]
+)
+def test_interpolation_is_that_of_a_slow_loop(weights: tuple[float, ...]) -> None:
     draw = random.Random(1)
-    for _ in range(20):  # multiples of 1/8, so that float32 scaling is exact enough and there are ties
-        first = {f"d{i}": draw.randint(0, 16) / 8 for i in draw.sample(range(40), 30)}
-        model = {f"d{i}": draw.randint(-8, 8) / 8 for i in draw.sample(range(40), 20)}
-        first |= {"low": -1.0, "high": 3.0}  # the ranges are powers of two
-        model |= {"low": 2.0, "high": -2.0}
-        found = fuse({"q": model}, {"q": first}, {"q": weight})["q"]
-        assert ranked(found) == slow(model, first, weight)
-        assert sorted(found.values()) == list(range(1, len(found) + 1))
+    for _ in range(20):  # multiples of 1/8 in ranges of powers of two: the scaled scores are exact, and there are ties
+        runs = [{f"d{i}": draw.randint(0, 16) / 8 for i in draw.sample(range(40), 25)} for _ in weights]
+        runs = [run | {"low": -1.0, "high": 3.0} for run in runs]
+        found = fuse_scores([{"q": run} for run in runs], weights)["q"]
+        expected = slow_weighted_sums(runs, weights)
+        assert list(found) == ranked(found) == sorted(expected, key=lambda d: expected[d], reverse=True)
+        assert found == pytest.approx({doc_id: value[0] for doc_id, value in expected.items()}, abs=1e-5)
 
 
-def test_the_ends_are_the_first_stage_and_the_model() -> None:
-    first, model = drawn(1, 1.0), drawn(2, 2.0, documents=12)
-    for weight, run in ((0.0, first), (1.0, model)):
-        mixed = fuse(model, first, dict.fromkeys(QUERIES, weight))
-        assert all(ranked(mixed[q])[: len(run[q]) - 1] == ranked(run[q])[:-1] for q in QUERIES)
-        assert all(set(mixed[q]) == set(first[q]) for q in QUERIES)
+def test_a_run_without_the_query_or_with_equal_scores_adds_nothing() -> None:
+    first = {"a": 1.0, "b": 3.0, "c": 2.0}
+    for other in ({}, {"q": {"a": 5.0, "b": 5.0}}, {"other": {"a": 1.0}}):
+        fused = fuse_scores([{"q": first}, other], (0.5, 0.5))
+        assert fused["q"] == {"b": 0.5, "c": 0.25, "a": pytest.approx(0.0)}
 
 
 def test_scores_that_float32_ties_after_scaling_keep_their_order() -> None:
     first = {"a": -1e7, "d": 8388607.0, "c": 8388607.5, "b": 8388608.0}
-    assert ranked(fuse({}, {"q": first}, {"q": 0.0})["q"]) == ["b", "c", "d", "a"]
+    assert ranked(fuse_scores([{"q": first}, {}], (1.0, 0.0))["q"]) == ["b", "c", "d", "a"]
 
 
-def test_a_side_that_says_nothing_leaves_the_other_alone() -> None:
-    first = {"a": 1.0, "b": 3.0, "c": 2.0}
-    for model in ({}, {"a": 5.0, "b": 5.0, "c": 5.0}, {"a": 5.0}):
-        assert ranked(fuse({"q": model}, {"q": first}, {"q": 0.5})["q"]) == ["b", "c", "a"]
-    assert ranked(fuse({"q": first}, {}, {"q": 0.5})["q"]) == ["b", "c", "a"]
-    assert fuse({"q": first}, {}, {"other": 0.5}) == {}
+def test_weights_may_differ_by_query() -> None:
+    first, model = drawn(1, 1.0), drawn(2, 2.0)
+    fused = fuse_scores([first, model], {"q0": (1.0, 0.0), "q1": (0.0, 1.0), "unknown": (1.0, 0.0)})
+    assert {q: list(scores) for q, scores in fused.items()} == {"q0": ranked(first["q0"]), "q1": ranked(model["q1"])}
 
 
-def test_the_weight_is_the_best_of_the_grid_and_the_smallest_of_equals() -> None:
-    first, model = drawn(3, 1.0), drawn(4, 1.0)
-    means = {}
-    for weight in GRID:
-        values = evaluate(QRELS, fuse(model, first, dict.fromkeys(QUERIES, weight)), ["AP"])["AP"]
-        means[weight] = sum(values.values()) / len(values)
-    found = tune_weight(model, first, QRELS, "AP")
-    assert means[found] == pytest.approx(max(means.values()))
-    assert 0 < found < 1
-    assert tune_weight(first, first, QRELS, "AP") == 0.0
-    assert tune_weight(drawn(5, 30.0), first, QRELS, "R@20") == 0.0  # every weight has all 20
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ((0.5,), "expected a weight for each of the 2 runs, got 1"),
+        ((0.5, -0.5), "expected weights of 0 or more, one of them above 0, got 0.5 -0.5"),
+        ((0.0, 0.0), "one of them above 0"),
+        ((float("nan"), 1.0), "expected weights of 0 or more"),
+        ((float("inf"), 1.0), "expected weights of 0 or more"),
+    ],
+)
+def test_wrong_weights_are_refused(weights: tuple[float, ...], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        fuse_scores([drawn(1, 0.0), drawn(2, 0.0)], weights)
 
 
-def test_noise_gets_no_weight_and_an_oracle_nearly_all() -> None:
-    good = drawn(6, 3.0)
-    assert tune_weight(drawn(7, 0.0), good, QRELS) <= 0.2
-    assert tune_weight(good, drawn(8, 0.0), QRELS) >= 0.8
+@pytest.mark.parametrize("runs", [2, 3, 4])
+def test_the_grid_has_every_combination_once(runs: int) -> None:
+    grid = list(weight_grid(runs))
+    steps = 20 if runs == 2 else 10
+    assert len(grid) == len(set(grid)) == {2: 21, 3: 66, 4: 286}[runs]
+    assert all(sum(round(weight * steps) for weight in weights) == steps for weights in grid)
+    assert all(weight == round(weight * steps) / steps for weights in grid for weight in weights)
 
 
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """bm25.run, and the experiment `model`, which ranks validation queries well and test queries by chance."""
-    monkeypatch.chdir(tmp_path)
-    write_qrels("qrels.txt", QRELS)
-    write_folds("folds.json", FOLDS)
-    write_run("bm25.run", drawn(1, 1.0), "t")
-    write_run("model/all.run", drawn(2, 0.0), "t")
+@pytest.mark.parametrize(
+    "measure", ["AP", "nDCG@5", "P@3", "RR@2", "R@10", "AP@7", "Success@1", "Judged@4", "IPrec@1.0"]
+)
+def test_tuned_weights_are_the_best_of_the_grid_and_favour_the_first_of_equal_runs(measure: str) -> None:
+    qrels = {query_id: QRELS[query_id] for query_id in ("q0", "q1", "q2")}
+    runs = [{q: run[q] for q in qrels} for run in (drawn(3, 1.0), drawn(4, 1.0), drawn(5, 1.0))]
+
+    def mean(weights: tuple[float, ...]) -> float:
+        (values,) = evaluate(qrels, fuse_scores(runs, weights), [measure]).values()
+        return sum(values.values()) / len(values)
+
+    best = tune_weights(runs, qrels, measure)
+    grid = list(weight_grid(3))
+    means = [mean(weights) for weights in grid]
+    assert best == grid[next(i for i, value in enumerate(means) if value > max(means) - 1e-12)]
+    assert tune_weights([runs[0]] * 3, qrels, measure) == (1.0, 0.0, 0.0)
+
+
+def test_noise_gets_little_weight_and_the_best_run_most() -> None:
+    weights = tune_weights([drawn(6, 0.0), drawn(7, 6.0), drawn(8, 0.0)], QRELS)
+    assert weights[1] >= 0.6
+
+
+def test_the_weights_of_a_fold_are_those_of_its_validation_queries_alone() -> None:
+    found = tune_by_fold(RUNS, QRELS, FOLDS, "P@3")
     for fold in FOLDS:
-        for part, skill in (("valid", 6.0), ("test", 0.0)):
-            run = drawn(2, skill)
-            write_run(f"model/fold{fold.name}/{part}.run", {q: run[q] for q in vars(fold)[part]}, "t")
-    return tmp_path
+        assert found[fold.name] == tune_weights(list(RUNS.values()), {q: QRELS[q] for q in fold.valid}, "P@3")
+    turned = {q: {d: 1 - g if q in FOLDS[0].test else g for d, g in of.items()} for q, of in QRELS.items()}
+    again = tune_by_fold(RUNS, turned, FOLDS, "P@3")
+    assert again["1"] == found["1"]
+    assert again["3"] == found["3"]
+    assert again["2"] != found["2"]  # fold 2 validates on what fold 1 tests
 
 
-def weights(text: str, name: str = "model + bm25") -> dict[str, float]:
-    (line,) = (line for line in text.splitlines() if line.startswith(f"{name}: weight of"))
-    return {fold: float(weight) for fold, weight in re.findall(r"fold (\S+) ([01]\.\d\d)", line)}
+def test_a_query_has_the_weights_of_the_fold_that_tests_it_and_others_the_means() -> None:
+    by_fold = {"1": (1.0, 0.0), "2": (0.5, 0.5), "3": (0.0, 1.0)}
+    found = weights_of_queries([*QUERIES, "new"], FOLDS, by_fold)
+    assert all(found[q] == by_fold[fold.name] for fold in FOLDS for q in fold.test)
+    assert found["new"] == (0.5, 0.5)
 
 
-def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    main(["eval", *words])
-    return capsys.readouterr().out
-
-
-def test_the_fused_run_is_below_the_run_with_a_note_on_its_weights(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = evaluated(capsys, "bm25.run", "model/all.run", "--fuse-with", "bm25.run", "--measures", "MAP")
-    names = [re.split("  +", line)[0] for line in text.split("\n\n")[1].splitlines()]
-    assert names == ["run", "bm25", "model", "model + bm25"]
-    assert "weight of model by nDCG@20 on each fold's validation queries (its valid.run): fold 1 " in text
-    expected = {}
-    for fold in FOLDS:
-        valid = {q: QRELS[q] for q in fold.valid}
-        expected[fold.name] = tune_weight(drawn(2, 6.0), drawn(1, 1.0), valid)
-    assert weights(text) == expected
-    assert min(expected.values()) > 0.3  # validation scores choose, though the test scores are noise
-    of_files = [f"model/fold{fold.name}/test.run" for fold in FOLDS]
-    assert weights(evaluated(capsys, *of_files, "--fuse-with", "bm25.run")) == expected
-    one = evaluated(capsys, "model/fold2/test.run", "--fuse-with", "bm25.run", "--fold", "2")
-    assert weights(one) == {"2": expected["2"]}
-    assert "\nbm25 " not in one
-
-
-def test_judgments_of_a_test_query_do_not_choose_its_weight(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bm25.run", "model/all.run", "--fuse-with", "bm25.run", "--fuse-measure", "P@3"]
-    before = evaluated(capsys, *words)
-    # The queries that fold 1 tests: turned upside down. They validate fold 2, and train fold 3.
-    turned = {q: {d: 1 - r if q in FOLDS[0].test else r for d, r in of.items()} for q, of in QRELS.items()}
-    write_qrels("qrels.txt", turned)
-    after = evaluated(capsys, *words)
-    assert {fold: weights(after)[fold] for fold in "13"} == {fold: weights(before)[fold] for fold in "13"}
-    assert weights(after)["2"] < weights(before)["2"]
-
-
-def test_a_run_without_labels_gives_its_own_scores(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run("warm.run", drawn(9, 2.0), "t")
-    text = evaluated(capsys, "bm25.run", "warm.run", "--fuse-with", "bm25.run")
-    assert "(its own scores of them)" in text
-    valid = [{q: QRELS[q] for q in fold.valid} for fold in FOLDS]
-    assert list(weights(text, "warm + bm25").values()) == [
-        tune_weight(drawn(9, 2.0), drawn(1, 1.0), one) for one in valid
-    ]
-
-
-def test_queries_missing_for_tuning_are_an_error_of_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["eval", "model/fold1/test.run", "--fuse-with", "bm25.run"]
-    assert (
-        "model: no query of fold 2, 3; expected a run of all 3 folds, or only the queries of one fold (`--fold 1`)"
-        in failed(capsys, *words)
-    )
-    words += ["--fold", "1"]
-    Path("model/fold1/valid.run").unlink()
-    assert "fold1/valid.run either): 10 of the 10 validation queries of fold 1 are missing (q2, q5" in failed(
-        capsys, *words
-    )
-    words = ["eval", "model/all.run", "--fuse-with", "bm25.run"]
-    assert "model/fold1/valid.run: cannot be read" in failed(capsys, *words)
-    run = drawn(2, 1.0)
-    write_run("model/fold1/valid.run", {q: run[q] for q in FOLDS[0].valid[1:]}, "t")
-    assert "valid.run: 1 of the 10 validation queries of fold 1 are missing (q2)" in failed(capsys, *words)
-    write_run("part.run", {q: run[q] for q in FOLDS[0].test}, "t")
-    line = failed(capsys, *words[:-1], "part.run", "--fold", "1")
-    assert "part has none of the 10 judged validation queries of fold 1" in line
-    Path("folds.json").unlink()
-    assert "--fuse-with: expected --folds FILE, or folds.json near" in failed(capsys, *words)
-    assert "nowhere.run" in failed(capsys, *words[:-1], "nowhere.run")
+def test_nothing_to_tune_on_is_one_line() -> None:
+    with pytest.raises(UserError, match="none of the validation queries of fold 1 is judged: there is nothing"):
+        tune_by_fold(RUNS, {q: QRELS[q] for q in FOLDS[0].test}, FOLDS, "P@3")
+    part = {"a.run": RUNS["a.run"], "b.run": {q: RUNS["b.run"][q] for q in FOLDS[0].test}}
+    with pytest.raises(
+        UserError, match=r"b.run: has none of the 5 judged validation queries of fold 1 \(q2, q5, q8, …\)"
+    ):
+        tune_by_fold(part, QRELS, FOLDS, "P@3")
+    with pytest.raises(UserError, match="the weights of 6 runs at most can be tuned, got 7"):
+        tune_on({str(i): RUNS["a.run"] for i in range(7)}, QRELS, "P@3", "queries")

@@ -31,14 +31,6 @@ def test_t_test_is_that_of_scipy(n: int) -> None:
     assert paired_test(first, second) == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-9)
 
 
-@pytest.mark.parametrize("n", [5, 12, 250])
-def test_wilcoxon_is_that_of_scipy_without_the_ties(n: int) -> None:
-    first, second = paired(n)
-    expected = stats.wilcoxon(first, second).pvalue
-    assert paired_test([*first, 0.5], [*second, 0.5], "wilcoxon") == pytest.approx(expected)
-    assert paired_test(first, first, "wilcoxon") == 1.0
-
-
 @pytest.mark.parametrize(
     ("n", "step"),
     [*((n, 0.2) for n in (2, 3, 8, 30, 250)), (8, 0.05), *((n, 1e-9) for n in (2, 13, 14, 50, 51, 250))],

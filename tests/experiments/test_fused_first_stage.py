@@ -11,8 +11,7 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
 from rerank.data.trec import ranked, read_qrels, read_run, write_run
-from rerank.evaluation.fusion_of_ranks import fuse_ranks
-from rerank.evaluation.fusion_of_scores import fuse_scores, tune_weights
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
 from rerank.utils.files import file_hash
 from tests.support.small_collection import SETTINGS, command, failed, in_a_copy
 

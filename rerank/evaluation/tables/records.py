@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,7 @@ def comparison_records(comparisons: dict[str, list[RunComparison]]) -> list[dict
     return [{key: None if value != value else value for key, value in record.items()} for record in records]
 
 
-def per_query_records(measurements: dict[str, Measurements], fold_of: dict[str, str]) -> list[dict[str, Any]]:
+def per_query_records(measurements: dict[str, Measurements], fold_of: Mapping[str, str]) -> list[dict[str, Any]]:
     """A record for each query, run and measure; the fold is None if it is unknown."""
     return [
         dict(zip(PER_QUERY, (query_id, fold_of.get(query_id), run, measure, value), strict=True))

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from rerank.evaluation.measures import is_sum
 from rerank.evaluation.run_comparison import LEVEL, RunComparison
 from rerank.evaluation.significance import CORRECTIONS, TESTS
-from rerank.evaluation.summaries import summary_notes
 from rerank.evaluation.tables.table import Cell, Table, cells, format_mean
 
 COLUMNS = 5  # as in the paper, whose table has precision above nDCG; more do not fit a terminal
@@ -47,8 +47,9 @@ def describe_test(others: int, test: str, correction: str) -> str:
 
 def measure_notes(comparisons: dict[str, list[RunComparison]]) -> list[str]:
     """The note on the gain, if trec_eval's nDCG is among the measures, and on measures that are no means."""
-    gain_note = [GAIN_NOTE] if any(measure.partition("@")[0] == "nDCG" for measure in comparisons) else []
-    return [*gain_note, *summary_notes(list(comparisons))]
+    notes = [GAIN_NOTE] if any(measure.partition("@")[0] == "nDCG" for measure in comparisons) else []
+    sums = ", ".join(filter(is_sum, comparisons))
+    return [*notes, f"{sums}: the sum over the queries, not the mean."] if sums else notes
 
 
 def _marks(others: int, baseline: str | None, test: str, correction: str) -> str:

@@ -1,7 +1,5 @@
 """How far re-ranking moved documents, how many are judged, what was truncated, and the influence of length."""
 
-from typing import NamedTuple
-
 from rerank.data.trec import ranked
 from rerank.reports.charts.judged import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
@@ -14,17 +12,19 @@ LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)
 
 
-class Movement(NamedTuple):
-    """Means over queries: Kendall's tau, the shares of the first 10 and 20 that stayed there, ranks moved."""
+def movement_table(experiments: list[ExperimentResults]) -> Rows:
+    """How the test rankings differ from the first stage's: a row per experiment, over all queries that it tested."""
+    head = ["run", "queries", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "ranks moved"]
+    rows = []
+    for experiment in experiments:
+        tau, top_10, top_20, moved = _movement(experiment)
+        overlaps = percent(top_10), percent(top_20)
+        rows.append([experiment.name, len(experiment.run), f"{tau:.3f}", *overlaps, f"{moved:.1f}"])
+    return Rows(head, rows)
 
-    tau: float
-    overlap_10: float
-    overlap_20: float
-    places: float
 
-
-def movement(experiment: ExperimentResults) -> Movement:
-    """How the test rankings differ from the first stage's, over the queries with several candidates."""
+def _movement(experiment: ExperimentResults) -> list[float]:
+    """Means over the queries with several candidates: Kendall's tau, the shares of the first 10 and 20, ranks moved."""
     import numpy as np
     from scipy.stats import kendalltau  # only here: it takes a second to import
 
@@ -37,17 +37,8 @@ def movement(experiment: ExperimentResults) -> Movement:
             stayed = [sum(rank < k for rank in after[:k]) / min(k, len(after)) for k in (10, 20)]
             moved = np.abs(np.subtract(after, range(len(after)))).mean()
             rows.append([kendalltau(range(len(after)), after).statistic, *stayed, moved])
-    return Movement(*np.mean(rows, axis=0).tolist()) if rows else Movement(*[float("nan")] * 4)
-
-
-def movement_table(experiments: list[ExperimentResults]) -> Rows:
-    """A row per experiment, over all queries that it tested."""
-    rows = []
-    for experiment in experiments:
-        moved = movement(experiment)
-        overlaps = percent(moved.overlap_10), percent(moved.overlap_20)
-        rows.append([experiment.name, len(experiment.run), f"{moved.tau:.3f}", *overlaps, f"{moved.places:.1f}"])
-    return Rows(["run", "queries", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "ranks moved"], rows)
+    means: list[float] = np.mean(rows or [[np.nan] * 4], axis=0).tolist()
+    return means
 
 
 def judged_table(results: CollectionResults) -> Rows:

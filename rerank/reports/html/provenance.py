@@ -1,12 +1,22 @@
 """Provenance of the results: time, speed, memory, settings, versions, seeds and hashes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rerank.reports.html.parts import Missing, Rows
 from rerank.runs.experiment_results import ExperimentResults, FoldResults
 
 HASHES = 16  # hexadecimal digits that are shown
+ORIGINS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "seed": lambda facts: facts.get("config", {}).get("training", {}).get("seed"),
+    "first stage's SHA-256": lambda facts: (facts.get("first_stage") or {}).get("sha256", "")[:HASHES],
+    "texts' SHA-256": lambda facts: (facts.get("documents") or {}).get("tokens", "")[:HASHES],
+    "pre-training": lambda facts: (facts.get("pretraining") or {}).get("hash"),
+    "Java": lambda facts: (facts.get("java") or {}).get("version"),
+    "device": lambda facts: facts.get("device_name"),
+    "commit": lambda facts: (facts.get("commit") or "")[:HASHES],
+}
+"""What is read from the manifest of a fold, by the head of its column."""
 
 
 def cost_table(experiments: list[ExperimentResults]) -> Rows | Missing:
@@ -65,31 +75,13 @@ def origin_tables(experiments: list[ExperimentResults]) -> list[Rows | Missing]:
     for part in ("versions", "machine"):
         names = dict.fromkeys(name for _, fold in folds for name in fold.facts.get(part, {}))
         rows += [[name, _distinct(fold.facts.get(part, {}).get(name) for _, fold in folds)] for name in names]
-    head = [
-        "run",
-        "seed",
-        "first stage",
-        "first stage's SHA-256",
-        "texts' SHA-256",
-        "pre-training",
-        "Java",
-        "device",
-        "commit",
-    ]
     origins = []
     for experiment in experiments:
         facts = [fold.facts for fold in experiment.folds if fold.facts]
-        seeds = _distinct(fold_facts.get("config", {}).get("training", {}).get("seed") for fold_facts in facts)
-        first = [fold_facts.get("first_stage") or {} for fold_facts in facts]
-        hashes = _distinct(stage.get("sha256", "")[:HASHES] for stage in first)
-        texts = _distinct((fold_facts.get("documents") or {}).get("tokens", "")[:HASHES] for fold_facts in facts)
-        pretrainings = _distinct((fold_facts.get("pretraining") or {}).get("hash") for fold_facts in facts)
-        java = _distinct((fold_facts.get("java") or {}).get("version") for fold_facts in facts)
-        commits = _distinct((fold_facts.get("commit") or "")[:HASHES] for fold_facts in facts)
-        devices = _distinct(fold_facts.get("device_name") for fold_facts in facts)
-        first_stage = experiment.first_stage_file.name
-        origins.append([experiment.name, seeds, first_stage, hashes, texts, pretrainings, java, devices, commits])
-    return [Rows(head, origins), Rows(["with", "version"], rows)]
+        seed, *others = (_distinct(origin(of_fold) for of_fold in facts) for origin in ORIGINS.values())
+        origins.append([experiment.name, seed, experiment.first_stage_file.name, *others])
+    head = list(ORIGINS)
+    return [Rows(["run", head[0], "first stage", *head[1:]], origins), Rows(["with", "version"], rows)]
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from rerank.data.splitting import Splitting
 from rerank.data.trec import ranked
 from rerank.reports.charts.gain import Gain, Gains
-from rerank.reports.html.texts import Texts, excerpt, marked, passage
+from rerank.reports.html.texts import Texts, excerpt, passage
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
 
@@ -81,7 +81,7 @@ def _row(experiment: ExperimentResults, gain: Gain, document: ShownDocument, tex
         read = passage(text, number, count, fold.folder.checkpoint, limit, splitting)
     part = excerpt(read, gain.text)
     words = text.split(maxsplit=BEGINNING)[:BEGINNING]
-    beginning = "" if part.split()[:BEGINNING] == words else " ".join(words)
-    if beginning and (source or not part.startswith("…")):
+    beginning = "" if part.text.split()[:BEGINNING] == words else " ".join(words)
+    if beginning and (source or not part.text.startswith("…")):
         beginning += " …"
-    return DocumentRow(document, beginning, source, marked(part, gain.text))
+    return DocumentRow(document, beginning, source, part.parts())

@@ -1,9 +1,7 @@
 """The texts of queries and documents, if the collection can be opened, and the passage that scored highest."""
 
 import functools
-import itertools
 import re
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +9,11 @@ from typing import NamedTuple
 from rerank.data.collections import Collection, open_collection
 from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.splitting import NOTHING_SHARED, Splitting
+from rerank.data.types import Marked
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.lucene_index import choose_index
+from rerank.retrieval.snippets import LENGTH, best_part
+from rerank.retrieval.words import Word
 from rerank.runs.results import CollectionResults
 from rerank.utils.errors import UserError
 
@@ -22,7 +23,6 @@ STOP_WORDS = frozenset({
     "of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will",
     "with",
 })  # fmt: skip
-WORDS = 40
 
 
 class Texts(NamedTuple):
@@ -73,40 +73,17 @@ def passage(
     return text[begin:end]
 
 
-def excerpt(text: str, query: str, words: int = WORDS) -> str:
-    """The part of that many words with the most words of the query.
+def excerpt(text: str, query: str, length: int = LENGTH) -> Marked:
+    """The part of a text with the most words of the query, which are marked, as in the snippets of a search.
 
-    >>> excerpt("one two three four five six", "Four", words=3)
-    '… two three four …'
+    Words are told apart without Java, which a report does not need.
+
+    >>> excerpt("The cat and the dog sleep. A bird sings.", "birds", length=20).parts()
+    [('… sleep. A ', False), ('bird', True), (' sings.', False)]
     """
-    terms, stem = _terms(query), functools.lru_cache(2**16)(_stem)
-    window: deque[tuple[int, int, bool]] = deque()  # the places of the last words, and whether they are the query's
-    inside, most, count, best, last = 0, -1, 0, (0, 0, 0), 0
-    for count, word in enumerate(re.finditer(r"\w+", text), 1):
-        last = word.end()
-        window.append((word.start(), last, stem(word[0]) in terms))
-        inside += window[-1][2]
-        if len(window) > words:
-            inside -= window.popleft()[2]
-        if len(window) == words and inside > most:
-            most, best = inside, (count, window[0][0], last)
-    if count <= words:
-        return " ".join(text.split())
-    number, start, end = best
-    part = " ".join(text[start:end].split())
-    return f"{'… ' if number > words else ''}{part}{' …' if end < last else ''}"
-
-
-def marked(text: str, query: str) -> list[tuple[str, bool]]:
-    """The text in parts, each with whether it is a word of the query.
-
-    >>> marked("<Cats> sleep", "the cat")
-    [('<', False), ('Cats', True), ('> sleep', False)]
-    """
-    terms = _terms(query)
-    hits = [(part, _stem(part) in terms) for part in re.split(r"(\w+)", text) if part]
-    groups = itertools.groupby(hits, key=lambda part: part[1])
-    return [("".join(part for part, _ in group), hit) for hit, group in groups]
+    text = " ".join(text.split())
+    words = [Word(_stem(word[0]), *word.span()) for word in re.finditer(r"\w+", text)]
+    return best_part(text, words, _terms(query), length)
 
 
 def _terms(query: str) -> set[str]:

@@ -2,7 +2,6 @@
 
 import math
 from statistics import fmean
-from typing import NamedTuple
 
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
@@ -15,37 +14,22 @@ from rerank.runs.results import CollectionResults
 RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 
 
-class UpperBound(NamedTuple):
-    """One measure, mean over the queries: before re-ranking, of the ideal re-ranking, and of each experiment."""
-
-    measure: str
-    first: float
-    ideal: float
-    reached: dict[str, float]
-
-
-def upper_bounds(results: CollectionResults, experiments: list[ExperimentResults]) -> list[UpperBound]:
-    """Every measure of the summary, for experiments with the same first stage, over the queries common to all."""
-    qrels, candidates = _common(results, experiments[0])
-    runs = {experiment.name: experiment.run for experiment in experiments}
-    before, best = _means(qrels, candidates), _means(qrels, ideal(candidates, qrels))
-    reached = {name: _means(qrels, run) for name, run in runs.items()}
-    return [
-        UpperBound(name, before[name], best[name], {run: means[name] for run, means in reached.items()})
-        for name in DEFAULT_MEASURES
-    ]
-
-
 def upper_bound_table(results: CollectionResults, experiments: list[ExperimentResults]) -> Rows:
-    """A row per measure: before re-ranking, each experiment, the ideal re-ranking."""
+    """A row per measure of the summary, over the queries common to all experiments.
+
+    Before re-ranking, each of these experiments, which have the same first stage, and the ideal re-ranking.
+    """
+    qrels, candidates = _common(results, experiments[0])
+    before, best = _means(qrels, candidates), _means(qrels, ideal(candidates, qrels))
+    reached = [_means(qrels, experiment.run) for experiment in experiments]
     rows = [
         [
-            bound.measure,
-            f"{bound.first:.4f}",
-            *(_reached(bound, value) for value in bound.reached.values()),
-            f"{bound.ideal:.4f}",
+            measure,
+            f"{first:.4f}",
+            *(_reached(first, best[measure], means[measure]) for means in reached),
+            f"{best[measure]:.4f}",
         ]
-        for bound in upper_bounds(results, experiments)
+        for measure, first in before.items()
     ]
     name = results.first_stage_name(experiments[0])
     note = (
@@ -75,9 +59,8 @@ def _common(results: CollectionResults, experiment: ExperimentResults) -> tuple[
     return results.judged(query_ids), {query_id: candidates.get(query_id, {}) for query_id in query_ids}
 
 
-def _reached(bound: UpperBound, value: float) -> Noted:
-    of_bound, of_gap = _share(value, bound.ideal), _share(value - bound.first, bound.ideal - bound.first)
-    return Noted(f"{value:.4f}", f"{percent(of_bound)} · {percent(of_gap)}")
+def _reached(first: float, best: float, value: float) -> Noted:
+    return Noted(f"{value:.4f}", f"{percent(_share(value, best))} · {percent(_share(value - first, best - first))}")
 
 
 def _share(part: float, whole: float) -> float:
