@@ -105,16 +105,12 @@ def score(
             print_result(cascaded.table)
             print_output(cascaded.run)
         return
-    if on != LOCAL:
-        from rerank.experiments.score_on_cluster import rescore_on_cluster
-
-        if not rescore_on_cluster(config, checkpoint, run, out, collection, parts, on):
-            sys.exit(1)
-        print_output(out)
-        return
     from rerank.experiments.rescore import rescore
 
-    print_output(rescore(config, checkpoint, run, out, collection or None, parts, number))
+    written = rescore(config, checkpoint, run, out, collection or None, parts, number, on)
+    if written is None:
+        sys.exit(1)
+    print_output(written)
 
 
 def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:
