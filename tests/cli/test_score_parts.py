@@ -145,25 +145,6 @@ def test_a_folder_of_something_else_is_left_alone(there, capsys):
     assert Path(PARTS, "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--part", "5/4"], "--part 5/4: got part 5 of 4; expected 1/4 to 4/4"),
-        (["--part", "0/4"], "--part 0/4: got part 0 of 4"),
-        (["--part", "first"], "--part: got first, expected the number of a part and how many there are, such as 3/16"),
-        (["--part", "1/4", "--parts", "5"], "--part 1/4: says how many parts there are, and --parts 5 otherwise"),
-        (["--parts", "0"], "--parts: got 0, expected 1 or more"),
-        (["--parts", "16"], "--parts 16: the run has 15 queries with candidates; expected 15 or less"),
-        (["--part", "1/16"], "--parts 16: the run has 15 queries"),
-        (["--part", "1/4", "--on", "ray"], "--part 1/4: is scored here; --on ray scores all parts"),
-        (["--on", "spark"], "--on: got spark, expected local, ray or ray://HOST:10001"),
-    ],
-)
-def test_mistakes_are_one_line(there, capsys, words, expected):
-    assert expected in failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run", *words)
-    assert not PARTS.exists()
-
-
 def test_standard_output_and_gzip_have_the_same_bytes(there, capfd):
     score("--parts", "4", out="-")
     assert capfd.readouterr().out.encode().replace(b" rerank\n", b" out\n") == whole()
