@@ -75,7 +75,7 @@ def serve(
 
         reranker = open_reranker(config, checkpoint)
         if max_doc_tokens is not None:
-            reranker.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
+            reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
         service = Service(reranker, checkpoint, limits)
         pages = _search_page(config, service) if config.collection.source else []
         service.start()
