@@ -18,7 +18,7 @@ FILES = {
     "twice.tsv": "n1\tgood\nn1\tbad\n",
     "nothing.tsv": "n1\tzzz\n",
     "good.tsv": "n1\tgood\n",
-    "nowhere.toml": '[encoder]\nname = "nowhere"\n',
+    "nowhere-encoder.toml": '[encoder]\nname = "nowhere"\n',
     "zero.toml": "[training]\nepochs = 0\n",
     "key.toml": "[training]\nlrr = 1\n",
     "section.toml": "[trainig]\nlr = 1\n",
@@ -28,6 +28,11 @@ FILES = {
     "deep.toml": "a = " + "[" * 100_000,
     "empty/corpus.jsonl": "",
     "bare/notes": "",
+    "nan.run": "q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-1 2 nan t\n",
+    "twice.run": "q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-0 2 2 t\n",
+    "short.run": "q0 Q0 d0-0 1 2.5\n",
+    "other.run": "x0 Q0 d0-0 1 2.5 t\n",
+    "foreign.run": "".join(f"q{q} Q0 d{q}-0 1 2.5 t\nq{q} Q0 d0-99 2 2 t\n" for q in range(15)),
 }
 LONG = "x" * 300
 FOLD, SCORE, SEARCH = "train --config towns.toml --fold 1", "score CHECKPOINT RUN --out no.run", "search CHECKPOINT"
@@ -50,6 +55,9 @@ MISTAKES = {
     f"{FOLD} --training.measure nDGC@20": "--training.measure nDGC@20: ",
     f"{FOLD} --training.measure ndcg_cut20": "ndcg_cut20",
     f"{FOLD} --loss smothi": "--loss smothi: no such loss",
+    f"{FOLD} --loss hinge --loss.alpha 3": "--loss.alpha: hinge has no such hyperparameter; it takes margin",
+    f"{FOLD} --loss.delta 0.7": "--loss smoothi: ",
+    f"{FOLD} --training.lr fast": 'Invalid value for --training.lr: unable to convert "fast" into float.',
     f"{FOLD} --pretraining.steps 2 --pretraining.loss softmx": "--pretraining.loss softmx: no such loss",
     f"{FOLD} --encoder.pooling men": "men",
     f"{FOLD} --name 'my exp'": "--output.name: got my exp, expected letters",
@@ -66,7 +74,14 @@ MISTAKES = {
     f"{FOLD} --encoder ./nowhere": "--encoder ./nowhere: no such file or folder",
     f"{FOLD} --collection /nowhere/at/all": "--collection /nowhere/at/all: no such file or folder",
     f"{FOLD} --first-stage.run ~/nowhere.run": "/nowhere.run: no such file",
-    "train --config nowhere.toml --fold 1 --collection towns": "nowhere",
+    f"{FOLD} --name new --encoder nowhere": "encoder nowhere",
+    f"{FOLD} --name new --first-stage.run nan.run": "nan.run:2: expected a finite score, got nan",
+    f"{FOLD} --name new --first-stage.run twice.run": "twice.run:2",
+    f"{FOLD} --name new --first-stage.run short.run": "short.run:1: expected 6 columns",
+    f"{FOLD} --name new --first-stage.run other.run": "no query in common",
+    f"{FOLD} --name new --first-stage.run foreign.run": "d0-99",
+    "train --config nowhere.toml": "--config nowhere.toml: no such file",
+    "train --config nowhere-encoder.toml --fold 1 --collection towns": "nowhere",
     "eval runs/towns": "runs/towns: is a folder, expected a run file",
     # flags and files of settings
     f"{FOLD} --alpha 1": "Did you mean --loss.alpha?",
@@ -134,7 +149,7 @@ MISTAKES = {
 NAMES = {"CHECKPOINT": "runs/towns/smoothi/fold1/checkpoint", "RUN": "runs/towns/bm25.run"}
 
 
-OWN = ("runs/empty",)
+OWN = ("runs/empty", "runs/towns/new/config.toml")
 """What commands that are refused late have made."""
 
 
