@@ -61,9 +61,5 @@ for position, (command, text) in enumerate(COMMANDS.items()):
         sort_key=position,
         config=[_read_config_file] if command in WITH_SETTINGS else [],
     )
-app.command(
-    "rerank.cli.completion:install_completion",
-    name="--install-completion",
-    help="Install completion of commands and flags for bash, zsh or fish.",
-)
+app.register_install_completion_command(help="Install completion of commands and flags for bash, zsh or fish.")
 app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)

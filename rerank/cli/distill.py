@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
@@ -17,7 +19,7 @@ from rerank.utils.progress import print_result
     "training",
     "pretraining",
     "output",
-    aliases={"encoder.name": "--student"},
+    flags={"encoder.name": Parameter(alias=("--encoder", "--student"))},
     defaults={"loss.name": "margin_mse"},
 )
 def distill(

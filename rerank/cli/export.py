@@ -1,12 +1,11 @@
 """`rerank export`: a checkpoint as a graph for a CPU."""
 
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_inputs, check_path
-from rerank.cli.settings import with_settings
+from rerank.cli.settings import OF_CHECKPOINT, with_settings
 from rerank.config import Config
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
@@ -14,7 +13,14 @@ from rerank.utils.progress import print_result
 
 
 @with_settings(
-    "collection.queries", "collection.query_field", "encoder.max_doc_tokens", "encoder.pooling", "encoder.template"
+    "collection.source",
+    "collection.queries",
+    "collection.query_field",
+    "encoder.max_doc_tokens",
+    "encoder.pooling",
+    "encoder.template",
+    flags={"collection.source": OF_CHECKPOINT},
+    defaults={"collection.source": ""},
 )
 def export(
     checkpoint: PathText,
@@ -23,7 +29,6 @@ def export(
     format: Literal["onnx", "openvino"],  # noqa: A002 - the name of the flag
     int8: Annotated[bool, Parameter(negative=())] = False,
     calibrate: OptionalPath = None,
-    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     config: Config,
 ) -> None:
     """Writes a checkpoint as a graph for a CPU.
@@ -40,11 +45,7 @@ def export(
         Integer products, which are faster and less exact; needs --calibrate.
     calibrate
         A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
-    collection
-        Where the run's queries and documents are; default: the collection that the checkpoint was trained on.
     """
-    if collection:
-        config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
@@ -52,4 +53,4 @@ def export(
         check_file("--calibrate", calibrate)
     from rerank.experiments.export import export_checkpoint
 
-    print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate, collection))
+    print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate, config.collection.source))

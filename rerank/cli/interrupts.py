@@ -16,47 +16,50 @@ class Interrupts:
     """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once."""
 
     def __init__(self) -> None:
-        self.received = signal.SIGINT
-        self.cleaning_up = self.reported = False
+        self.received: signal.Signals | None = None
+        self.reported = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signals."""
-        if self.cleaning_up:
+        if self.received:
             self.report()
             os._exit(self.exit_code)
         self.received = signal.Signals(number)
-        self.cleaning_up = True
         raise KeyboardInterrupt
 
     @property
     def exit_code(self) -> int:
         """The shell's code for a process that the signal has ended."""
-        return 128 + self.received
+        return 128 + (self.received or signal.SIGINT)
 
     def report(self) -> None:
         """Prints one line on standard error, once."""
         if self.reported:
             return
         self.reported = True
-        line = f"rerank: {ENDINGS[self.received]}; nothing is left half-written, and the same command goes on from here"
+        ending = ENDINGS[self.received or signal.SIGINT]
         with contextlib.suppress(OSError, ValueError):  # after a hang-up there may be no terminal
-            print(line, file=sys.stderr, flush=True)
+            print(
+                f"rerank: {ending}; nothing is left half-written, and the same command goes on from here",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 @contextlib.contextmanager
 def handled_interrupts() -> Iterator[Interrupts]:
-    """Handles the signals in the block; those that this process was started to ignore, as by nohup, stay ignored.
+    """Handles the signals in the block, but those that this process ignores from its start, as nohup makes it.
 
-    After one was received it stays so to the end of the process, which is near. Only a main thread can handle signals.
+    A signal that was received stays handled after the block, as the process is about to end.
     """
     interrupts, before = Interrupts(), {}
-    if threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
         for number in ENDINGS:
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, interrupts.handle)
     try:
         yield interrupts
     finally:
-        if not interrupts.cleaning_up:
+        if not interrupts.received:
             for number, handler in before.items():
                 signal.signal(number, handler)

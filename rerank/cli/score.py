@@ -1,13 +1,12 @@
 """`rerank score`: any run, re-ranked by a trained model."""
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_inputs, check_path, print_output
-from rerank.cli.settings import with_settings
+from rerank.cli.settings import OF_CHECKPOINT, with_settings
 from rerank.config import Config
 from rerank.data.letor.layouts import is_feature_source
 from rerank.experiments.unused_settings import RETRIEVAL, say_unused
@@ -21,6 +20,7 @@ PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are,
 
 
 @with_settings(
+    "collection.source",
     "collection.queries",
     "collection.query_field",
     "collection.language",
@@ -39,13 +39,14 @@ PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are,
     "training.tf32",
     "training.max_tokens_per_forward",
     "output.folder",
+    flags={"collection.source": OF_CHECKPOINT},
+    defaults={"collection.source": ""},
 )
 def score(
     checkpoint: PathText,
     run: OptionalPath = None,
     *,
     out: OutputPath,
-    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     then: Annotated[PathText, Parameter(name="--then", show_default=False)] = "",
     then_depth: Annotated[Whole | None, Parameter(name="--then.depth"), at_least(1)] = None,
     then_template: Annotated[TemplateText, Parameter(name="--then.template", show_default=False)] = "",
@@ -64,8 +65,6 @@ def score(
         The TREC run to re-rank; without it, BM25 retrieves first.
     out
         The TREC run to write, and its manifest; - for standard output, without a manifest.
-    collection
-        Where the queries and documents are; default: the collection that the checkpoint was trained on.
     then
         A second, larger model, which scores the best documents of the first one; a table shows cost and gain.
     then_depth
@@ -82,8 +81,6 @@ def score(
         ray://HOST:10001.
     """
     number, parts = _which_part(part, parts, on)
-    if collection:
-        config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_output(out)
@@ -92,6 +89,7 @@ def score(
         raise UserError("--then.depth, --then.template: of no effect without --then, the second model")
     if then and (parts is not None or number is not None or on != LOCAL):
         raise UserError("--then: expected without --parts, --part and --on; for parts, run the two stages one by one")
+    collection = config.collection.source
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
         reason = f", as {run} is re-ranked; without it, BM25 retrieves first"
@@ -105,16 +103,12 @@ def score(
             print_result(cascaded.table)
             print_output(cascaded.run)
         return
-    if on != LOCAL:
-        from rerank.experiments.score_on_cluster import rescore_on_cluster
-
-        if not rescore_on_cluster(config, checkpoint, run, out, collection, parts, on):
-            sys.exit(1)
-        print_output(out)
-        return
     from rerank.experiments.rescore import rescore
 
-    print_output(rescore(config, checkpoint, run, out, collection or None, parts, number))
+    written = rescore(config, checkpoint, run, out, collection or None, parts, number, on)
+    if written is None:
+        sys.exit(1)
+    print_output(written)
 
 
 def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:

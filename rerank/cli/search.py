@@ -1,20 +1,18 @@
 """`rerank search`: the documents that a trained model ranks first for a query."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from rerank.cli.checks import check_inputs, check_path
 from rerank.cli.hit_lines import print_hits
-from rerank.cli.settings import with_settings
+from rerank.cli.settings import OF_CHECKPOINT, with_settings
 from rerank.config import Config
 from rerank.data.queries import check_query
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import log
 
 SETTINGS = (
+    "collection.source",
     "collection.language",
     "first_stage.index",
     "first_stage.depth",
@@ -29,16 +27,15 @@ SETTINGS = (
     "output.folder",
 )
 """The settings that act on a search."""
-DEFAULTS = {"first_stage.depth": 50}
+DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
 """A search shows few documents, and somebody waits for them."""
 
 
-@with_settings(*SETTINGS, "encoder.max_doc_tokens", defaults=DEFAULTS)
+@with_settings(*SETTINGS, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
 def search(
     checkpoint: PathText,
     query: str,
     *,
-    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     top: Annotated[Whole, at_least(1)] = 10,
     config: Config,
 ) -> None:
@@ -50,13 +47,9 @@ def search(
         runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
     query
         What to search for.
-    collection
-        Where the documents are; default: the collection that the checkpoint was trained on.
     top
         How many documents to show.
     """
-    if collection:
-        config = replace(config, collection=replace(config.collection, source=collection))
     check_inputs(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
@@ -66,7 +59,7 @@ def search(
 
     model = open_reranker(config, checkpoint)
     say_other_first_stage(model)
-    if not collection:
+    if not config.collection.source:
         config = as_model_was_trained(config, checkpoint, model)
     searched = open_searched(config)
     hits = search_collection(query, searched, partial(model.rank_passages, show=True), top)

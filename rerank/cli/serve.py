@@ -1,6 +1,5 @@
 """`rerank serve`: a model behind HTTP."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -17,16 +16,18 @@ if TYPE_CHECKING:
 
     from rerank.serving.service import Service
 
+SEARCHED = Parameter(
+    help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
+)
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
-@with_settings(*SETTINGS, defaults=DEFAULTS)
+@with_settings(*SETTINGS, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
 def serve(
     checkpoint: PathText,
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
-    collection: Annotated[PathText, Parameter(name=("--collection.source", "--collection"), show_default=False)] = "",
     api_key_file: OptionalPath = None,
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
@@ -45,8 +46,6 @@ def serve(
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
         The port; 0 for any that is free.
-    collection
-        Documents to search in a page at /, as `rerank search` does; without it there is no page.
     api_key_file
         A file with a key: requests need the header "Authorization: Bearer <key>".
     max_doc_tokens
@@ -60,9 +59,7 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    if collection:
-        config = replace(config, collection=replace(config.collection, source=collection))
-        check_inputs(config)
+    check_inputs(config)
     check_path("checkpoint", checkpoint)
     if api_key_file:
         check_file("--api-key-file", api_key_file)
@@ -78,9 +75,9 @@ def serve(
 
         reranker = open_reranker(config, checkpoint)
         if max_doc_tokens is not None:
-            reranker.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
+            reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
         service = Service(reranker, checkpoint, limits)
-        pages = _search_page(config, service) if collection else []
+        pages = _search_page(config, service) if config.collection.source else []
         service.start()
         if key is None and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")

@@ -1,15 +1,14 @@
 """The settings as flags: a command takes the flags that act on it, and a TOML file that may have all settings."""
 
-import ast
 import difflib
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints, is_typeddict
+from typing import Annotated, Any, get_origin, get_type_hints, is_typeddict
 
+import docstring_parser
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
 from rerank.config import Config, flag_name, validate
@@ -23,6 +22,12 @@ ConfigFile = Annotated[
     Parameter(name="--config", metavar="FILE", help="A TOML file of settings; flags override it."),
 ]
 
+OF_CHECKPOINT = Parameter(
+    help="Where queries and documents are; default: the collection that the checkpoint was trained on.",
+    show_default=False,
+)
+"""--collection of a command whose model names a collection."""
+
 
 class CommandWithSettings:
     """A command whose parameters are its own, --config, and a flag for each of some settings.
@@ -35,19 +40,19 @@ class CommandWithSettings:
         self,
         function: Callable[..., None],
         names: tuple[str, ...],
-        aliases: Mapping[str, str] = {},
-        defaults: Mapping[str, Any] = {},
+        flags: Mapping[str, Parameter],
+        defaults: Mapping[str, Any],
     ) -> None:
         functools.update_wrapper(self, function)
-        self.names, self.aliases, self.defaults = names, aliases, defaults
+        self.names, self.flags, self.defaults = names, flags, defaults
         self.__annotations__ = {}
 
-    def __call__(self, *arguments: Any, **flags: Any) -> None:
+    def __call__(self, *arguments: Any, **values: Any) -> None:
         """Calls the function with its own arguments, and with the settings as `config`."""
         settings = {name.replace(".", "__"): value for name, value in self.defaults.items()}
-        settings |= {name: flags.pop(name) for name in self._settings() if name in flags}
-        flags.pop("config", None)
-        self.__wrapped__(*arguments, config=_config(settings), **flags)  # type: ignore[attr-defined]
+        settings |= {name: values.pop(name) for name in self._settings() if name in values}
+        values.pop("config", None)
+        self.__wrapped__(*arguments, config=_config(settings), **values)  # type: ignore[attr-defined]
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -58,30 +63,26 @@ class CommandWithSettings:
         return signature.replace(parameters=[*own, file, *self._settings().values()])
 
     def _settings(self) -> dict[str, inspect.Parameter]:
-        return {
-            parameter.name: self._of_command(f"{section}.{key}", parameter)
-            for section, key, parameter in _parameters()
-            if section in self.names or f"{section}.{key}" in self.names
-        }
-
-    def _of_command(self, name: str, parameter: inspect.Parameter) -> inspect.Parameter:
-        """The parameter with the name and the default that this command has for it."""
-        if alias := self.aliases.get(name):
-            given = [item.alias for item in parameter.annotation.__metadata__ if isinstance(item, Parameter)]
-            names = (*itertools.chain.from_iterable(filter(None, given)), alias)
-            parameter = parameter.replace(annotation=Annotated[parameter.annotation, Parameter(alias=names)])
-        return parameter.replace(default=self.defaults.get(name, parameter.default))
+        """The parameters of the settings, with the flags and the defaults of this command."""
+        chosen = {}
+        for section, key, parameter in _parameters():
+            name = f"{section}.{key}"
+            if section in self.names or name in self.names:
+                if name in self.flags:
+                    parameter = parameter.replace(annotation=Annotated[parameter.annotation, self.flags[name]])
+                chosen[parameter.name] = parameter.replace(default=self.defaults.get(name, parameter.default))
+        return chosen
 
 
 def with_settings(
-    *names: str, aliases: Mapping[str, str] = {}, defaults: Mapping[str, Any] = {}
+    *names: str, flags: Mapping[str, Parameter] = {}, defaults: Mapping[str, Any] = {}
 ) -> Callable[[Callable[..., None]], CommandWithSettings]:
     """A decorator: the command takes --config and the flags of these settings, and is called with a `Config`.
 
     `names` are sections ("encoder") or single settings ("training.lr"). All other settings have their defaults.
-    `aliases` are more flags of single settings, and `defaults` their defaults where the command has others.
+    `flags` and `defaults` are what is different for single settings in this command.
     """
-    return lambda function: CommandWithSettings(function, names, aliases, defaults)
+    return lambda function: CommandWithSettings(function, names, flags, defaults)
 
 
 def setting_flags() -> list[str]:
@@ -105,21 +106,17 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
         for key, value in table.items():
             flag = flag_name(section, key)
             if flag not in known:
-                raise UserError(f"{path}: [{section}] {key}: no such setting; {_nearest_flag(flag, known)}")
+                near = difflib.get_close_matches(flag, known, n=1)
+                hint = nearest(flag, known) if near else "`rerank train --help` lists all settings"
+                raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
             argument = by_name.get(flag)
             if argument is None or argument.tokens:
                 continue
-            several = key == "run" and section.replace("-", "_") == "first_stage" and isinstance(value, list) and value
+            several = flag == "--first-stage.run" and isinstance(value, list) and value
             if not several and isinstance(value, dict | list):
                 raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
             for one in value if several else [value]:
                 argument.append(Token(keyword=flag, value=str(one), source=str(path)))
-
-
-def _nearest_flag(flag: str, flags: list[str]) -> str:
-    if difflib.get_close_matches(flag, flags, n=1):
-        return nearest(flag, flags)
-    return "`rerank train --help` lists all settings"
 
 
 def _parameters() -> list[tuple[str, str, inspect.Parameter]]:
@@ -141,44 +138,34 @@ def _make_parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
     for position, field in enumerate(fields(Config), 1):
         section = getattr(default, field.name)
         group = Group(field.name.replace("_", "-"), sort_key=position)
+        texts = {
+            about.arg_name: about.description for about in docstring_parser.parse_from_object(type(section)).params
+        }
         for key, annotation in get_type_hints(type(section), include_extras=True).items():
-            base = getattr(annotation, "__origin__", annotation)
-            if is_typeddict(base):
-                for inner, of_inner in get_type_hints(base, include_extras=True).items():
-                    yield field.name, inner, _parameter(field.name, inner, _or_none(of_inner), None, group)
+            base: Any = annotation
+            about: tuple[Any, ...] = ()
+            if get_origin(annotation) is Annotated:
+                base, about = annotation.__origin__, annotation.__metadata__
+            if is_typeddict(base):  # the hyperparameters of the losses, whose flags may be left out
+                for name, hint in get_type_hints(base, include_extras=True).items():
+                    yield (
+                        field.name,
+                        name,
+                        _parameter(field.name, name, hint.__origin__ | None, None, group, hint.__metadata__),
+                    )
             else:
-                described = any(getattr(item, "help", None) for item in getattr(annotation, "__metadata__", ()))
-                text = None if described else _help_texts().get((type(section).__name__, key))
-                yield field.name, key, _parameter(field.name, key, annotation, getattr(section, key), group, text)
-
-
-def _or_none(annotation: Any) -> Any:
-    """The annotation of a flag that may be left out: cyclopts checks defaults too, where pydantic is imported."""
-    if about := getattr(annotation, "__metadata__", ()):
-        return Annotated[annotation.__origin__ | None, *about]
-    return annotation | None
+                about = (Parameter(help=texts.get(key)), *about)  # an own help comes first
+                yield field.name, key, _parameter(field.name, key, base, getattr(section, key), group, about)
 
 
 def _parameter(
-    section: str, key: str, annotation: Any, default: Any, group: Group, text: str | None = None
+    section: str, key: str, base: Any, default: Any, group: Group, about: tuple[Any, ...]
 ) -> inspect.Parameter:
     flag = Parameter(name=flag_name(section, key), group=group, show_default=default not in ("", None))
-    described = Annotated[annotation, Parameter(help=text), flag] if text else Annotated[annotation, flag]
-    return inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=described)
-
-
-@functools.cache
-def _help_texts() -> dict[tuple[str, str], str]:
-    """(class, field) -> the string below the field in the source of a section."""
-    texts = {}
-    for section in (type(getattr(Config(), field.name)) for field in fields(Config)):
-        (node,) = ast.parse(inspect.getsource(section)).body
-        assert isinstance(node, ast.ClassDef)
-        for statement, below in zip(node.body, node.body[1:], strict=False):
-            match statement, below:
-                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[node.name, key] = text
-    return texts
+    annotation = Annotated[base, *about, flag]
+    return inspect.Parameter(
+        f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _config(values: dict[str, Any]) -> Config:

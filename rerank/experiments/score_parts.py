@@ -1,17 +1,17 @@
-"""The parts of a run that is scored: a plan, a file for each part in OUT.parts, and how they become OUT.
+"""The parts of a run that is scored: which queries are in a part, the files in OUT.parts, and how they become OUT.
 
-A plan depends on the inputs alone, so every process that scores a part makes the same one.
+A part is finished once its file is renamed into place. Every process that scores parts of a run derives the same plan
+from the inputs, so processes need no lock: two that score the same part write the same file.
 """
 
 import contextlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -19,40 +19,24 @@ from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.integrity import BLOCK, as_record, changes, facts_of
-from rerank.utils.json_files import parse_json, read_json
-from rerank.utils.progress import log
+from rerank.utils.json_files import parse_json
 from rerank.utils.temporary import temporary_place
 
 MOST_PARTS = 100
-"""By default a command that ends early loses one hundredth of its work at most, …"""
+"""By default an interrupted command loses at most one hundredth of its work, …"""
 LEAST_TOKENS = 2**18
 """… or this many tokens: 4 forward passes of a GPU, 64 of a CPU. Smaller parts would leave passes half empty."""
-PLAN = "plan.json"
-
-
-class PartRecord(TypedDict):
-    """Written after a part: the hash of its plan, the record of its file, and the device that scored it."""
-
-    plan: str
-    file: dict[str, Any]
-    device: dict[str, Any]
-
-
-def parts_folder(out: Path) -> Path:
-    """Where the parts of the run `out` are."""
-    return out.with_name(f"{out.name}.parts")
 
 
 def default_parts(tokens: np.ndarray) -> int:
-    """The number of parts for queries of so many tokens, (queries,), as candidates and passages."""
+    """The number of parts for queries whose candidates have these numbers of tokens, (queries,)."""
     return max(1, min(MOST_PARTS, len(tokens), int(tokens.sum()) // LEAST_TOKENS))
 
 
 def cut(tokens: np.ndarray, parts: int) -> list[int]:
-    """Cuts queries of so many tokens, (queries,), into as many parts as that, of about equal tokens, none empty.
+    """Cuts queries into parts of about equal tokens, from the tokens of each query, (queries,).
 
-    Part i is the queries bounds[i]:bounds[i + 1] of the (parts + 1) bounds.
+    Part i is the queries bounds[i]:bounds[i + 1] of the (parts + 1) bounds; no part is empty.
 
     >>> cut(np.array([5, 1, 1, 1, 1, 1]), 2)
     [0, 1, 6]
@@ -66,9 +50,9 @@ def cut(tokens: np.ndarray, parts: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of the run `out` in `folder`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
+    """The parts of the run `out`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
 
-    `facts` are what the scores depend on, in JSON's types.
+    `facts` are what the scores depend on, in JSON's types; their name is the last column of the run.
     """
 
     out: Path
@@ -77,13 +61,13 @@ class Parts:
     bounds: list[int]
 
     @property
-    def count(self) -> int:
-        """The number of parts."""
-        return len(self.bounds) - 1
+    def numbers(self) -> range:
+        """The numbers of all parts."""
+        return range(1, len(self.bounds))
 
-    @cached_property
+    @property
     def plan(self) -> str:
-        """The hash of what the scores depend on, the cut among it."""
+        """The hash of what the scores depend on, including the cut."""
         return short_hash(json.dumps(self.facts, sort_keys=True), *self.bounds)
 
     def queries(self, number: int) -> slice:
@@ -94,118 +78,72 @@ class Parts:
         """The run of a part."""
         return self.folder / f"{number:05}.run"
 
+    def missing(self, numbers: Iterable[int] | None = None) -> list[int]:
+        """Those of the numbers, by default of all, whose parts are not finished."""
+        return [number for number in numbers or self.numbers if not self.file(number).exists()]
+
     def open(self) -> None:
-        """Writes the plan, or raises UserError, which names what differs, if the folder has parts of another plan."""
-        file = self.folder / PLAN
-        if self.folder.exists() and not file.exists() and any(self.folder.glob("[!.]*")):
-            raise UserError(
-                f"{self.folder}: is not a folder of parts: it has no {PLAN}; remove it, or take another --out"
-            )
-        mine = {**self.facts, "parts": self.count, "plan": self.plan}
-        if not file.exists():
-            with atomic_write(file) as tmp:
-                tmp.write_text(json.dumps(mine, indent=1), encoding="utf-8")
+        """Records the plan in the folder; raises UserError if the folder holds anything but parts of this plan."""
+        record = self.folder / "plan"
+        if record.exists() or (self.folder.exists() and any(self.folder.glob("[!.]*"))):
+            if not record.exists() or record.read_text(encoding="utf-8") != self.plan:
+                raise UserError(
+                    f"{self.folder}: has parts of another run, or other files: the model, the first stage, the texts, "
+                    "a setting or --parts differs; remove the folder to score anew, or take another --out"
+                )
             return
-        theirs = read_json(file, dict[str, Any], f"remove {self.folder} to score all parts again")
-        if theirs.get("plan") != self.plan:
-            differing = [key for key in mine if key != "plan" and theirs.get(key) != mine[key]] or ["cut"]
-            shown = ", ".join(f"{key} (there {theirs.get(key)}, here {mine.get(key)})" for key in differing)
-            raise UserError(
-                f"{self.folder}: has parts of another run, which differs in {shown}; remove the folder to score "
-                "anew, or take another --out"
-            )
+        with atomic_write(record) as tmp:
+            tmp.write_text(self.plan, encoding="utf-8")
 
-    def record(self, number: int) -> PartRecord | None:
-        """The record of a part that is there and is what was written; None for any other."""
-        try:
-            record: PartRecord = parse_json(self._record(number).read_bytes(), PartRecord)
-            files = as_record(record["file"])
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            log.info(f"{self._record(number)}: {error}; the part is scored again")
-            return None
-        if record["plan"] != self.plan:
-            log.info(f"{self.file(number)}: is of another plan, so it is scored again")
-            return None
-        for change in changes(self.folder, files):
-            log.info(f"{self.folder}: {change}; the part is scored again")
-            return None
-        return record
+    def write(self, number: int, run: Run, device: dict[str, Any]) -> None:
+        """Writes the facts of the device, and then the part."""
+        with atomic_write(self._device(number)) as tmp:
+            tmp.write_text(json.dumps(device), encoding="utf-8")
+        write_run(self.file(number), run, self.facts["name"])
 
-    def missing(self) -> list[int]:
-        """The numbers of the parts that are not there."""
-        return [number for number in range(1, self.count + 1) if self.record(number) is None]
+    def join(self) -> dict[str, Any]:
+        """Writes the run from its parts and returns the facts of the devices; one that differs is a list of its values.
 
-    def write(self, number: int, run: Run, tag: str, device: dict[str, Any]) -> None:
-        """Writes a part and, last, its record."""
-        file = self.file(number)
-        write_run(file, run, tag)
-        record: PartRecord = {"plan": self.plan, "file": {file.name: facts_of(file)}, "device": device}
-        with atomic_write(self._record(number)) as tmp:
-            tmp.write_text(json.dumps(record), encoding="utf-8")
-
-    def join(self) -> dict[str, Any] | None:
-        """Writes the run from its parts and returns the facts of the devices, of which one that differs is a list.
-
-        None if a part is not there, as when a command beside this one has joined them. Raises UserError if the parts
-        were scored in different precisions.
+        Raises FileNotFoundError if a part is missing, and UserError if the parts were scored in different precisions.
         """
-        records = [self.record(number) for number in range(1, self.count + 1)]
-        devices = [record["device"] for record in records if record is not None]
-        if len(devices) < self.count:
-            return None
+        devices = [self._read_device(number) for number in self.numbers]
+        facts = {key: _distinct(device.get(key) for device in devices) for key in devices[0]}
         for key in ("precision", "tf32"):
-            for number, device in enumerate(devices, 1):
-                if device.get(key) != devices[0].get(key):
-                    raise UserError(
-                        f"{self.folder}: part 1 was scored with {key} {devices[0].get(key)}, part {number} with "
-                        f"{device.get(key)}; remove the files of one kind and score them again on the other's device"
-                    )
-        try:
-            with atomic_write(self.out) as tmp, tmp.open("wb") as target:
-                packer = zlib.compressobj(9, wbits=31) if self.out.name.endswith(".gz") else None  # without a time
-                for number in range(1, self.count + 1):
-                    with self.file(number).open("rb") as part:
-                        while block := part.read(BLOCK):
-                            target.write(packer.compress(block) if packer else block)
-                if packer:
-                    target.write(packer.flush())
-        except FileNotFoundError:
-            return None
-        return _shared_facts(devices)
+            if len(facts[key]) > 1:
+                raise UserError(
+                    f"{self.folder}: its parts were scored with {key} {' and '.join(map(str, facts[key]))}; remove it, "
+                    "and score all parts on one kind of device or set --training.precision"
+                )
+        with atomic_write(self.out) as tmp, tmp.open("wb") as target:
+            packer = zlib.compressobj(9, wbits=31) if self.out.name.endswith(".gz") else None  # without a time
+            for number in self.numbers:
+                lines = self.file(number).read_bytes()
+                target.write(packer.compress(lines) if packer else lines)
+            if packer:
+                target.write(packer.flush())
+        return {key: values[0] if len(values) == 1 else values for key, values in facts.items()}
 
     def remove(self) -> None:
-        """Removes the parts, at once in the eyes of other processes: a kill leaves all of them, or a leftover."""
+        """Removes the folder: other processes see all parts or none, also after a kill."""
         with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
             os.replace(self.folder, place.new)
 
-    def _record(self, number: int) -> Path:
+    def _device(self, number: int) -> Path:
         return self.folder / f"{number:05}.json"
 
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as text.
-
-    >>> ranges([1, 2, 3, 7, 9, 10])
-    '1-3, 7, 9-10'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
+    def _read_device(self, number: int) -> dict[str, Any]:
+        file = self._device(number)
+        try:
+            facts: dict[str, Any] = parse_json(file.read_bytes(), dict[str, Any])
+        except ValueError as error:
+            raise UserError(f"{file}: {error}; remove {self.folder} to score all parts again") from error
+        return facts
 
 
-def _shared_facts(devices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The facts of all devices; for one that differs, the list of its values."""
-    facts = {}
-    for key in devices[0]:
-        values: list[Any] = []
-        for device in devices:
-            if device.get(key) not in values:
-                values.append(device.get(key))
-        facts[key] = values[0] if len(values) == 1 else values
-    return facts
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """The different values, which need not be hashable, in the order of their first occurrence."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

@@ -1,24 +1,25 @@
-"""A PyTerrier transformer that scores with a `Reranker`. PyTerrier is optional: `pip install python-terrier`."""
+"""A PyTerrier transformer that scores (query, document) texts. PyTerrier is optional: `pip install python-terrier`."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from rerank.data.candidates import standardised
-
-if TYPE_CHECKING:
-    from rerank.models.reranker import Reranker
 
 COLUMNS = ["qid", "query", "docno", "text"]
 """What the transformer reads, and score if the model adds it; it sets score and rank, and keeps other columns."""
 
 
-def make_transformer(reranker: "Reranker") -> Any:
-    """The transformer of `Reranker.transformer`. Raises ImportError if PyTerrier is not installed."""
+def make_transformer(score_pairs: Callable[[Sequence[tuple[str, str]]], np.ndarray], weight: float) -> Any:
+    """The transformer of `Reranker.transformer`; `weight` is that of the first stage's scores.
+
+    Raises ImportError if PyTerrier is not installed.
+    """
     try:
         import pyterrier as pt
     except ModuleNotFoundError as error:
         raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
-
-    weight = reranker.model.first_stage_weight
 
     class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
         """Gives each row the score and the rank of a cross-encoder."""
@@ -29,7 +30,7 @@ def make_transformer(reranker: "Reranker") -> Any:
             for docno, text in zip(inp["docno"], inp["text"], strict=True):
                 if not isinstance(text, str):
                     raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
-            scores = reranker.score_pairs(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
+            scores = score_pairs(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
             if weight:
                 scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
             return pt.model.add_ranks(inp.assign(score=scores))

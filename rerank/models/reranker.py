@@ -1,46 +1,27 @@
-"""Reranker: scores texts for a query and re-ranks runs, with a trained model and nothing on disk."""
+"""Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
-import contextlib
-import functools
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from rerank.batches.batch import Packed
-from rerank.batches.passages import PassageBuilder
-from rerank.batches.text_template import open_template
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
-from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
-from rerank.data.tokens import make_store
-from rerank.data.types import Candidates, Run
-from rerank.models.cast_weights import cast_weights
-from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_cross_encoder
-from rerank.models.gpu import AUTOCAST, Autocast, Precision, choose_precision, unusable_gpu
-from rerank.models.memory import open_budget
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
+from rerank.data.types import Run
+from rerank.models.checkpoints import open_trained_cross_encoder
+from rerank.models.gpu import Precision, unusable_gpu
 from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.rankings import (
-    BestPassage,
-    PairScores,
-    Ranked,
-    TokenisedPairs,
-    check_texts,
-    numbered,
-    with_first_scores,
-)
-from rerank.models.scoring import Passages, best_passages, kept_passages, make_run, passage_scores, score_chunks
+from rerank.models.rankings import BestPassage, PairScores, Ranked, check_texts, with_first_scores
+from rerank.models.text_scorer import TextScorer
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 
 class Reranker:
-    """A trained cross-encoder that scores documents for a query; `Reranker.load` opens one.
+    """A trained cross-encoder that ranks documents for a query; `Reranker.load` opens one.
 
     Documents may be of any length: they are split into passages as in training, cut at the checkpoint's
     `max_doc_tokens`, and the scores of the passages are pooled as the checkpoint was trained. Memory is bounded by the
@@ -51,24 +32,8 @@ class Reranker:
     model's own part.
     """
 
-    def __init__(
-        self,
-        trained: TrainedCrossEncoder,
-        device: torch.device,
-        precision: Precision = "auto",
-        max_tokens_per_forward: int | Literal["auto"] = "auto",
-    ) -> None:
-        self.precision = _chosen(precision, device)
-        self._autocast = _autocast(self.precision, device)
-        for line in trained.model.place(device, self._autocast):
-            log.info(line)
-        self.model = trained.model
-        self.tokenizer = trained.tokenizer
-        self.max_doc_tokens = trained.max_doc_tokens
-        self.device = device
-        self._max_length = trained.max_length
-        self._template = open_template(trained.tokenizer, trained.model.template)
-        self._budget = open_budget(max_tokens_per_forward, device)
+    def __init__(self, scorer: TextScorer) -> None:
+        self.scorer, self.model = scorer, scorer.model
         if self.model.first_stage_weight:
             log.info(
                 f"this model adds the first stage's scores, with weight {self.model.first_stage_weight:g}; scores of "
@@ -110,7 +75,7 @@ class Reranker:
                 'device="cpu" takes the CPU'
             )
         trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
-        return cls(trained, target, precision, max_tokens_per_forward)
+        return cls(TextScorer(trained, target, precision, max_tokens_per_forward))
 
     def rank(
         self,
@@ -147,8 +112,8 @@ class Reranker:
         `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
         check_texts(query, documents)
-        tokenised = self.tokenise_pairs([(query, document) for document in documents])
-        return self.best_passages(documents, self._score_pairs(tokenised, show), top_k, first_scores)
+        tokenised = self.scorer.tokenise_pairs([(query, document) for document in documents])
+        return self.best_passages(documents, self.scorer.score_pairs(tokenised, show), top_k, first_scores)
 
     def best_passages(
         self,
@@ -160,10 +125,8 @@ class Reranker:
         """What `rank_passages` gives, from the model's scores of the documents in their order."""
         scores = with_first_scores(scored.scores, first_scores, self.model.first_stage_weight)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
-        return [
-            BestPassage(index, float(scores[index]), *self._span(documents[index], *scored.best[index].tolist()))
-            for index in best_first
-        ]
+        spans = (self.scorer.passage_span(documents[index], *scored.best[index].tolist()) for index in best_first)
+        return [BestPassage(index, float(scores[index]), *span) for index, span in zip(best_first, spans, strict=True)]
 
     def score(self, query: str, documents: Sequence[str], first_scores: Sequence[float] | None = None) -> np.ndarray:
         """(documents,) float32 scores, in the order of the documents; see `rank` for the arguments.
@@ -179,43 +142,7 @@ class Reranker:
 
         With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
         """
-        return self._score_pairs(self.tokenise_pairs(pairs), show).scores
-
-    def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
-        """The passages of (query, document) texts, to be built and scored later; equal pairs are one.
-
-        `max_doc_tokens`, if given, cuts documents earlier than the model does. Raises UserError if the template leaves
-        no token for query and document.
-        """
-        # Errors and logs show ids, so these are numbers and no text of a user.
-        queries, texts = numbered(query for query, _ in pairs), numbered(document for _, document in pairs)
-        asked = [(queries[query], texts[document]) for query, document in pairs]
-        places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
-        builder = self._builder(
-            {number: query for query, number in queries.items()}, list(texts.values()), texts, max_doc_tokens
-        )
-        return TokenisedPairs(builder, list(places), [places[pair] for pair in asked])
-
-    @contextlib.contextmanager
-    def scoring(self) -> Iterator[None]:
-        """Within the block this thread may call `score_packed`; the weights are those that scoring takes."""
-        self.model.eval()
-        with cast_weights(self.model, self.device, self._autocast), torch.inference_mode():
-            yield
-
-    def score_packed(self, inputs: Packed) -> PairScores:
-        """The scores of the documents of passages that a builder made; memory is bounded as always.
-
-        The score of a document does not depend on the others, but for rounding. To be called within `scoring`.
-        """
-        scores = passage_scores(self.model, inputs, self.device, self._autocast, self._budget)
-        pooled: torch.Tensor = self.model.pool(scores, inputs.documents)
-        return PairScores(pooled.numpy(), np.array(best_passages(scores, inputs.documents)).reshape(-1, 2))
-
-    @property
-    def max_tokens_per_forward(self) -> int:
-        """The tokens of one forward pass, as they are now."""
-        return self._budget.tokens
+        return self.scorer.score_pairs(self.scorer.tokenise_pairs(pairs), show).scores
 
     def rerank(self, run: Run, collection: Collection, depth: int = 100) -> Run:
         """Scores the best `depth` documents of each query of a run; the collection gives the texts.
@@ -231,12 +158,12 @@ class Reranker:
                     "expected a run for this collection"
                 )
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
-        weight = self.model.first_stage_weight
-        candidates = [c for c in select_candidates(run, {}, depth, known, weight > 0).values() if c.doc_ids]
+        keep_scores = self.model.first_stage_weight > 0
+        candidates = [c for c in select_candidates(run, {}, depth, known, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
         texts = (document.text for document in collection.get(doc_ids))
         queries = {query_id: collection.queries[query_id] for query_id in known}
-        return self._score(self._builder(queries, doc_ids, texts), candidates, weight=weight)
+        return self.scorer.score_candidates(self.scorer.builder(queries, doc_ids, texts), candidates)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.
@@ -244,61 +171,4 @@ class Reranker:
         It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
         rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed.
         """
-        return make_transformer(self)
-
-    def _builder(
-        self, queries: dict[str, str], doc_ids: Sequence[str], texts: Iterable[str], max_doc_tokens: int | None = None
-    ) -> PassageBuilder:
-        kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
-        store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
-        return PassageBuilder.build(
-            queries, store, self.tokenizer, self._template, self._max_length, self.model.splitting
-        )
-
-    def _score_pairs(self, tokenised: TokenisedPairs, show: bool) -> PairScores:
-        """The scores of the texts that were tokenised, in the order in which they were given."""
-        asked: dict[str, list[str]] = {}
-        for query_id, doc_id in tokenised.pairs:
-            asked.setdefault(query_id, []).append(doc_id)
-        candidates = [Candidates(query_id, tuple(found), (0,) * len(found)) for query_id, found in asked.items()]
-        passages: Passages = {}
-        run = self._score(tokenised.builder, candidates, show, passages)
-        scores = [run[query_id][doc_id] for query_id, doc_id in tokenised.pairs]
-        best = [passages.get(query_id, {}).get(doc_id, (0, 1)) for query_id, doc_id in tokenised.pairs]
-        scored = PairScores(np.array(scores, dtype=np.float32), np.array(best, dtype=np.int64).reshape(-1, 2))
-        return scored.take(tokenised.places)
-
-    def _score(
-        self,
-        builder: PassageBuilder,
-        candidates: list[Candidates],
-        show: bool = True,
-        passages: Passages | None = None,
-        weight: float = 0.0,
-    ) -> Run:
-        chunks = chunk_by_length(pairs_of(candidates), builder, self._budget.tokens)
-        scored = score_chunks(self.model, builder, chunks, self.device, self._autocast, self._budget, show=show)
-        if passages is not None:
-            scored = kept_passages(scored, passages)
-        return make_run(candidates, scored, weight)
-
-    def _span(self, text: str, number: int, of: int) -> tuple[int, int]:
-        """Where passage `number` of the `of` of this text begins and ends; the whole text without a fast tokenizer."""
-        if self._offsets is None:
-            return 0, len(text)
-        kept, lead = self.max_doc_tokens, self._template.document_lead
-        return passage_span(text, number, of, self._offsets, kept, self.model.splitting, lead)
-
-    @functools.cached_property
-    def _offsets(self) -> OffsetTokenizer | None:
-        return open_offset_tokenizer(self.tokenizer.backend_tokenizer.to_str()) if self.tokenizer.is_fast else None
-
-
-def _chosen(precision: Precision, device: torch.device) -> str:
-    if precision not in get_args(Precision):
-        raise ValueError(f"precision: got {precision}, expected auto, float32, bf16 or fp16")
-    return choose_precision(precision, device, "precision")
-
-
-def _autocast(chosen: str, device: torch.device) -> Autocast:
-    return partial(torch.autocast, device.type, AUTOCAST[chosen]) if chosen in AUTOCAST else contextlib.nullcontext
+        return make_transformer(self.score_pairs, self.model.first_stage_weight)

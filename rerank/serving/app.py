@@ -55,16 +55,16 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 def info(service: Service) -> dict[str, object]:
     """What TEI's `/info` says of a re-ranker; a document that is longer than `max_input_length` tokens is cut."""
-    reranker, limits = service.reranker, service.limits
+    scorer, limits = service.reranker.scorer, service.limits
     label = "LABEL_0"
     return {
         "model_id": service.name,
         "model_sha": None,
-        "model_dtype": DTYPES.get(reranker.precision, reranker.precision),
+        "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
         "model_type": {"reranker": {"id2label": {"0": label}, "label2id": {label: 0}}},
         "max_concurrent_requests": limits.max_queue,
-        "max_input_length": reranker.max_doc_tokens,
-        "max_batch_tokens": reranker.max_tokens_per_forward,
+        "max_input_length": scorer.max_doc_tokens,
+        "max_batch_tokens": scorer.max_tokens_per_forward,
         "max_batch_requests": None,
         "max_client_batch_size": limits.max_documents,
         "auto_truncate": True,

@@ -97,21 +97,26 @@ def parse(body: bytes) -> Body:
     """The JSON object of a body; raises RefusalError for anything else."""
     try:
         parsed = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError:
-        raise RefusalError(Reason.MALFORMED, "the body is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise RefusalError(Reason.MALFORMED, f"the body is not JSON: {error.msg} at character {error.pos}") from None
-    except ValueError:  # an integer of thousands of digits
-        raise RefusalError(Reason.MALFORMED, "the body is not JSON: a number has too many digits") from None
-    except RecursionError:
-        raise RefusalError(Reason.MALFORMED, "the body is not JSON of this API: it is nested too deeply") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of 5,000 digits, too many brackets
+        raise RefusalError(Reason.MALFORMED, f"the body is not JSON in UTF-8: {_reason(error)}") from None
     if not isinstance(parsed, dict):
         raise RefusalError(Reason.MALFORMED, "the body is JSON, but not an object")
     return parsed
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise RefusalError(Reason.MALFORMED, f"the body is not JSON: {name} is no number of JSON")
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _reason(error: Exception) -> str:
+    """Where and why a body cannot be parsed, without its content."""
+    match error:
+        case json.JSONDecodeError(msg=reason, pos=place):
+            return f"{reason} at character {place}"
+        case UnicodeDecodeError(start=place):
+            return f"byte {place} is not UTF-8"
+        case _:
+            return str(error).partition(";")[0]
 
 
 def _too_large(limits: Limits) -> RefusalError:

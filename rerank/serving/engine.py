@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.batches.batch import join_packed
 from rerank.models.rankings import PairScores, TokenisedPairs
-from rerank.models.reranker import Reranker
+from rerank.models.text_scorer import TextScorer
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.utils.progress import log
@@ -67,8 +67,8 @@ class Engine:
     pairs are passed over. `max_queue` bounds the pairs of all jobs that are not finished.
     """
 
-    def __init__(self, reranker: Reranker, max_queue: int, metrics: Metrics, take: Take = take_all) -> None:
-        self._reranker, self._max_queue, self._metrics, self._take = reranker, max_queue, metrics, take
+    def __init__(self, scorer: TextScorer, max_queue: int, metrics: Metrics, take: Take = take_all) -> None:
+        self._scorer, self._max_queue, self._metrics, self._take = scorer, max_queue, metrics, take
         self._changed = threading.Condition()
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
@@ -139,7 +139,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            with self._reranker.scoring():
+            with self._scorer.scoring():
                 while jobs := self._next():
                     for parts in self._chunks(jobs):
                         self._score(parts)
@@ -173,7 +173,7 @@ class Engine:
             while pending:
                 number, tokens = int(numbers[pending[0]]), int(totals[pending[0]])
                 if not jobs[number].ended:
-                    if chunk and filled + tokens > self._reranker.max_tokens_per_forward:
+                    if chunk and filled + tokens > self._scorer.max_tokens_per_forward:
                         break
                     chunk.setdefault(number, []).append(int(places[pending[0]]))
                     filled += tokens
@@ -186,7 +186,7 @@ class Engine:
         started = time.perf_counter()
         try:
             inputs = [job.passages.builder([job.passages.pairs[place] for place in places]) for job, places in parts]
-            scored = self._reranker.score_packed(join_packed(inputs))
+            scored = self._scorer.score_packed(join_packed(inputs))
         except Exception as error:
             if len(parts) > 1:
                 for part in parts:

@@ -23,9 +23,9 @@ class Metrics:
             buckets=SECONDS,
             registry=registry,
         )
-        self._gone = Counter("rerank_clients_gone", "Requests whose client went away first.", registry=registry)
+        self.clients_gone = Counter("rerank_clients_gone", "Requests whose client went away first.", registry=registry)
         self._documents = Counter("rerank_documents", "Documents scored.", registry=registry)
-        self._cut = Counter(
+        self.documents_cut = Counter(
             "rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.", registry=registry
         )
         self._tokens = Counter("rerank_tokens", "Tokens scored, query and special tokens included.", registry=registry)
@@ -53,14 +53,6 @@ class Metrics:
         self._requests.labels(dialect, str(status)).inc()
         if status == 200:
             self._seconds.labels(dialect).observe(seconds)
-
-    def client_gone(self) -> None:
-        """A client went away before it had an answer."""
-        self._gone.inc()
-
-    def documents_cut(self, count: int) -> None:
-        """Documents were longer than the tokens kept of one."""
-        self._cut.inc(count)
 
     def chunk(self, tokens: int, documents: int, requests: int) -> None:
         """The model has scored documents of some requests in one pass."""

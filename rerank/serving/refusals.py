@@ -1,49 +1,30 @@
 """RefusalError: a request that gets no scores, and why. Each dialect gives it a status and a body of its own."""
 
+import traceback
 from enum import Enum
+
+from rerank.utils.progress import log
 
 
 class Reason(Enum):
-    """Why a request is refused."""
+    """Why a request is refused: the HTTP status, where a dialect has no other, and what has happened."""
 
-    MALFORMED = "malformed"
-    """The body is not JSON, or not an object."""
-    INVALID = "invalid"
-    """A field is missing, has a wrong type or a value out of bounds."""
-    EMPTY = "empty"
-    """There are no documents."""
-    TOO_LARGE = "too_large"
-    """More bytes, documents or tokens than the limits allow."""
-    TIMED_OUT = "timed_out"
-    """The body did not arrive in time."""
-    MEDIA_TYPE = "media_type"
-    """The body is not application/json, or is compressed."""
-    UNAUTHORISED = "unauthorised"
-    """The token is missing or wrong."""
-    OVERLOADED = "overloaded"
-    """The queue is full."""
-    FAILED = "failed"
-    """The model could not score the documents."""
-    INTERNAL = "internal"
-    """A mistake in this program."""
-    UNHEALTHY = "unhealthy"
-    """The model thread has ended."""
+    MALFORMED = 400, "The body is not JSON, or not an object."
+    INVALID = 422, "A field is missing, has a wrong type or a value out of bounds."
+    EMPTY = 400, "There are no documents."
+    TOO_LARGE = 413, "More bytes, documents or tokens than the limits allow."
+    TIMED_OUT = 408, "The body did not arrive in time."
+    MEDIA_TYPE = 415, "The body has another type than expected, or is compressed."
+    UNAUTHORISED = 401, "The key is missing or wrong."
+    OVERLOADED = 429, "The queue is full."
+    FAILED = 500, "The model could not score the documents."
+    INTERNAL = 500, "A mistake in this program."
+    UNHEALTHY = 503, "The model's thread has ended."
 
-
-STATUSES = {
-    Reason.MALFORMED: 400,
-    Reason.INVALID: 422,
-    Reason.EMPTY: 400,
-    Reason.TOO_LARGE: 413,
-    Reason.TIMED_OUT: 408,
-    Reason.MEDIA_TYPE: 415,
-    Reason.UNAUTHORISED: 401,
-    Reason.OVERLOADED: 429,
-    Reason.FAILED: 500,
-    Reason.INTERNAL: 500,
-    Reason.UNHEALTHY: 503,
-}
-"""The HTTP status of each reason, where a dialect has no other."""
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.value[0]
 
 
 class RefusalError(Exception):
@@ -60,3 +41,9 @@ class RefusalError(Exception):
 
 class ClientGoneError(Exception):
     """The client closed its connection before it had an answer."""
+
+
+def log_error(what: str, error: Exception) -> None:
+    """Logs the type of an error and where it was raised, but not its message, which may have the text of a query."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    log.error(f"{what}: {type(error).__name__}\n{frames.rstrip()}")

@@ -7,7 +7,6 @@ body of a POST, so that no address, history or log has it.
 import asyncio
 import base64
 import hashlib
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from rerank.data.types import Hit
 from rerank.serving.bodies import Bodies, check_headers, parse, read_body
 from rerank.serving.limits import Limits
 from rerank.serving.questions import text
-from rerank.serving.refusals import STATUSES, ClientGoneError, Reason, RefusalError
+from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -47,7 +46,7 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "first_rank", "first_score", "title", "snippet"}]}`;
     title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word of the query, in characters.
 
-    A request that is refused gets a line in the page, or `{"error": "…"}`, with the status of its reason (`STATUSES`):
+    A request that is refused gets a line in the page, or `{"error": "…"}`, with the status of its reason (`Reason`):
     422 for an empty query, 429 where too many searches wait, 500 where a search fails. `search` is called in one thread
     of its own, for one query at a time, and may raise RefusalError; `collection` is the name that the page shows.
     """
@@ -68,7 +67,7 @@ def page_routes(search: Search, collection: str) -> list[Route]:
         try:
             hits = await searches.run(text(parse(await _read(request, bodies, "application/json")), "query"))
         except RefusalError as refusal:
-            return JSONResponse({"error": str(refusal)}, STATUSES[refusal.reason], _headers(refusal))
+            return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
         return JSONResponse({"hits": [_as_json(hit) for hit in hits]}, headers=_headers())
 
     return [
@@ -102,9 +101,7 @@ class _Searches:
         except UserError as error:
             log.error(f"a search failed: {error}")
         except Exception as error:
-            # Not the message, which may have the query in it.
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.error(f"a search failed: {type(error).__name__}\n{frames.rstrip()}")
+            log_error("a search failed", error)
         finally:
             self._waiting -= 1
         raise RefusalError(Reason.FAILED, "the search failed; the log of the server says why")
@@ -135,7 +132,7 @@ class _Page:
     ) -> Response:
         """The page with the hits of a query, or with a line that says why there are none."""
         content = self._template.render(query=query, hits=hits, problem=str(refusal or ""), **self._values)
-        status = STATUSES[refusal.reason] if refusal else 200
+        status = refusal.reason.status if refusal else 200
         return HTMLResponse(content, status, _headers(refusal) | {"Content-Security-Policy": self._policy})
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -20,8 +19,7 @@ from rerank.serving.engine import Engine, Job, Outcome
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.questions import Body, Question, Scored
-from rerank.serving.refusals import ClientGoneError, Reason, RefusalError
-from rerank.utils.progress import log
+from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 
 Result = TypeVar("Result")
 
@@ -46,7 +44,7 @@ class Service:
     ) -> None:
         self.reranker, self.name, self.limits = reranker, name, limits
         self.metrics = metrics or Metrics()
-        self.engine = engine or Engine(reranker, limits.max_queue, self.metrics)
+        self.engine = engine or Engine(reranker.scorer, limits.max_queue, self.metrics)
         self._bodies = Bodies(limits)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
@@ -71,7 +69,7 @@ class Service:
         Raises RefusalError if the queue is full or the model fails.
         """
         pairs = [(query, document) for document in documents]
-        passages = self._tokeniser.submit(self.reranker.tokenise_pairs, pairs).result()
+        passages = self._tokeniser.submit(self.reranker.scorer.tokenise_pairs, pairs).result()
         outcome: Future[Outcome] = Future()
         self.engine.submit(Job(passages, outcome.set_result))
         found = outcome.result()
@@ -91,12 +89,10 @@ class Service:
         except RefusalError as refusal:
             response = refuse(dialect, refusal)
         except ClientGoneError:
-            self.metrics.client_gone()
+            self.metrics.clients_gone.inc()
             response = Response(status_code=CLIENT_CLOSED)
         except Exception as error:
-            # Neither the message nor the values: they may have the text of a query in them.
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.error(f"internal error: {type(error).__name__}\n{frames.rstrip()}")
+            log_error("internal error", error)
             response = refuse(dialect, RefusalError(Reason.INTERNAL, f"internal error: {type(error).__name__}"))
         self.metrics.request(dialect.name, response.status_code, time.perf_counter() - started)
         return response
@@ -119,17 +115,17 @@ class Service:
         return dialect.answer(Scored(question, scores, tokens, self.name))
 
     def _tokenise(self, question: Question) -> TokenisedPairs:
-        passages = self.reranker.tokenise_pairs(question.pairs, question.max_doc_tokens)
+        passages = self.reranker.scorer.tokenise_pairs(question.pairs, question.max_doc_tokens)
         store = passages.builder.documents
         cut = store.lengths > np.diff(store.offsets)
         if not question.may_cut and (cut.any() or passages.builder.truncated_queries()):
-            kept, half = self.reranker.max_doc_tokens, passages.builder.max_tokens // 2
+            kept, half = self.reranker.scorer.max_doc_tokens, passages.builder.max_tokens // 2
             raise RefusalError(
                 Reason.TOO_LARGE,
                 f"a text has too many tokens: the limit is {kept} of a document and {half} of a query; "
                 "truncate: true cuts them",
             )
-        self.metrics.documents_cut(int(cut.sum()))
+        self.metrics.documents_cut.inc(int(cut.sum()))
         return passages
 
     async def _scores(self, passages: TokenisedPairs) -> tuple[np.ndarray, int]:

@@ -20,7 +20,7 @@ def take_first(waiting: list[Job]) -> list[Job]:
 def main(checkpoint: str, take: str) -> None:
     """Serves a checkpoint on a free port until a signal."""
     reranker, limits, metrics = Reranker.load(checkpoint), Limits(), Metrics()
-    engine = Engine(reranker, limits.max_queue, metrics, {"all": take_all, "first": take_first}[take])
+    engine = Engine(reranker.scorer, limits.max_queue, metrics, {"all": take_all, "first": take_first}[take])
     service = Service(reranker, checkpoint, limits, engine, metrics)
     bound = open_socket("127.0.0.1", 0)
     service.start()

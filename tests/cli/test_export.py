@@ -95,9 +95,9 @@ def test_int8_scores_do_not_depend_on_the_other_documents(form, there):
 
 def test_a_server_gets_the_same_scores(there):
     model = Reranker.load("onnx-int8")
-    pairs = model.tokenise_pairs([(QUERY, text) for text in TEXTS])
-    with model.scoring():
-        scores = model.score_packed(pairs.builder(pairs.pairs)).scores[pairs.places]
+    pairs = model.scorer.tokenise_pairs([(QUERY, text) for text in TEXTS])
+    with model.scorer.scoring():
+        scores = model.scorer.score_packed(pairs.builder(pairs.pairs)).scores[pairs.places]
     assert scores == pytest.approx(model.score(QUERY, TEXTS), abs=1e-5)
 
 

@@ -17,14 +17,13 @@ COMMANDS = {
     "score": ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--collection", "towns"],
     "plot": ["plot", "gain", "results/runs/towns"],
     "report": ["report", "results/runs/towns"],
-    "completion": ["--install-completion", "--shell", "bash"],
     "pretrain": ["pretrain", "--collection", "towns", "--encoder", "encoder"],
 }
 """Every command that writes what the user names."""
 
 FILES = [name for name in COMMANDS if name != "pretrain"]
-SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html", "completion": "", "pretrain": ""}
-WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>", "completion": b"complete "}
+SUFFIX = {"score": ".run", "plot": ".pdf", "report": ".html", "pretrain": ""}
+WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>"}
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +128,7 @@ def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
     assert sorted(path.name for path in target.parent.iterdir()) == [target.name]
 
 
-@pytest.mark.parametrize(
-    ("name", "out"), [*((name, "-") for name in FILES), ("completion", "/dev/stdout"), ("completion", "link")]
-)
+@pytest.mark.parametrize(("name", "out"), [*((name, "-") for name in FILES), ("plot", "/dev/stdout"), ("plot", "link")])
 def test_standard_output_gets_the_bytes_of_the_file_and_nothing_else(here, capsysbinary, name, out):
     if out == "link":
         Path(out).symlink_to("/dev/stdout")
@@ -159,8 +156,8 @@ def test_an_output_folder_that_is_none_is_refused(here, capsys):
     assert line == "rerank: --output.folder pipe: is not a folder; expected a folder, or a new one, to write in"
 
 
-def test_a_shell_can_redirect_and_pipe_standard_output(tmp_path):
-    words = [sys.executable, "-m", "rerank", *COMMANDS["completion"], "--out"]
+def test_a_shell_can_redirect_and_pipe_standard_output(here, tmp_path):
+    words = [sys.executable, "-m", "rerank", *COMMANDS["plot"], "--out"]
     with (tmp_path / "file").open("wb") as file:
         subprocess.run([*words, "/dev/stdout"], stdout=file, check=True)
     assert subprocess.run([*words, "-"], stdout=subprocess.PIPE, check=True).stdout == (tmp_path / "file").read_bytes()

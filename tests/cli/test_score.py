@@ -9,10 +9,10 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import command, in_a_copy
 
 
-def test_a_checkpoint_re_ranks_a_run(here, capsys):
+def test_a_checkpoint_re_ranks_a_run(here):
     main(command("--fold", "1", "--encoder.pooling", "max", "--encoder.max-doc-tokens", "20"))
     main(
         [
@@ -33,28 +33,9 @@ def test_a_checkpoint_re_ranks_a_run(here, capsys):
     assert facts["first_stage"] == {"run": "runs/towns/bm25.run", "sha256": file_hash(Path("runs/towns/bm25.run"))}
     assert facts["run"]["sha256"] == file_hash(Path("again.run"))
     assert facts["documents"].keys() == {"fingerprint", "tokens"}
-    assert "train it first" in failed(
-        capsys, "score", "encoder", "runs/towns/bm25.run", "--out", "no.run", "--collection", "towns"
-    )
-    assert not Path("no.run").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["./nowhere", "runs/towns/bm25.run", "--out", "no.run"], "checkpoint ./nowhere: no such file or folder"),
-        (["encoder", "nowhere.run", "--out", "no.run"], "run nowhere.run: no such file"),
-        (["encoder", "runs/towns", "--out", "no.run"], "run runs/towns: is a folder, expected a file"),
-        (["encoder", "runs/towns/bm25.run", "--out", "towns"], "--out towns: is a folder"),
-    ],
-)
-def test_missing_inputs_are_refused_before_a_model_is_loaded(here, capsys, words, expected):
-    assert expected in failed(capsys, "score", *words, "--collection", "towns")
-
-
-def test_it_takes_the_flags_that_act_on_it_and_ignores_the_other_settings_of_a_file(here, capsys):
-    line = failed(capsys, "score", "c", "r.run", "--out", "o.run", "--training.lr", "1")
-    assert line == "rerank: --training.lr: has no effect on `rerank score`, which does not take it"
+def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(here):
     main(command("--fold", "1"))
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--out", "again.run"]
     main([*words, "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
@@ -136,30 +117,6 @@ def test_the_queries_of_a_file_are_those_of_the_run(there, capsys):
     assert list(read_run("mine.run")) == ["q1"]
     main(["score", CHECKPOINT, RUN, "--first-stage.k1", "1.2", "--collection.language", "de", "--out", "mine.run"])
     assert "--collection.language, --first-stage.k1: of no effect, as runs/towns/bm25.run is" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "expected"),
-    [
-        (None, [], "--collection.queries topics.tsv: no such file"),
-        ("n1 good\n", [], "topics.tsv:1: expected a query's id, a tab and its text, got 'n1 good'"),
-        ("n1\tgood\nn1\tbad\n", [], "topics.tsv:2: the query n1 occurs a second time"),
-        ("n1\tzzz\n", [], "topics.tsv: BM25 finds no document for any of its 1 queries; expected the queries of towns"),
-        ("n1\tgood\n", [RUN], "topics.tsv: has the text of none of the 15 queries of runs/towns/bm25.run, such as q0"),
-        ("n1\tgood\n", ["--collection.query-field", "title"], "topics.tsv has no fields, as its lines are no JSON"),
-        (
-            "n1\tgood\n",
-            ["--collection.language", "xx"],
-            "--collection.language xx: Lucene has no analyzer of that code",
-        ),
-    ],
-)
-def test_bad_queries_are_one_line(there, capsys, text, words, expected):
-    if text is not None:
-        Path("topics.tsv").write_text(text)
-    words = ["score", CHECKPOINT, *words, "--collection.queries", "topics.tsv", "--out", "no.run"]
-    assert expected in failed(capsys, *words)
-    assert not Path("no.run").exists()
 
 
 def test_a_folder_with_documents_and_queries_alone_and_a_zip_are_collections(there, monkeypatch):

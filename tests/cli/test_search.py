@@ -12,7 +12,7 @@ from rerank.cli.hit_lines import hit_lines
 from rerank.cli.main import main
 from rerank.data.types import Hit, Marked
 from tests.support.small_collection import SETTINGS as TRAINING
-from tests.support.small_collection import command, failed, write_collection, write_encoder, write_german
+from tests.support.small_collection import command, write_collection, write_encoder, write_german
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 
@@ -63,30 +63,6 @@ def test_a_query_that_finds_nothing_is_one_line(there, capsys, query):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "no document of towns has a word of the query" in captured.err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([CHECKPOINT, ""], "query: is empty; expected a text to search for"),
-        ([CHECKPOINT, " \n"], "query: is empty"),
-        ([CHECKPOINT, "\udcff"], "query: is not Unicode text"),
-        (["./nowhere", "good"], "checkpoint ./nowhere: no such file or folder"),
-        (["a/b/nowhere", "good"], "encoder a/b/nowhere: no such folder"),
-        (["encoder", "good", "--collection", "towns"], "train it first"),
-        ([CHECKPOINT, "good", "--collection", "./nowhere"], "--collection ./nowhere: no such file or folder"),
-        ([CHECKPOINT, "good", "--collection", "empty"], "there is no document with text to index"),
-        ([CHECKPOINT, "good", "--collection", "bare"], "bare: no corpus.jsonl"),
-        ([CHECKPOINT, "good", "--top", "0"], "expected 1 or more"),
-        ([CHECKPOINT, "good", "--collection.language", "xx"], "Lucene has no analyzer of that code"),
-        ([CHECKPOINT], "parameter --query"),
-    ],
-)
-def test_bad_input_is_one_line(there, capsys, words, expected):
-    Path("empty").mkdir(exist_ok=True)
-    Path("empty/corpus.jsonl").touch()
-    Path("bare").mkdir(exist_ok=True)
-    assert expected in failed(capsys, "search", *words)
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):

@@ -18,7 +18,6 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Output
 from rerank.experiments.search import open_searched, search
 from tests.support.paths import ROOT
 from tests.support.servers import SECONDS
-from tests.support.small_collection import failed
 from tests.support.small_documents import write_documents
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
@@ -82,14 +81,6 @@ def test_searches_and_other_requests_side_by_side_get_the_answers_that_they_get_
     assert b"documents</h1>" in form[1]
     assert process.returncode == 143
     assert "amber" not in errors
-
-
-def test_without_a_collection_there_is_no_page_and_a_wrong_one_is_one_line(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    words = ["serve", "bert", "--port", "0", "--device", "cpu"]
-    assert "--collection ./nowhere: no such file or folder" in failed(capsys, *words, "--collection", "./nowhere")
-    (folder / "empty").mkdir(exist_ok=True)
-    assert "empty: no corpus.jsonl" in failed(capsys, *words, "--collection", "empty")
 
 
 def reranking(number):

@@ -33,15 +33,6 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
     assert "already exists" in capsys.readouterr().err
 
 
-def test_an_unknown_key_of_a_file_names_file_and_nearest_key(here, capsys):
-    Path("bad.toml").write_text("[training]\nlrr = 1\n")
-    line = failed(capsys, "train", "--config", "bad.toml")
-    assert "bad.toml" in line
-    assert "--training.lr" in line
-    Path("bad.toml").write_text("[training\n")
-    assert "bad.toml: not TOML: Expected ']'" in failed(capsys, "train", "--config", "bad.toml")
-
-
 def test_robust04_toml_is_the_defaults_and_the_papers_setting():
     from rerank.config import Config
     from rerank.runs.settings import to_toml
@@ -53,27 +44,14 @@ def test_robust04_toml_is_the_defaults_and_the_papers_setting():
     ]
 
 
-def test_config_may_be_anywhere_and_is_in_the_help(here, capsys):
-    path = Path("bad.toml")
-    path.write_text("[training]\nepochs = 0\n")
-    for words in (["train", "--config", "bad.toml"], ["train", "--fold", "1", "--config=bad.toml"]):
-        assert failed(capsys, *words) == "rerank: bad.toml: --training.epochs: got 0, expected 1 or more"
+def test_config_is_in_the_help():
     for name in ("doctor", "retrieve", "pretrain", "train", "score"):
         assert "--config" in flags_of(name)
 
 
-def test_a_file_with_all_settings_is_accepted_and_unknown_ones_are_refused_by_every_command(here, capsys):
+def test_a_file_with_all_settings_is_accepted(here):
     Path("all.toml").write_text((ROOT / "configs" / "robust04.toml").read_text())
     main(["retrieve", "--config", "all.toml", "--collection", "towns"])
-    for text, expected in (
-        ("[training]\nlrr = 1\n", "bad.toml: [training] lrr: no such setting; did you mean --training.lr?"),
-        ("[trainig]\nlr = 1\n", "bad.toml: [trainig] lr: no such setting; did you mean --training.lr?"),
-        ("lr = 1\n", "bad.toml: lr: expected a section such as [training], got lr = 1"),
-        ("[training]\nlr = [1, 2]\n", "bad.toml: [training] lr: expected one value, got [1, 2]"),
-    ):
-        Path("bad.toml").write_text(text)
-        assert expected in failed(capsys, "train", "--config", "bad.toml")
-        assert ("lrr" not in text) or expected in failed(capsys, "retrieve", "--config", "bad.toml")
 
 
 def test_commands_take_the_settings_that_act_on_them():
@@ -87,18 +65,9 @@ def test_commands_take_the_settings_that_act_on_them():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--learning-rate", "1"], "Did you mean --training.lr?"),
-        (["--per_device_train_batch_size", "1"], "Did you mean --training.lists-per-step?"),
-        (["--alpha", "1"], "Did you mean --loss.alpha?"),
-        (["--max-length", "1"], "Did you mean --encoder.max-doc-tokens?"),
-        (["--patience", "1"], "Did you mean --training.patience or --pretraining.patience?"),
-        (["--batchsize", "1"], "Did you mean --batch-size?"),
-        (["--nonsense"], "Unknown option: --nonsense. `rerank train --help` lists the options"),
+        (["--nonsense"], "Unknown option: --nonsense."),
         (["--encoder", "./nowhere"], "--encoder ./nowhere: no such file or folder"),
-        (["--collection", "/nowhere/at/all"], "--collection /nowhere/at/all: no such file or folder"),
-        (["--first-stage.run", "~/nowhere.run"], "/nowhere.run: no such file"),
         (["--device", "gpu"], "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps"),
-        (["--training.measure", "nDGC@20"], "--training.measure nDGC@20: "),
     ],
 )
 def test_a_wrong_flag_or_value_is_refused_at_once(capsys, monkeypatch, words, expected):

@@ -118,41 +118,6 @@ def test_queries_without_a_relevant_candidate_are_skipped_aloud(here, capsys):
     assert len(read_run("runs/towns/smoothi/fold1/test.run")) == 3
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--loss", "smothi"], "--loss smothi: no such loss; did you mean smoothi?"),
-        (["--loss", "hinge", "--loss.alpha", "3"], "--loss.alpha: hinge has no such hyperparameter; it takes margin"),
-        (["--loss.delta", "0.7"], "--loss smoothi: "),
-        (["--fold", "9"], "fold 9: no such fold; expected 1, 2, 3, 4, 5, all or final"),
-        (["--training.lrr", "1"], "Unknown option: --training.lrr. Did you mean --training.lr?"),
-        (["--training.lr", "fast"], 'Invalid value for --training.lr: unable to convert "fast" into float.'),
-        (["--epochs", "0"], "--training.epochs: got 0, expected 1 or more"),
-        (["--lists.relevant", "some"], "Invalid value for --lists.relevant"),
-        (["--training.measure", "ndcg_cut20"], "ndcg_cut20"),
-        (["--encoder", "nowhere"], "encoder nowhere"),
-        (["--collection", "nowhere"], "nowhere"),
-        (["--config", "nowhere.toml"], "--config nowhere.toml: no such file"),
-        (["--first-stage.run", "nowhere.run"], "nowhere.run"),
-        (["--first-stage.run", "nan.run"], "nan.run:2: expected a finite score, got nan"),
-        (["--first-stage.run", "twice.run"], "twice.run:2"),
-        (["--first-stage.run", "short.run"], "short.run:1: expected 6 columns"),
-        (["--first-stage.run", "other.run"], "no query in common"),
-        (["--first-stage.run", "foreign.run"], "d0-99"),
-        (["--training.lists-per-step", "0"], "--training.lists-per-step: got 0"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
-    Path("nan.run").write_text("q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-1 2 nan t\n")
-    Path("twice.run").write_text("q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-0 2 2 t\n")
-    Path("short.run").write_text("q0 Q0 d0-0 1 2.5\n")
-    Path("other.run").write_text("x0 Q0 d0-0 1 2.5 t\n")
-    Path("foreign.run").write_text("".join(f"q{q} Q0 d{q}-0 1 2.5 t\nq{q} Q0 d0-99 2 2 t\n" for q in range(15)))
-    line = failed(capsys, *(["train"] if "--config" in words else command()), *words)
-    assert expected in line
-    assert not list(Path("runs").rglob("test.run"))
-
-
 def test_two_settings_do_not_mix_in_one_experiment(here, capsys):
     main(command("--fold", "1"))
     line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))

@@ -41,7 +41,7 @@ def test_scores_are_those_of_rerank_score(here, pooling):
     main(["score", checkpoint, "runs/towns/bm25.run", "--out", "again.run", "--config", "towns.toml"])
     expected = read_run("again.run")
     reranker, collection = Reranker.load(checkpoint), open_collection("towns")
-    assert (reranker.model.pooling, reranker.max_doc_tokens) == (pooling, 30)
+    assert (reranker.model.pooling, reranker.scorer.max_doc_tokens) == (pooling, 30)
 
     run = reranker.rerank(read_run("runs/towns/bm25.run"), collection)
     assert run.keys() == expected.keys()
@@ -94,7 +94,7 @@ def test_out_of_memory_halves_the_budget(reranker, monkeypatch):
 
     monkeypatch.setattr(reranker.model, "forward", limited)
     np.testing.assert_allclose(reranker.score("fjord", DOCUMENTS), expected, atol=1e-5)
-    assert reranker._budget.tokens <= 60
+    assert reranker.scorer.max_tokens_per_forward <= 60
 
 
 def test_bf16_is_used_where_it_is_asked_for(folder, reranker):
@@ -145,7 +145,7 @@ def test_a_card_that_torch_cannot_run_on_is_an_error(folder, monkeypatch):
     for device in (None, "cuda", "cuda:0"):
         with pytest.raises(UserError, match=r'the NVIDIA GPU of this machine: it has .* 3.7.*; device="cpu" takes the'):
             Reranker.load(folder, device=device)
-    assert Reranker.load(folder, device="cpu").device.type == "cpu"
+    assert Reranker.load(folder, device="cpu").scorer.device.type == "cpu"
 
 
 def test_wrong_arguments_are_refused(folder, reranker, tmp_path):

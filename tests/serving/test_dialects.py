@@ -49,7 +49,7 @@ def test_tei_refuses_a_text_that_would_be_cut_if_truncate_is_false(server, reran
     assert server.metric("rerank_documents_cut_total") == cut + 1
     refused = server.ask("/rerank", asked | {"truncate": False})
     assert (refused.status, refused.json["error_type"]) == (413, "Validation")
-    assert str(reranker.max_doc_tokens) in refused.json["error"]
+    assert str(reranker.scorer.max_doc_tokens) in refused.json["error"]
     assert server.ask("/rerank", {"query": "amber " * 30, "texts": ["a"], "truncate": False}).status == 413
     assert server.ask("/rerank", {"query": QUERY, "texts": ["amber"], "truncate": False}).status == 200
 
@@ -62,7 +62,7 @@ def test_tei_says_what_is_served(server, reranker):
         "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
         "max_concurrent_requests": 10_000,
         "max_input_length": 800,
-        "max_batch_tokens": reranker.max_tokens_per_forward,
+        "max_batch_tokens": reranker.scorer.max_tokens_per_forward,
         "max_batch_requests": None,
         "max_client_batch_size": 1000,
         "auto_truncate": True,

@@ -18,7 +18,7 @@ from tests.support.small_world import WORDS
 
 @pytest.fixture
 def engine(reranker):
-    engine = Engine(reranker, 10_000, Metrics())
+    engine = Engine(reranker.scorer, 10_000, Metrics())
     engine.start()
     yield engine
     engine.stop()
@@ -29,7 +29,7 @@ class Waited:
 
     def __init__(self, engine, reranker, pairs):
         self._done = threading.Event()
-        self.job = Job(reranker.tokenise_pairs(pairs), self._set)
+        self.job = Job(reranker.scorer.tokenise_pairs(pairs), self._set)
         engine.submit(self.job)
 
     def _set(self, outcome):
@@ -73,7 +73,7 @@ def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
             taken.append(inputs.lengths())
             return score(inputs)
 
-        reranker.score_packed = recorded
+        reranker.scorer.score_packed = recorded
         first = Waited(engine, reranker, [("amber", "birch")])
         wait_until(lambda: gate.passes)
         others = [
@@ -86,7 +86,7 @@ def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
     tokens = [sum(lengths) for lengths in taken[1:]]
     longest = [max(lengths) for lengths in taken[1:]]
     assert longest == sorted(longest, reverse=True)
-    assert max(tokens) <= reranker.max_tokens_per_forward
+    assert max(tokens) <= reranker.scorer.max_tokens_per_forward
     assert len(tokens) == 1  # equal pairs of a request are scored once
 
 
@@ -96,7 +96,7 @@ def test_chunks_keep_to_the_budget(engine, reranker):
         gate.open()
         waited = Waited(engine, reranker, pairs)
         scores = waited.outcome()
-        assert len(gate.passes) == -(-waited.job.tokens // reranker.max_tokens_per_forward)
+        assert len(gate.passes) == -(-waited.job.tokens // reranker.scorer.max_tokens_per_forward)
     np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
 
 
@@ -136,11 +136,11 @@ def test_a_request_that_fails_does_not_fail_the_others(engine, reranker):
         score = gate.score
 
         def failing(inputs):
-            if (inputs.input_ids == reranker.tokenizer.convert_tokens_to_ids("quarry")).any() and gate.passes:
+            if (inputs.input_ids == reranker.scorer.tokenizer.convert_tokens_to_ids("quarry")).any() and gate.passes:
                 raise BrokenError("quarry")
             return score(inputs)
 
-        reranker.score_packed = failing
+        reranker.scorer.score_packed = failing
         first = Waited(engine, reranker, [("amber", "birch")])
         wait_until(lambda: gate.passes)
         good, bad = Waited(engine, reranker, [("amber", "cedar")]), Waited(engine, reranker, [("amber", "quarry")])
@@ -161,11 +161,13 @@ def test_scores_that_are_not_finite_are_an_error(reranker, path, status):
     body = {"query": "amber", field: ["birch"]} if path != "/score" else {"text_1": "amber", "text_2": "birch"}
     with served(reranker) as server:
         try:
-            score = reranker.score_packed
-            reranker.score_packed = lambda inputs: score(inputs)._replace(scores=np.full(1, np.nan, dtype=np.float32))
+            score = reranker.scorer.score_packed
+            reranker.scorer.score_packed = lambda inputs: score(inputs)._replace(
+                scores=np.full(1, np.nan, dtype=np.float32)
+            )
             answer = server.ask(path, body)
         finally:
-            del reranker.score_packed
+            del reranker.scorer.score_packed
         assert answer.status == status
         assert b"not finite" in answer.body
         assert server.ask(path, body).status == 200

@@ -1,22 +1,23 @@
 """The search page and its JSON endpoint, in an application of their own."""
 
-import asyncio
+import contextlib
+import http.client
 import json
-import socket
 import threading
-import time
 from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from rerank.data.types import Hit, Marked
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
+from rerank.serving.server import open_socket, running
 from rerank.utils.errors import UserError
 from tests.support.browser import CHROMIUM, open_tab
 from tests.support.patience import SECONDS
+from tests.support.servers import wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 HITS = [
@@ -39,47 +40,17 @@ def app(search=find, collection="towns <i>"):
     return Starlette(routes=page_routes(search, collection))
 
 
-class Answer:
+def ask(application, method, path, body=b"", content_type=FORM):
     """The answer of an application to one request, without a server."""
-
-    def __init__(self, application, method, path, body=b"", content_type=FORM):
-        self.status, self.headers, self._body = 0, {}, b""
-        asyncio.run(asyncio.wait_for(self._ask(application, method, path, body, content_type), SECONDS))
-
-    async def _ask(self, application, method, path, body, content_type):
-        parts = [body[start : start + 2**14] for start in range(0, max(1, len(body)), 2**14)]
-        messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
-        messages[-1]["more_body"] = False
-
-        async def receive():
-            return messages.pop(0) if messages else {"type": "http.disconnect"}
-
-        async def send(message):
-            if message["type"] == "http.response.start":
-                self.status = message["status"]
-                self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
-            else:
-                self._body += message.get("body", b"")
-
-        headers = [(b"content-type", content_type.encode())]
-        scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b""}
-        await application(scope, receive, send)
-
-    @property
-    def text(self):
-        return self._body.decode()
-
-    @property
-    def json(self):
-        return json.loads(self._body)
+    return TestClient(application).request(method, path, content=body, headers={"Content-Type": content_type})
 
 
 def ask_page(query, application=None):
-    return Answer(application or app(), "POST", "/", urlencode({"query": query}).encode())
+    return ask(application or app(), "POST", "/", urlencode({"query": query}).encode())
 
 
 def ask_json(query, application=None):
-    return Answer(application or app(), "POST", "/search", json.dumps({"query": query}).encode(), JSON)
+    return ask(application or app(), "POST", "/search", json.dumps({"query": query}).encode(), JSON)
 
 
 class Page(HTMLParser):
@@ -107,9 +78,9 @@ class Page(HTMLParser):
 
 
 def test_the_form_loads_nothing_and_runs_nothing():
-    answer = Answer(app(), "GET", "/")
+    answer = ask(app(), "GET", "/")
     page = Page(answer.text)
-    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.of("h1") == ["towns <i>"]
     tags = [tag for tag, _ in page.elements]
     assert tags.count("form") == 1
@@ -123,7 +94,7 @@ def test_the_form_loads_nothing_and_runs_nothing():
 def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     answer = ask_page(f"{HOSTILE} ä")
     page = Page(answer.text)
-    assert answer.status == 200
+    assert answer.status_code == 200
     assert page.of("h2") == ["On ", HOSTILE]
     assert page.of("mark") == ["wings", "wing", "<script>"]
     assert "".join(text for _, text in page.texts).count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
@@ -135,8 +106,8 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
 
 def test_the_endpoint_gives_the_hits_with_places_of_marks():
     answer = ask_json("wing")
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json["hits"][0] == {
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json()["hits"][0] == {
         "doc_id": "d1",
         "rank": 1,
         "score": 8.5,
@@ -145,13 +116,13 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
         "title": {"text": "On wings", "marks": [[3, 8]]},
         "snippet": {"text": "… the lift of a wing …", "marks": [[16, 20]]},
     }
-    assert len(answer.json["hits"]) == 2
+    assert len(answer.json()["hits"]) == 2
 
 
 def test_nothing_found_is_a_line_or_an_empty_list():
     assert "No document has a word of the query" in ask_page("nothing").text
-    assert ask_json("nothing").json == {"hits": []}
-    assert ask_page("nothing").status == ask_json("nothing").status == 200
+    assert ask_json("nothing").json() == {"hits": []}
+    assert ask_page("nothing").status_code == ask_json("nothing").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -182,10 +153,10 @@ def test_nothing_found_is_a_line_or_an_empty_list():
     ],
 )
 def test_bad_requests_are_refused_and_the_search_is_not_asked(method, path, body, content_type, status, caplog):
-    answer = Answer(app(search=None), method, path, body, content_type)
-    assert answer.status == status
+    answer = ask(app(search=None), method, path, body, content_type)
+    assert answer.status_code == status
     if status != 405 and path == "/search":
-        assert answer.json.keys() == {"error"}
+        assert answer.json().keys() == {"error"}
     elif status != 405:
         assert 'class="problem"' in answer.text
     assert not caplog.text
@@ -194,7 +165,7 @@ def test_bad_requests_are_refused_and_the_search_is_not_asked(method, path, body
 def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
     for query, logged in {"fails": "index gone", "breaks": "KeyError"}.items():
         for answer in (ask_page(query), ask_json(query)):
-            assert answer.status == 500
+            assert answer.status_code == 500
             assert "the search failed; the log of the server says why" in answer.text
         assert logged in caplog.text
     assert "breaks is the query" not in caplog.text
@@ -212,24 +183,26 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         return HITS
 
     application, answers = app(slow), []
-    with Server(application) as server:
-        asking = [threading.Thread(target=lambda: answers.append(server.ask("wing"))) for _ in range(MOST_WAITING + 3)]
+    with served_at(application) as port:
+        asking = [
+            threading.Thread(target=lambda: answers.append(ask_server(port, "wing"))) for _ in range(MOST_WAITING + 3)
+        ]
         for thread in asking:
             thread.start()
         wait_until(lambda: len(answers) == 3)
-        assert all(b"429" in answer.split(b"\r\n")[0] and b"retry-after: 1" in answer for answer in answers)
+        assert answers == [(429, "1")] * 3
         begin.set()
         for thread in asking:
             thread.join(SECONDS)
-        assert sum(b" 200 " in answer.split(b"\r\n")[0] for answer in answers) == MOST_WAITING
-        assert b" 200 " in server.ask("wing").split(b"\r\n")[0]
+        assert answers[3:] == [(200, None)] * MOST_WAITING
+        assert ask_server(port, "wing") == (200, None)
     assert (most[0], len(threads)) == (1, 1)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
-    with Server(app()) as server, open_tab(tmp_path / "profile", "--window-size=400,800") as tab:
-        tab.open(server.url)
+    with served_at(app()) as port, open_tab(tmp_path / "profile", "--window-size=400,800") as tab:
+        tab.open(f"http://127.0.0.1:{port}/")
         tab.type(HOSTILE)  # into the field, which has the focus
         tab.wait("document.querySelectorAll('li').length == 2")
         assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
@@ -238,7 +211,7 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
         assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
         assert tab.value("document.forms[0].query.value") == HOSTILE
         assert tab.value("document.scripts.length") == 0
-        assert tab.value("location.href") == server.url  # not in the address
+        assert tab.value("location.href") == f"http://127.0.0.1:{port}/"  # not in the address
         root = "document.documentElement"
         assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
         assert (
@@ -253,38 +226,19 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
     assert not {HOSTILE, quote(HOSTILE), "nothing"} & set(caplog.text.split())
 
 
-class Server:
-    """The application behind uvicorn, on a port of its own."""
-
-    def __init__(self, application):
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self.address = self._socket.getsockname()
-        self.url = f"http://127.0.0.1:{self.address[1]}/"
-        self._server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        wait_until(lambda: self._server.started)
-        return self
-
-    def __exit__(self, *error):
-        self._server.should_exit = True
-        self._thread.join(30)
-        self._socket.close()
-
-    def ask(self, query):
-        """The bytes of the answer of the JSON endpoint."""
-        body = json.dumps({"query": query}).encode()
-        head = f"POST /search HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {JSON}\r\n"
-        with socket.create_connection(self.address, timeout=SECONDS) as connection:
-            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            return b"".join(iter(lambda: connection.recv(2**16), b""))
+@contextlib.contextmanager
+def served_at(application):
+    """The port of a server of the application."""
+    bound = open_socket("127.0.0.1", 0)
+    with running(application, bound):
+        yield bound.getsockname()[1]
 
 
-def wait_until(is_true, seconds=30):
-    end = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+def ask_server(port, query):
+    """The status and Retry-After of the JSON endpoint's answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    connection.request("POST", "/search", json.dumps({"query": query}), {"Content-Type": JSON})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response.status, response.headers["Retry-After"]

@@ -80,7 +80,7 @@ class Gate:
 
     def __init__(self, reranker: Reranker) -> None:
         self.passes: list[int] = []
-        self._open, self._score = threading.Event(), reranker.score_packed
+        self._open, self._score = threading.Event(), reranker.scorer.score_packed
 
     def score(self, inputs: Any) -> Any:
         self.passes.append(int(inputs.documents[-1]) + 1)
@@ -95,12 +95,12 @@ class Gate:
 def gated(reranker: Reranker) -> Iterator[Gate]:
     """A gate for the block; it is open after it."""
     gate = Gate(reranker)
-    reranker.score_packed = gate.score  # type: ignore[method-assign]
+    reranker.scorer.score_packed = gate.score  # type: ignore[method-assign]
     try:
         yield gate
     finally:
         gate.open()
-        del reranker.score_packed
+        del reranker.scorer.score_packed
 
 
 def wait_until(condition: Callable[[], object]) -> None:

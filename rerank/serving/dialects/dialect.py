@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rerank.serving.questions import Body, Question, Scored
-from rerank.serving.refusals import STATUSES, Reason, RefusalError
+from rerank.serving.refusals import Reason, RefusalError
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Dialect:
     """The functions of an API.
 
     read: the question of a request's JSON object, or RefusalError is raised. answer: the JSON of the scores. error: the
-    JSON of a refusal, given its status. statuses: those that differ from STATUSES.
+    JSON of a refusal, given its status. statuses: those that differ from the reasons' own.
     """
 
     name: str
@@ -24,4 +24,4 @@ class Dialect:
 
     def status(self, refusal: RefusalError) -> int:
         """The HTTP status of a refusal."""
-        return self.statuses.get(refusal.reason, STATUSES[refusal.reason])
+        return self.statuses.get(refusal.reason, refusal.reason.status)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from rerank import Reranker
+from rerank.models.text_scorer import TextScorer
 from rerank.serving.engine import Engine
 from rerank.serving.metrics import Metrics
 from rerank.utils.errors import UserError
@@ -20,7 +21,9 @@ def in_process(*command):
     """The server that `python -m command` would run."""
     folder, take = (command[2], "all") if command[0] == "rerank" else command[1:]
     reranker, metrics = Reranker.load(folder), Metrics()
-    parts = {"engine": Engine(reranker, 10_000, metrics, take_first), "metrics": metrics} if take == "first" else {}
+    parts = (
+        {"engine": Engine(reranker.scorer, 10_000, metrics, take_first), "metrics": metrics} if take == "first" else {}
+    )
     with served(reranker, **parts) as server:
         yield server.port
 
@@ -47,13 +50,13 @@ def test_every_score_under_load_is_right_and_memory_is_reported(small, tmp_path)
 
 
 def test_a_wrong_score_is_an_error(small, monkeypatch):
-    score = Reranker.score_packed
+    score = TextScorer.score_packed
 
     def shifted(self, inputs):
         scored = score(self, inputs)
         return scored._replace(scores=scored.scores + 1e-4)
 
-    monkeypatch.setattr(Reranker, "score_packed", shifted)
+    monkeypatch.setattr(TextScorer, "score_packed", shifted)
     with pytest.raises(UserError, match="have wrong scores"):
         serving_load.serving_load(small, 0.2, 2)
 

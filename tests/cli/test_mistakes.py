@@ -1,0 +1,262 @@
+"""Mistakes of users, as a table: a command and what its one line says; exit code 2, and nothing is changed or written.
+
+Each line names the flag or the file, what was given and what is expected.
+"""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.utils.files import file_hash
+from tests.support.small_collection import command, failed, in_a_copy
+
+FILES = {
+    "words.tsv": "n1 good\n",
+    "twice.tsv": "n1\tgood\nn1\tbad\n",
+    "nothing.tsv": "n1\tzzz\n",
+    "good.tsv": "n1\tgood\n",
+    "nowhere-encoder.toml": '[encoder]\nname = "nowhere"\n',
+    "zero.toml": "[training]\nepochs = 0\n",
+    "key.toml": "[training]\nlrr = 1\n",
+    "section.toml": "[trainig]\nlr = 1\n",
+    "bare.toml": "lr = 1\n",
+    "list.toml": "[training]\nlr = [1, 2]\n",
+    "broken.toml": "[training\n",
+    "deep.toml": "a = " + "[" * 100_000,
+    "empty/corpus.jsonl": "",
+    "bare/notes": "",
+    "nan.run": "q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-1 2 nan t\n",
+    "twice.run": "q0 Q0 d0-0 1 2.5 t\nq0 Q0 d0-0 2 2 t\n",
+    "short.run": "q0 Q0 d0-0 1 2.5\n",
+    "other.run": "x0 Q0 d0-0 1 2.5 t\n",
+    "foreign.run": "".join(f"q{q} Q0 d{q}-0 1 2.5 t\nq{q} Q0 d0-99 2 2 t\n" for q in range(15)),
+}
+LONG = "x" * 300
+FOLD, SCORE, SEARCH = "train --config towns.toml --fold 1", "score CHECKPOINT RUN --out no.run", "search CHECKPOINT"
+MISTAKES = {
+    # values of settings
+    f"{FOLD} --seed -1": "--training.seed: got -1",
+    f"{FOLD} --seed {2**63}": f"--training.seed: got {2**63}, expected 0 to {2**63 - 1}",
+    f"{FOLD} --first-stage.k1 -1": "--first-stage.k1: got -1.0",
+    f"{FOLD} --first-stage.k1 1e308": "--first-stage.k1: got 1e+308, expected 0 to 1e+06",
+    f"{FOLD} --first-stage.b 2": "--first-stage.b: got 2.0, expected 0 to 1",
+    f"{FOLD} --training.head-lr inf": "--training.head-lr: got inf, expected a finite number",
+    f"{FOLD} --lr 1e39": "--training.lr: got 1e+39, expected 3.4028234e+38 at most",
+    f"{FOLD} --epochs 2.5": "--epochs: expected a whole number, got 2.5",
+    f"{FOLD} --loss.bins 1e1": "--loss.bins: expected a whole number, got 1e1",
+    f"{FOLD} --lists.relevant 1.5": "--lists.relevant: expected a whole number or all, got 1.5",
+    f"{FOLD} --depth {2**31}": f"--first-stage.depth: got {2**31}, expected {2**31 - 1} at most",
+    f"{FOLD} --collection.folds 2": "--collection.folds: got 2",
+    f"{FOLD} --training.max-tokens-per-forward 1": "--training.max-tokens-per-forward: got 1, expected 64 or more",
+    f"{FOLD} --device gpu": "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps",
+    f"{FOLD} --training.measure nDGC@20": "--training.measure nDGC@20: ",
+    f"{FOLD} --training.measure ndcg_cut20": "ndcg_cut20",
+    f"{FOLD} --loss smothi": "--loss smothi: no such loss",
+    f"{FOLD} --loss hinge --loss.alpha 3": "--loss.alpha: hinge has no such hyperparameter; it takes margin",
+    f"{FOLD} --loss.delta 0.7": "--loss smoothi: ",
+    f"{FOLD} --training.lr fast": 'Invalid value for --training.lr: unable to convert "fast" into float.',
+    f"{FOLD} --pretraining.steps 2 --pretraining.loss softmx": "--pretraining.loss softmx: no such loss",
+    f"{FOLD} --encoder.pooling men": "men",
+    f"{FOLD} --name 'my exp'": "--output.name: got my exp, expected letters",
+    f"{FOLD} --name ../evil": "--output.name: got ../evil, expected letters",
+    f"{FOLD} --name index": "--output.name: got index, expected",
+    f"{FOLD} --name pretrained-1": "--output.name: got pretrained-1, expected",
+    f"{FOLD} --name {LONG}": "expected 200 bytes at most, got 300",
+    f"{FOLD} --output.folder towns.toml": "towns.toml",
+    f"{FOLD} --collection {LONG}": "File name too long",
+    f"{FOLD} --collection.folds 3 --name x": "other folds (5, now 3)",
+    "train --config towns.toml --fold 9": "fold 9: no such fold; expected 1, 2, 3, 4, 5, all or final",
+    "train --config towns.toml --fold 4 --collection.folds 3": "fold 4: no such fold; expected 1, 2, 3, all or final",
+    # files and folders
+    f"{FOLD} --encoder ./nowhere": "--encoder ./nowhere: no such file or folder",
+    f"{FOLD} --collection /nowhere/at/all": "--collection /nowhere/at/all: no such file or folder",
+    f"{FOLD} --first-stage.run ~/nowhere.run": "/nowhere.run: no such file",
+    f"{FOLD} --name new --encoder nowhere": "encoder nowhere",
+    f"{FOLD} --name new --first-stage.run nan.run": "nan.run:2: expected a finite score, got nan",
+    f"{FOLD} --name new --first-stage.run twice.run": "twice.run:2",
+    f"{FOLD} --name new --first-stage.run short.run": "short.run:1: expected 6 columns",
+    f"{FOLD} --name new --first-stage.run other.run": "no query in common",
+    f"{FOLD} --name new --first-stage.run foreign.run": "d0-99",
+    "train --config nowhere.toml": "--config nowhere.toml: no such file",
+    "train --config nowhere-encoder.toml --fold 1 --collection towns": "nowhere",
+    "eval runs/towns": "runs/towns: is a folder, expected a run file",
+    # flags and files of settings
+    f"{FOLD} --alpha 1": "Did you mean --loss.alpha?",
+    f"{FOLD} --batchsize 1": "Did you mean --batch-size?",
+    f"{FOLD} --training.lrr 1": "Did you mean --training.lr?",
+    f"{SCORE} --training.lr 1": "--training.lr: has no effect on `rerank score`, which does not take it",
+    "serve encoder --training.lr 1": "has no effect on `rerank serve`",
+    "train --config zero.toml": "zero.toml: --training.epochs: got 0, expected 1 or more",
+    "train --fold 1 --config=zero.toml": "zero.toml: --training.epochs: got 0, expected 1 or more",
+    "train --config key.toml": "key.toml: [training] lrr: no such setting; did you mean --training.lr?",
+    "retrieve --config key.toml": "key.toml: [training] lrr: no such setting; did you mean --training.lr?",
+    "train --config section.toml": "section.toml: [trainig] lr: no such setting; did you mean --training.lr?",
+    "train --config bare.toml": "bare.toml: lr: expected a section such as [training], got lr = 1",
+    "train --config list.toml": "list.toml: [training] lr: expected one value, got [1, 2]",
+    "train --config broken.toml": "broken.toml: not TOML: Expected ']'",
+    "train --config deep.toml": "--config deep.toml: not TOML that can be read: too many brackets",
+    # score
+    "score ./nowhere RUN --out no.run --collection towns": "checkpoint ./nowhere: no such file or folder",
+    "score runs/a/b/fold1/checkpoint RUN --out no.run": "encoder runs/a/b/fold1/checkpoint: no such folder; check the",
+    "score encoder RUN --out no.run --collection towns": "train it first",
+    "score CHECKPOINT nowhere.run --out no.run": "run nowhere.run: no such file",
+    "score CHECKPOINT runs/towns --out no.run": "run runs/towns: is a folder, expected a file",
+    "score CHECKPOINT RUN --out towns": "--out towns: is a folder",
+    f"{SCORE} --part 5/4": "--part 5/4: got part 5 of 4; expected 1/4 to 4/4",
+    f"{SCORE} --part 0/4": "--part 0/4: got part 0 of 4",
+    f"{SCORE} --part first": "--part: got first, expected the number of a part and how many there are, such as 3/16",
+    f"{SCORE} --part 1/4 --parts 5": "--part 1/4: says how many parts there are, and --parts 5 otherwise",
+    f"{SCORE} --parts 0": "--parts: got 0, expected 1 or more",
+    f"{SCORE} --parts 16": "--parts 16: the run has 15 queries with candidates; expected 15 or less",
+    f"{SCORE} --part 1/16": "--parts 16: the run has 15 queries",
+    f"{SCORE} --part 1/4 --on ray": "--part 1/4: is scored here; --on ray scores all parts",
+    f"{SCORE} --on spark": "--on: got spark, expected local, ray or ray://HOST:10001",
+    f"{SCORE} --collection.queries none.tsv": "--collection.queries none.tsv: no such file",
+    f"{SCORE} --collection.queries words.tsv": "words.tsv:1: expected a query's id, a tab and its text, got 'n1 good'",
+    f"{SCORE} --collection.queries twice.tsv": "twice.tsv:2: the query n1 occurs a second time",
+    f"{SCORE} --collection.queries good.tsv": "good.tsv: has the text of none of the 15 queries of runs/towns/bm25.run",
+    f"{SCORE} --collection.queries good.tsv --collection.query-field title": "good.tsv has no fields, as its lines are",
+    f"{SCORE} --collection.language xx": "--collection.language xx: Lucene has no analyzer of that code",
+    "score CHECKPOINT --out no.run --collection.queries nothing.tsv": "nothing.tsv: BM25 finds no document for any",
+    # search
+    f"{SEARCH} ''": "query: is empty; expected a text to search for",
+    f"{SEARCH} ' '": "query: is empty",
+    f"{SEARCH} \udcff": "query: is not Unicode text",
+    SEARCH: "parameter --query",
+    "search ./nowhere good": "checkpoint ./nowhere: no such file or folder",
+    "search a/b/nowhere good": "encoder a/b/nowhere: no such folder",
+    "search encoder good --collection towns": "train it first",
+    f"{SEARCH} good --collection ./nowhere": "--collection ./nowhere: no such file or folder",
+    f"{SEARCH} good --collection empty": "there is no document with text to index",
+    f"{SEARCH} good --collection bare": "bare: no corpus.jsonl",
+    f"{SEARCH} good --top 0": "expected 1 or more",
+    f"{SEARCH} good --collection.language xx": "Lucene has no analyzer of that code",
+    # serve
+    "serve CHECKPOINT --host no.such.host.invalid": "--host no.such.host.invalid: no such address",
+    "serve CHECKPOINT --port 70000": "--port: got 70000, expected 0 to 65535",
+    "serve CHECKPOINT --api-key-file missing": "--api-key-file missing: no such file",
+    "serve CHECKPOINT --max-documents 0": "--max-documents: got 0, expected 1 or more",
+    "serve CHECKPOINT --max-queue 5": "--max-documents 1000: one request would not fit into the queue",
+    "serve CHECKPOINT --max-doc-tokens some": "--max-doc-tokens",
+    "serve CHECKPOINT --collection ./nowhere": "--collection ./nowhere: no such file or folder",
+    "serve CHECKPOINT --port 0 --collection bare": "bare: no corpus.jsonl",
+    "serve ./missing --port 0": "no such file or folder",
+    "serve encoder --port 0": "without a trained head",
+}
+NAMES = {"CHECKPOINT": "runs/towns/smoothi/fold1/checkpoint", "RUN": "runs/towns/bm25.run"}
+
+
+OWN = ("runs/empty", "runs/towns/new/config.toml")
+"""What commands that are refused late have made."""
+
+
+def hashes(folder):
+    return {file: file_hash(file) for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".lock"}
+
+
+@pytest.fixture(scope="module")
+def folder(home, tmp_path_factory):
+    """A folder with a trained fold and FILES; none of its files may change."""
+    with in_a_copy(home, tmp_path_factory) as folder:
+        main(command("--fold", "1", "--epochs", "1"))
+        for name, text in FILES.items():
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text(text)
+    before = hashes(folder)
+    yield folder
+    after = hashes(folder)
+    assert {file: after.get(file) for file in before} == before
+    new = {str(path.relative_to(folder)) for path in after.keys() - before.keys()}
+    assert not [name for name in new if not name.startswith(OWN)], new
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_one_line(folder, monkeypatch, capsys, line):
+    monkeypatch.chdir(folder)
+    found = failed(capsys, *(NAMES.get(word, word) for word in shlex.split(line)))
+    assert MISTAKES[line] in found
+    assert len(found) < 2100
+
+
+DAMAGED = {
+    "not UTF-8": (
+        "towns/qrels/test.tsv",
+        b"q0\td\xff\t1\n",
+        "retrieve --collection towns",
+        "expected UTF-8, got d\\xff",
+    ),
+    "no number": (
+        "towns/qrels/test.tsv",
+        b"q0\td0-0\tone\n",
+        "retrieve --collection towns",
+        "test.tsv:1: expected an integer relevance, got one",
+    ),
+    "the origin of BM25's run": (
+        "runs/towns/bm25.json",
+        b"[1]",
+        FOLD,
+        "bm25.json: expected an object, got [1]; remove it and bm25.run to retrieve again",
+    ),
+    "a checkpoint's settings": (
+        "encoder/config.json",
+        "x",
+        FOLD,
+        "encoder/config.json: expected an object under 'rerank', got 'x'",
+    ),
+    "a checkpoint's pooling": (
+        "encoder/config.json",
+        {"pooling": 3},
+        FOLD,
+        "encoder/config.json: expected text under 'pooling' under 'rerank', got 3",
+    ),
+    "a checkpoint's document length": (
+        "encoder/config.json",
+        {"max_doc_tokens": 0},
+        FOLD,
+        "encoder/config.json: expected 1 or more under 'max_doc_tokens', got 0",
+    ),
+    "a checkpoint's overlap": (
+        "encoder/config.json",
+        {"passage_overlap": -1},
+        FOLD,
+        "encoder/config.json: expected 0 or more under 'passage_overlap', got -1",
+    ),
+}
+"""What is damaged: the file, its bytes or the value of `rerank` in its JSON, a command, and what its line says."""
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_file_is_named(here, capsys, what):
+    file, content, line, expected = DAMAGED[what]
+    path = Path(file)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"rerank": content}))
+    assert expected in failed(capsys, *shlex.split(line))
+
+
+LINES = {
+    b'{"_id": "d", "text": "wing \\ud800"}': "expected Unicode text, got '\\ud800'",
+    b'{"_id": "d", "text": ' + b"[" * 100_000: "too many brackets in each other",
+    b'{"_id": "a\\u0000b", "text": "x"}': "the _id 'a\\x00b' has a NUL character",
+    b'{"_id": "a\\nb", "text": "x"}': "the _id 'a\\nb' is empty or has white space",
+    b'{"_id": "' + b"a" * 40_000 + b'", "text": "x"}': "has 40000 bytes; expected 32766 at most",
+    b'{"_id": "d", "title": false, "text": "x"}': "expected a text under 'title', got False",
+    b'{"_id": "d", "title": [], "text": "x"}': "expected a text under 'title', got []",
+}
+"""Documents that no run file or index can hold."""
+
+
+@pytest.mark.parametrize("number", range(len(LINES)))
+def test_a_document_that_cannot_be_indexed_is_refused_with_its_line(here, capsys, number):
+    line, expected = list(LINES.items())[number]
+    with Path("towns/corpus.jsonl").open("ab") as corpus:
+        corpus.write(line + b"\n")
+    told = failed(capsys, "retrieve", "--collection", "towns", "--output.folder", "new")
+    assert "towns/corpus.jsonl:91: " in told
+    assert expected in told
+    assert len(told) < 500
