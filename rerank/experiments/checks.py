@@ -9,7 +9,6 @@ from rerank.evaluation.measures import measure_name
 from rerank.experiments.source_checks import check_first_stage
 from rerank.experiments.unused_settings import say_unused, say_unused_by_first_stage
 from rerank.losses import LABELS
-from rerank.models.bi_encoder import check_sentence_transformers
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
@@ -67,7 +66,6 @@ def check_adapter(config: Config) -> None:
     ):
         if given:
             raise UserError(f"{architecture}: learns from judged candidates alone, got {flag} {given}; leave one out")
-    check_sentence_transformers(config.encoder.name)
     unread = ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout")
     say_unused(config, [f"encoder.{key}" for key in unread], f" with {architecture}")
 

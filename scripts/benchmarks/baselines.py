@@ -12,7 +12,9 @@ from rerank.losses import rank_indicators
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import metric_from_indicators, parse
 
-NO_CROSS_ENCODER = "sentence_transformers.CrossEncoder is not installed: pip install 'ir-rerank[peers]' measures it too"
+NO_CROSS_ENCODER = (
+    "sentence_transformers.CrossEncoder is not installed: pip install sentence-transformers measures it too"
+)
 
 
 class Cedr(nn.Module):

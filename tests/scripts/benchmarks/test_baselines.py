@@ -104,7 +104,6 @@ def test_smoothi_with_a_graph_is_smoothi():
 
 
 def test_sentence_transformers_gives_the_same_scores(cross_encoder_folder):
-    pytest.importorskip("sentence_transformers")
     workload = make_workload(cross_encoder_folder, 2, 4, one_passage=True)
     accelerator = Accelerator(cpu=True)
     run = our_scores(workload.model, workload, accelerator)

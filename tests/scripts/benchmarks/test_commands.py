@@ -1,6 +1,5 @@
 """`python -m scripts.benchmarks ...` at tiny sizes: the right rows in table and JSON. No time is asserted."""
 
-import importlib.util
 import json
 
 import pytest
@@ -72,13 +71,9 @@ def test_scoring(cross_encoder_folder, tmp_path, capsys):
     assert [what for what in rows if what not in peers] == [*PRODUCTS, scoring.OURS, *graphs, scoring.OURS_LONG]
     assert graphs or 'pip install "ir-rerank[cpu]"' in printed
     assert all(rows[what][scoring.OURS_FASTER] > 0 for what in graphs)
-    if importlib.util.find_spec("sentence_transformers") is None:
-        assert not peers
-        assert "pip install 'ir-rerank[peers]'" in printed
-    else:
-        assert "predict, batch 32" in peers
-        assert 1 <= len(peers) <= 2
-        assert all(rows[what][scoring.OURS_FASTER] > 0 for what in peers)
+    assert "predict, batch 32" in peers
+    assert 1 <= len(peers) <= 2
+    assert all(rows[what][scoring.OURS_FASTER] > 0 for what in peers)
     assert rows[PRODUCTS[0]]["of the product"] == 1
     for what in [scoring.OURS, scoring.OURS_LONG, *peers]:
         assert rows[what]["documents/s"] == pytest.approx(8 / rows[what]["seconds"][0])
