@@ -12,7 +12,7 @@ from rerank.losses import rank_indicators
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import metric_from_indicators, parse
 
-NO_CROSS_ENCODER = (
+NO_CROSS_ENCODER = "CrossEncoder is not installed: pip install sentence-transformers measures it too"
     "sentence_transformers.CrossEncoder is not installed: pip install sentence-transformers measures it too"
 )
 
