@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
-from rerank.data.arrays import read_array
+from rerank.data.arrays import map_array
 from rerank.data.letor.blocks import HashedFile
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.line_errors import LINE
@@ -87,7 +87,7 @@ def open_store(store: Store, width: int) -> FeatureSet:
             facts = _widen(folder, facts, width)
         features = np.memmap(folder / facts.get("features", "features.bin"), np.float32, "r")
         labels = np.memmap(folder / "labels.bin", np.int32, "r")
-        rows, ids = read_array(folder / "offsets.npy", np.int64, 2)
+        rows, ids = map_array(folder / "offsets.npy", np.int64, 2)
         query_ids = tuple((folder / "queries.txt").read_text("utf-8").split("\n"))
         id_lines = np.memmap(folder / "doc_ids.txt", np.uint8, "r") if (folder / "doc_ids.txt").is_file() else None
         lengths = facts["rows"], len(query_ids) + 1, ids[-1]
