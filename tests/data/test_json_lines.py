@@ -35,11 +35,11 @@ def test_objects_have_the_place_and_the_offset_of_their_line_and_reading_begins_
         (b'{"id": "\\ud800"}', r"expected Unicode text, got '\\ud800', half of a surrogate pair"),
         (b"[1, 2]", r"expected an object with id, got \[1, 2\]"),
         (json.dumps(["x" * 1000]).encode(), r"expected an object with id, got \['xxx"),
-        (b'{"id": "' + b"x" * 100_000 + b'"}', r"expected an object with id, got a line of more than 100,000 bytes"),
+        (b'{"id": "' + b"x" * 200_000 + b'"}', r"expected an object with id, got a line of more than 200,000 bytes"),
     ],
 )
 def test_a_line_that_is_no_object_is_named(tmp_path, line, message, monkeypatch):
-    monkeypatch.setattr("rerank.data.json_lines.LONGEST_TEXT", 100_000)
+    monkeypatch.setattr("rerank.data.json_lines.LONGEST_TEXT", 200_000)
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"id": 1}\n\n' + line + b"\n")
     with pytest.raises(UserError, match=rf"lines.jsonl:3: {message}") as said:
