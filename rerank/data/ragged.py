@@ -91,9 +91,9 @@ def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
         if changed:
             raise ValueError("; ".join(changed))
         offsets, numbers, id_offsets, rows = (
-            map_array(folder / name, (np.int64,), 1) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_ROWS)
+            map_array(folder / name, np.int64, 1) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_ROWS)
         )
-        hashes = map_array(folder / ID_HASHES, (np.uint64,), 1)
+        hashes = map_array(folder / ID_HASHES, np.uint64, 1)
         ids = IdTable(map_bytes(folder / IDS, np.uint8), id_offsets, hashes, rows)
         return Ragged(map_bytes(folder / VALUES, kind), offsets, numbers, ids)
     except (OSError, ValueError) as error:

@@ -20,6 +20,17 @@ LONGEST_TEXT = 2**27
 """Bytes of a line that holds texts: a document that Lucene takes has 20 million characters, of 6 bytes in JSON each."""
 
 
+@contextlib.contextmanager
+def open_text(path: str | Path, expected: str) -> Iterator[Any]:
+    """A file, open for reading its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
+    try:
+        with gzip_error_in_one_line(path), Path(path).open("rb") as file:
+            packed = file.peek(2).startswith(b"\x1f\x8b")
+            yield gzip.GzipFile(fileobj=file) if packed else file
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
+
+
 def read_blocks(path: str | Path, expected: str, longest: int = LONGEST_ROW) -> Iterator[bytes]:
     """The text of a file, gzipped or not, in blocks of whole lines, without a BOM.
 
@@ -27,6 +38,14 @@ def read_blocks(path: str | Path, expected: str, longest: int = LONGEST_ROW) -> 
     """
     with open_text(path, expected) as file:
         yield from blocks(file, path, expected, longest)
+
+
+def read_lines(path: str | Path, expected: str, longest: int = LONGEST_TEXT) -> Iterator[bytes]:
+    """The lines of such a file, with their line ends; for lines that may be longer than a block. Raises as above."""
+    with open_text(path, expected) as file:
+        lines = lines_of(file, path, expected, longest)
+        yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        yield from lines
 
 
 def blocks(file: Any, path: str | Path, expected: str, longest: int, size: int = BLOCK) -> Iterator[bytes]:
@@ -86,17 +105,6 @@ def gzip_error_in_one_line(path: str | Path) -> Iterator[None]:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file: {error}") from error
-
-
-@contextlib.contextmanager
-def open_text(path: str | Path, expected: str) -> Iterator[Any]:
-    """A file, open for reading its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
-    try:
-        with gzip_error_in_one_line(path), Path(path).open("rb") as file:
-            packed = file.peek(2).startswith(b"\x1f\x8b")
-            yield gzip.GzipFile(fileobj=file) if packed else file
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
 
 
 def _fail_length(path: str | Path, number: int, expected: str, longest: int) -> NoReturn:

@@ -129,7 +129,7 @@ def make_store(
         documents.append(ids)
         lengths.append(length)
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
-    rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+    rows = dict(zip(doc_ids, range(len(doc_ids)), strict=True))
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
 
 

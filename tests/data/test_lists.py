@@ -58,9 +58,6 @@ def but(**changes):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("{", "not JSON (Expecting property name"),
-        ('{"query_id": "q1\\ud800"', "not JSON"),
-        ("[" * 100_000, "too many brackets"),
         ("[1, 2]", 'expected {"query_id" or "query": …'),
         (but(query_id=None), "expected one of query_id and query, got none (the keys are doc_ids, labels)"),
         (but(query="drag"), "expected one of query_id and query, got query_id and query"),
@@ -68,7 +65,6 @@ def but(**changes):
         (but(query_id="q3"), "the collection has no query q3; give its text under 'query', or drop the line"),
         (but(query_id=1), "expected text under 'query_id', got 1"),
         (but(query_id=None, query=" "), "expected the text of a query under 'query', got ' '"),
-        (but(query_id=None, query="\ud800"), "expected Unicode text, got '\\ud800', half of a surrogate pair"),
         (but(doc_ids="d1"), "expected an array under 'doc_ids', got 'd1'"),
         (but(doc_ids=["d1", 2]), "expected text under 'doc_ids', got 2"),
         (but(doc_ids=["d1", "d 2"]), "expected ids without white space under 'doc_ids', got 'd 2'"),
@@ -107,10 +103,6 @@ def test_judgments_have_a_range_and_scores_have_none(tmp_path, label):
 def test_files_without_lists_and_files_that_changed(tmp_path):
     with pytest.raises(UserError, match=r"lists.jsonl: empty file; expected lines of"):
         read_training_lists(written(tmp_path, "", ""), QUERIES, "scores")
-    with pytest.raises(UserError, match=r"nowhere.jsonl: cannot be read: No such file"):
-        read_training_lists(tmp_path / "nowhere.jsonl", QUERIES, "scores")
-    with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
-        read_training_lists(tmp_path, QUERIES, "scores")
     path = written(tmp_path, but(doc_ids=None, documents=["a", "b"]))
     lists = read_training_lists(path, QUERIES, "scores")
     written(tmp_path, but(doc_ids=None, documents=["a", "c"]))

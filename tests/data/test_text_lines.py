@@ -7,7 +7,6 @@ import tracemalloc
 
 import pytest
 
-from rerank.data.lists import read_training_lists
 from rerank.data.queries import read_queries
 from rerank.data.text_lines import blocks, lines_of
 from rerank.data.trec import read_qrels, read_run
@@ -65,7 +64,3 @@ def test_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
     (tmp_path / "topics").write_text("q1\tdrag\nq2\tlift and drag\n")
     with pytest.raises(UserError, match=r"topics:2: expected lines of a query's id, .* of more than 10 bytes"):
         read_queries(tmp_path / "topics")
-    monkeypatch.setattr("rerank.data.json_lines.LONGEST_TEXT", 10)
-    (tmp_path / "lists.jsonl").write_text('{"query_id": "q1"}\n')
-    with pytest.raises(UserError, match=r"lists\.jsonl:1: expected .*, got a line of more than 10 bytes"):
-        read_training_lists(tmp_path / "lists.jsonl", {}, "judgments")
