@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_inputs, check_path
+from rerank.cli.checks import check_file, check_path
 from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
 from rerank.utils.progress import print_result
@@ -45,7 +45,7 @@ def export(
     """
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
     if calibrate:

@@ -6,11 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_inputs, check_path, print_output
+from rerank.cli.checks import check_file, check_path, print_output
 from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.data.letor.layouts import is_feature_source
-from rerank.experiments.unused_settings import RETRIEVAL, say_unused
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
@@ -84,7 +83,7 @@ def score(
     number, parts = _which_part(part, parts, on)
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     check_output(out)
     check_path("--then", then)
@@ -94,8 +93,6 @@ def score(
         raise UserError("--then: expected without --parts, --part and --on; for parts, run the two stages one by one")
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
-        reason = f", as {run} is re-ranked; without it, BM25 retrieves first"
-        say_unused(config, ("first_stage.encoder", *RETRIEVAL), reason)
     if then:
         from rerank.experiments.cascade import THEN_DEPTH, Then, rescore_cascade
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_inputs, check_path
+from rerank.cli.checks import check_path
 from rerank.cli.hit_lines import print_hits
 from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.data.queries import check_query
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import log
@@ -57,7 +57,7 @@ def search(
     """
     if collection:
         config = replace(config, collection=replace(config.collection, source=collection))
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
     from rerank.experiments.search import as_model_was_trained, open_searched, say_other_first_stage

@@ -1,27 +1,18 @@
 """Uploads a checkpoint to huggingface.co (`rerank push`)."""
 
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rerank.config import EncoderSettings
 from rerank.evaluation.tables.table import aligned
-from rerank.experiments.model_card import CARD
-from rerank.models.checkpoints import HEAD_FILE, open_trained_weights, save_cross_encoder
-from rerank.models.modules_json import MODULES_FILE
+from rerank.models.checkpoints import open_trained_weights
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log
 
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def push_checkpoint(checkpoint: Path, name: str, private: bool = False, dry_run: bool = False) -> str:
     """Uploads the folder of a trained model to the model `name`, user/name, which is made unless it exists.
-
-    A checkpoint of an older version, whose head other libraries do not find, is uploaded in today's form.
 
     Args:
         checkpoint: the folder; it is not changed.
@@ -46,26 +37,8 @@ def push_checkpoint(checkpoint: Path, name: str, private: bool = False, dry_run:
         raise UserError(f"{name}: not a name on huggingface.co; expected user/name, of letters, digits, '-', '_', '.'")
     if not checkpoint.is_dir():
         raise UserError(f"{checkpoint}: no such folder; expected a checkpoint, such as runs/…/fold1/checkpoint")
-    with _readable_elsewhere(checkpoint) as folder:
-        return _table(folder, name) if dry_run else _upload(folder, name, private)
-
-
-@contextmanager
-def _readable_elsewhere(checkpoint: Path) -> Iterator[Path]:
-    """The folder to upload; raises UserError if it has no trained head."""
-    model, tokenizer, _, max_doc_tokens = open_trained_weights(
-        str(checkpoint), EncoderSettings.pooling, EncoderSettings.max_doc_tokens
-    )
-    if not (checkpoint / HEAD_FILE).is_file() or (checkpoint / MODULES_FILE).is_file():
-        yield checkpoint
-        return
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) / checkpoint.absolute().name
-        save_cross_encoder(model, tokenizer, folder, max_doc_tokens)
-        if (checkpoint / CARD).is_file():
-            shutil.copy2(checkpoint / CARD, folder)
-        log.info(f"{checkpoint}: written by an older version; uploaded in the form that other libraries read")
-        yield folder
+    open_trained_weights(str(checkpoint), EncoderSettings.pooling, EncoderSettings.max_doc_tokens)  # refuses others
+    return _table(checkpoint, name) if dry_run else _upload(checkpoint, name, private)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -21,7 +21,6 @@ from rerank.experiments.text import TextDataset
 from rerank.experiments.text_model import truncation_summary
 from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
-from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import open_accelerator
@@ -96,7 +95,6 @@ def check_scoring(config: Config, run: Path | None, collection: str | Collection
     check_encoder(config)
     if isinstance(collection, str):
         expect_text(collection)
-    check_language(config.collection.language)
     if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
 

@@ -178,7 +178,7 @@ def _write_lists(target: Path, asked: Asked, runs: Sequence[Path]) -> None:
     scores, texts = [read_run(run) for run in runs], read_queries(asked.queries) if asked.queries else {}
     with atomic_write(target) as tmp, tmp.open("w", encoding="utf-8") as out:
         for query_id, doc_ids in read_run(asked.run).items():
-            of_teachers = [[run[query_id][doc_id] for doc_id in doc_ids] for run in scores]
+            of_teachers: list[Sequence[float]] = [[run[query_id][doc_id] for doc_id in doc_ids] for run in scores]
             if len(runs) > 1:
                 of_teachers = [_standardised(some) for some in of_teachers]
             labels = [float(f"{math.fsum(some) / len(runs):.9g}") for some in zip(*of_teachers, strict=True)]

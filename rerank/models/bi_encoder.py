@@ -91,25 +91,13 @@ class BiEncoder:
         }
 
 
-def check_sentence_transformers(name: str) -> None:
-    """Raises UserError if sentence-transformers, which opens the encoder of that name, cannot be imported."""
-    try:
-        import sentence_transformers  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"encoder {name}: needs the package sentence-transformers, which cannot be imported "
-            f"({error}); pip install 'ir-rerank[dense]'"
-        ) from error
-
-
 def open_bi_encoder(name: str, device: str) -> BiEncoder:
     """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
 
     Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain encoder,
     gets the mean of the tokens' vectors and the cosine, which is logged. Raises UserError if it cannot be found or
-    opened, is a cross-encoder, or sentence-transformers is not installed.
+    opened, or is a cross-encoder.
     """
-    check_sentence_transformers(name)
     folder = encoder_folder(name)
     check_config_files(folder)
     expect_bi_encoder(folder, name)

@@ -9,7 +9,6 @@ import pytest
 from huggingface_hub import errors
 
 from rerank.cli.main import main
-from tests.support.paths import ROOT
 from tests.support.small_collection import command, failed
 from tests.support.tiny_encoders import make_encoder
 
@@ -75,16 +74,6 @@ def test_hidden_files_stay_here(there, hub, tmp_path):
     (tmp_path / "copy" / ".cache" / "x").touch()
     main(["push", str(tmp_path / "copy"), "me/towns"])
     assert hub[1] == ("upload", "me/towns", FILES)
-
-
-def test_a_checkpoint_of_an_older_version_is_uploaded_in_todays_form(tmp_path, hub, capsys):
-    old = tmp_path / "checkpoint"
-    shutil.copytree(ROOT / "tests/fixtures/version_0_1_0/runs/towns/warm/fold1/checkpoint", old)
-    assert (old / "head.safetensors").is_file()
-    main(["push", str(old), "me/old"])
-    assert hub[1] == ("upload", "me/old", FILES[1:])
-    assert (old / "head.safetensors").is_file()
-    assert "written by an older version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["towns", "me/to/wns", "me/", "me/to wns", "me/..", "https://huggingface.co/me/towns"])
