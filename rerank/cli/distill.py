@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_inputs, check_path
+from rerank.cli.checks import check_measure, check_path
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -42,7 +42,8 @@ def distill(
     pseudo_queries
         How many pseudo-queries, made from the documents, the teachers score; 0: the queries of the collection.
     """
-    check_inputs(config)
+    if config.training.measure != "loss":
+        check_measure("--training.measure", config.training.measure)
     for teacher in teachers:
         check_path("teacher", teacher)
     from rerank.experiments.distill import distill

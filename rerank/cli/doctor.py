@@ -10,10 +10,8 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
-from rerank.experiments.source_checks import check_first_stage
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import describe_java
-from rerank.retrieval.languages import check_language
 from rerank.retrieval.lucene_index import choose_index
 from rerank.utils.errors import UserError
 
@@ -78,11 +76,9 @@ def _features(config: Config) -> str:
 
 def _first_stage(config: Config) -> str:
     if runs := config.first_stage.runs:
-        check_first_stage(config)
         return f"the run {runs[0]}" if len(runs) == 1 else f"the runs {', '.join(runs)}, fused"
     if config.first_stage.encoder:
         return _bi_encoder(config.first_stage.encoder)
-    check_language(config.collection.language)
     collection = _open(config)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"

@@ -1,6 +1,5 @@
 """`rerank pretrain`: pre-training on pseudo-queries."""
 
-from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.files import check_new_folder
@@ -42,7 +41,6 @@ def pretrain(*, out: OutputPath, config: Config) -> None:
     out
         The folder to write: a checkpoint for --encoder and for `rerank score`.
     """
-    check_inputs(config)
     check_new_folder(out)
     from rerank.experiments.pretraining.pretrain import pretrain_into
 

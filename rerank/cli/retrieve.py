@@ -1,6 +1,5 @@
 """`rerank retrieve`: BM25, or a bi-encoder, on a collection."""
 
-from rerank.cli.checks import check_inputs
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 
@@ -8,7 +7,6 @@ from rerank.config import Config
 @with_settings("collection", "first_stage", "training.device", "output.folder")
 def retrieve(*, config: Config) -> None:
     """Retrieves the candidates of every query with BM25, or with a bi-encoder (--first-stage.encoder)."""
-    check_inputs(config)
     from rerank.experiments.retrieve import retrieve
 
     print(retrieve(config))

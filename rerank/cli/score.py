@@ -5,11 +5,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_inputs, check_path, print_output
+from rerank.cli.checks import check_file, check_path, print_output
 from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.data.letor.layouts import is_feature_source
-from rerank.experiments.unused_settings import RETRIEVAL, say_unused
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
@@ -81,7 +80,7 @@ def score(
         ray://HOST:10001.
     """
     number, parts = _which_part(part, parts, on)
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     check_output(out)
     check_path("--then", then)
@@ -92,8 +91,6 @@ def score(
     collection = config.collection.source
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
-        reason = f", as {run} is re-ranked; without it, BM25 retrieves first"
-        say_unused(config, ("first_stage.encoder", *RETRIEVAL), reason)
     if then:
         from rerank.experiments.cascade import THEN_DEPTH, Then, rescore_cascade
 

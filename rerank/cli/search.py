@@ -3,10 +3,10 @@
 from functools import partial
 from typing import Annotated
 
-from rerank.cli.checks import check_inputs, check_path
+from rerank.cli.checks import check_path
 from rerank.cli.hit_lines import print_hits
 from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.data.queries import check_query
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import log
@@ -50,7 +50,7 @@ def search(
     top
         How many documents to show.
     """
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
     from rerank.experiments.search import as_model_was_trained, open_searched, say_other_first_stage

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_inputs, check_path
+from rerank.cli.checks import check_file, check_path
 from rerank.cli.search import DEFAULTS, SETTINGS
 from rerank.cli.settings import with_settings
-from rerank.config import Config
+from rerank.config import Config, validate
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
 from rerank.utils.progress import log
 
@@ -59,7 +59,7 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    check_inputs(config)
+    validate(config)
     check_path("checkpoint", checkpoint)
     if api_key_file:
         check_file("--api-key-file", api_key_file)

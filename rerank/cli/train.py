@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_inputs
+from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.cluster.jobs import LOCAL, Engine
@@ -34,7 +34,8 @@ def train(
         Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
         machine, or RAY_ADDRESS), ray://HOST:10001.
     """
-    check_inputs(config)
+    if config.training.measure != "loss":
+        check_measure("--training.measure", config.training.measure)
     if on != LOCAL:
         _train_on_cluster(config, fold, on, epochs_from)
         return

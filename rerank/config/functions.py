@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typedd
 
 from cyclopts import default_name_transform
 
+from rerank.config.files import check_files
+from rerank.config.languages import check_language
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape
@@ -44,7 +46,7 @@ def flag_name(section_name: str, key: str) -> str:
 
 
 def validate(config: Config) -> None:
-    """Raises UserError for a value that a setting cannot have; the command line has the same message."""
+    """Raises UserError for settings that are invalid, that contradict each other, or that name a missing file."""
     for name, settings in sections(config).items():
         annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
         for key, value in settings.items():
@@ -53,6 +55,9 @@ def validate(config: Config) -> None:
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
         )
+    check_language(config.collection.language)
+    check_files(config)
+    config.first_stage.check()
 
 
 def check_types(tables: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
 """The settings of what is ranked: the collection and the first stage. See `rerank.config.settings`."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from rerank.utils.errors import UserError
 from rerank.utils.parameters import Count, PathText, PathTexts, Whole, at_least, between, section
 
 
@@ -64,3 +66,24 @@ class FirstStageSettings:
     def is_bm25(self) -> bool:
         """Whether BM25 retrieves."""
         return not self.run and not self.encoder
+
+    def check(self) -> None:
+        """Raises UserError for settings that contradict each other."""
+        count, runs = len(self.runs), [Path(run).absolute() for run in self.runs]
+        if count and self.encoder:
+            raise UserError(
+                f"--first-stage.encoder {self.encoder}: of no effect with --first-stage.run; give one of them, or the "
+                "encoder's run, which `rerank retrieve` writes, among the runs"
+            )
+        if self.feedback and not self.encoder:
+            raise UserError(
+                f"--first-stage.feedback {self.feedback}: moves the vectors of queries, so it needs a bi-encoder, "
+                "--first-stage.encoder; leave it out, or give both"
+            )
+        if count < 2 and self.fusion != "rrf":
+            raise UserError(
+                f"--first-stage.fusion {self.fusion}: expected several runs in --first-stage.run, got {count}"
+            )
+        for place, run in enumerate(self.runs):
+            if runs[place] in runs[:place]:
+                raise UserError(f"--first-stage.run: {run}: given twice; expected each run once")

@@ -1,13 +1,9 @@
 """What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
 
-from pathlib import Path
-
 from rerank.batches.text_template import check_text_template
 from rerank.config import ADAPTER, Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
-from rerank.experiments.source_checks import check_first_stage
-from rerank.experiments.unused_settings import say_unused, say_unused_by_first_stage
 from rerank.losses import LABELS
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
@@ -21,8 +17,23 @@ def check_training(config: Config) -> None:
     """Raises UserError for settings of a training that no collection can make valid."""
     check_settings(config)
     check_labels(config)
-    if not config.pretraining.steps:  # whose pseudo-queries BM25 searches
-        say_unused_by_first_stage(config)
+
+
+def check_labels(config: Config) -> None:
+    """Raises UserError for a loss whose labels the settings do not give, and for training lists that cannot be used."""
+    name, lists, weight = config.loss.name, config.training.lists, config.encoder.first_stage_weight
+    if lists and is_feature_source(config.collection.source):
+        raise UserError(f"--training.lists {lists}: feature vectors are trained on their own lists; leave it out")
+    if lists and weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {weight:g}: the lists of --training.lists have no first-stage scores to "
+            "add; leave one of them out"
+        )
+    if LABELS[name] == "scores" and not lists:
+        raise UserError(
+            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
+            "use `rerank distill`"
+        )
 
 
 def check_settings(config: Config) -> None:
@@ -41,11 +52,10 @@ def check_settings(config: Config) -> None:
             "have; expected a measure such as nDCG@20"
         )
     if config.encoder.architecture == ADAPTER:
-        check_adapter(config)
+        _check_adapter(config)
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
-    check_first_stage(config)
 
 
 def check_encoder(config: Config) -> None:
@@ -55,40 +65,20 @@ def check_encoder(config: Config) -> None:
     check_lora(config.encoder.lora_rank)
 
 
-def check_adapter(config: Config) -> None:
-    """Raises UserError for what a query adapter cannot be trained with; logs the settings that do not act on it."""
-    architecture = f"--encoder.architecture {ADAPTER}"
+def _check_adapter(config: Config) -> None:
+    """Raises UserError for what a query adapter cannot be trained with."""
+    source = config.collection.source
     for flag, given in (
-        ("--collection", config.collection.source if is_feature_source(config.collection.source) else ""),
+        ("--collection", is_feature_source(source) and source),
         ("--pretraining.steps", config.pretraining.steps),
         ("--training.lists", config.training.lists),
         ("--encoder.lora-rank", config.encoder.lora_rank),
     ):
         if given:
-            raise UserError(f"{architecture}: learns from judged candidates alone, got {flag} {given}; leave one out")
-    unread = ("max_doc_tokens", "pooling", "passage_overlap", "title_tokens", "template", "head_dropout")
-    say_unused(config, [f"encoder.{key}" for key in unread], f" with {architecture}")
-
-
-def check_labels(config: Config) -> None:
-    """Raises UserError for training lists that cannot be had, and for a loss whose labels the settings do not give."""
-    name, lists, source = config.loss.name, config.training.lists, config.collection.source
-    if lists and is_feature_source(source):
-        raise UserError(
-            f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists"
-        )
-    if lists and config.encoder.first_stage_weight:
-        raise UserError(
-            f"--encoder.first-stage-weight {config.encoder.first_stage_weight:g}: the lists of --training.lists have "
-            "no first-stage scores to add; leave one of them out"
-        )
-    if lists and not Path(lists).is_file():
-        raise UserError(f"--training.lists {lists}: no such file; expected a file of training lists, or nothing")
-    if LABELS[name] == "scores" and not lists:
-        raise UserError(
-            f"--loss {name}: learns from a teacher's scores, not from judgments; give them with --training.lists, or "
-            "use `rerank distill`"
-        )
+            raise UserError(
+                f"--encoder.architecture {ADAPTER}: learns from judged candidates alone, got {flag} {given}; leave one "
+                "out"
+            )
 
 
 def pretraining_loss(config: Config) -> Loss:

@@ -11,7 +11,6 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.data.types import Fold
 from rerank.experiments.features import open_features
 from rerank.experiments.open_text import open_text
-from rerank.experiments.unused_settings import say_unused
 from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.training.task import Part, Task
@@ -76,9 +75,5 @@ def open_dataset(config: Config, fold_name: str) -> Dataset:
     Raises UserError for a fold that does not exist and for files that are missing, such as judgments, or malformed.
     """
     if is_feature_source(config.collection.source):
-        read_as_queries = ("collection.queries", "collection.query_field", "collection.language")
-        say_unused(config, read_as_queries, ", as feature vectors have no queries to read")
-        drawn = ("collection.train_queries", "training.validate_queries")
-        say_unused(config, drawn, " on feature vectors, which are all read")
         return open_features(config, fold_name)
     return open_text(config, fold_name, judged=True)

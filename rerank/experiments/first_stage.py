@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rerank.config import CollectionSettings, Config, validate
+from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
 from rerank.experiments.dense_first_stage import encoder_facts, expect_encoder, write_dense
 from rerank.experiments.fused_first_stage import fused_first_stage
 from rerank.experiments.source_checks import expect_text
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_facts
-from rerank.retrieval.languages import ENGLISH, check_language
 from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.streamed_run import WrittenRun, write_bm25
 from rerank.runs.layout import CollectionFolder
@@ -173,7 +173,6 @@ def documents_and_index(config: Config) -> tuple[Collection, Path]:
     Raises UserError if they cannot be had.
     """
     validate(config)
-    check_language(config.collection.language)
     expect_text(config.collection.source)
     collection = open_collection(config.collection.source)
     folder = CollectionFolder(Path(config.output.folder) / collection.name)

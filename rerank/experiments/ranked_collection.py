@@ -9,8 +9,7 @@ from rerank.data.collections import Collection, queries_to_train
 from rerank.data.run_arrays import read_run_arrays
 from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
 from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, queries_in_use
-from rerank.experiments.source_checks import check_first_stage, check_fold, expect_text
-from rerank.retrieval.languages import check_language
+from rerank.experiments.source_checks import check_fold, expect_text
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.progress import log
 
@@ -33,8 +32,6 @@ def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -
     """
     validate(config)
     expect_text(config.collection.source)
-    check_first_stage(config)
-    check_language(config.collection.language)
     collection = open_settings(config.collection)
     if judged:
         collection.expect_judgments()

@@ -6,9 +6,7 @@ from rerank.config import Config, validate
 from rerank.experiments.first_stage import first_stage_run, open_settings
 from rerank.experiments.folds import write_references
 from rerank.experiments.ranked_collection import open_checked, rank_collection
-from rerank.experiments.source_checks import check_first_stage, expect_text
-from rerank.experiments.unused_settings import say_unused_by_first_stage
-from rerank.retrieval.languages import check_language
+from rerank.experiments.source_checks import expect_text
 from rerank.runs.layout import CollectionFolder
 
 
@@ -19,7 +17,6 @@ def retrieve(config: Config) -> Path:
     they are of the collection's own queries. Raises UserError for invalid settings, and for files that are missing or
     malformed.
     """
-    say_unused_by_first_stage(config)
     if not config.collection.queries:
         collection = open_checked(config)
         if config.training.lists:  # from a file of settings: refused now, not when it trains
@@ -31,7 +28,5 @@ def retrieve(config: Config) -> Path:
         return found.first_stage
     validate(config)
     expect_text(config.collection.source)
-    check_first_stage(config)
-    check_language(config.collection.language)
     collection = open_settings(config.collection)
     return first_stage_run(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))

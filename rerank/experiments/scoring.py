@@ -23,7 +23,6 @@ from rerank.experiments.trained_on import as_trained, open_trained_on
 from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pair_chunks import pairs_of
-from rerank.retrieval.languages import check_language
 from rerank.runs.layout import CollectionFolder
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
@@ -73,7 +72,6 @@ def check_scoring(config: Config, run: Path | None, collection: str | Collection
     check_encoder(config)
     if isinstance(collection, str):
         expect_text(collection)
-    check_language(config.collection.language)
     if run and not run.is_file():
         raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
 

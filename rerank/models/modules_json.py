@@ -1,50 +1,34 @@
 """The files with which sentence-transformers reads an encoder and a linear layer on its [CLS] vector."""
 
-import json
+import shutil
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
-from safetensors.torch import save_file
 from torch import nn
+
+from rerank.models.quiet import quiet_transformers
+from rerank.utils.integrity import files_below
 
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of the scores in sentence-transformers, whose default is the sigmoid."""
 
 MODULES_FILE = "modules.json"
 
-_MODULES = {
-    "": "sentence_transformers.base.modules.transformer.Transformer",
-    "1_Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
-    "2_Dense": "sentence_transformers.base.modules.dense.Dense",
-}
-
 
 def write_modules(head: nn.Linear, folder: Path) -> None:
-    """Adds modules.json and the settings of its modules, Transformer → Pooling → Dense, to an encoder's folder."""
-    modules = [
-        {"idx": number, "name": str(number), "path": path, "type": kind}
-        for number, (path, kind) in enumerate(_MODULES.items())
-    ]
-    text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-    files: dict[str, Any] = {
-        MODULES_FILE: modules,
-        "config_sentence_transformers.json": {"model_type": "CrossEncoder", "activation_fn": IDENTITY},
-        "sentence_bert_config.json": {
-            "transformer_task": "feature-extraction",
-            "modality_config": text,
-            "module_output_name": "token_embeddings",
-        },
-        "1_Pooling/config.json": {"embedding_dimension": head.in_features, "pooling_mode": "cls"},
-        "2_Dense/config.json": {
-            "in_features": head.in_features,
-            "out_features": head.out_features,
-            "activation_function": IDENTITY,
-            "module_output_name": "scores",
-        },
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    save_file(
-        {f"linear.{name}": value for name, value in head.state_dict().items()}, folder / "2_Dense/model.safetensors"
-    )
+    """Adds modules.json and the modules that it names, Transformer → Pooling → Dense, to a saved encoder's folder."""
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    dense = Dense(head.in_features, 1, activation_function=nn.Identity(), module_output_name="scores")
+    dense.linear.load_state_dict(head.state_dict())
+    with quiet_transformers(), TemporaryDirectory() as temporary:
+        modules = [Transformer(str(folder)), Pooling(head.in_features, "cls"), dense]
+        model = CrossEncoder(modules=modules, activation_fn=nn.Identity(), device="cpu")
+        model.save(temporary, create_model_card=False)
+        for file in files_below(Path(temporary)):
+            target = folder / file.relative_to(temporary)
+            if not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, target)

@@ -10,10 +10,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
-from rerank.retrieval.languages import ENGLISH, open_analyzer
+from rerank.retrieval.languages import open_analyzer
 from rerank.retrieval.lucene_index import choose_index, open_searcher
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress

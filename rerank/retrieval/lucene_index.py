@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
 from rerank.data.types import Document
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
-from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
+from rerank.retrieval.languages import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
@@ -38,7 +39,6 @@ def choose_index(
     that of an index that is built; the others have their own. Raises UserError if there is no such index, it cannot be
     downloaded or built, or an own index is damaged, and for an unknown language.
     """
-    check_language(language)
     prebuilt = PREBUILT.get(collection.fingerprint)
     if setting == "auto":
         setting = prebuilt if prebuilt and not collection.has_documents else "own"

@@ -4,8 +4,8 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from rerank.config.languages import ENGLISH
 from rerank.data.types import Marked
-from rerank.retrieval.languages import ENGLISH
 from rerank.retrieval.words import Word, find_words
 
 LENGTH = 240

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rerank.config.languages import ENGLISH
 from rerank.data.trec import lines_as_found
 from rerank.retrieval.bm25 import NAMED, log_unanswered, search_each
-from rerank.retrieval.languages import ENGLISH
 from rerank.retrieval.lucene_index import index_identity
 from rerank.utils.files import short_hash, short_hash_of
 from rerank.utils.resumable import resumable

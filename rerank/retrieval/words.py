@@ -3,8 +3,9 @@
 import functools
 from typing import Any, NamedTuple
 
+from rerank.config.languages import ENGLISH
 from rerank.retrieval.java import java_class, java_error_in_one_line
-from rerank.retrieval.languages import ENGLISH, check_language, open_analyzer
+from rerank.retrieval.languages import open_analyzer
 
 
 class Word(NamedTuple):
@@ -20,7 +21,6 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
 
     Words may overlap, as the pairs of characters of Chinese do. Raises UserError for an unknown language.
     """
-    check_language(language)
     found = []
     with java_error_in_one_line("Lucene cannot split the text into words"):
         places = _places(text)

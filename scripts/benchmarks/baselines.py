@@ -13,8 +13,6 @@ from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import metric_from_indicators, parse
 
 NO_CROSS_ENCODER = "CrossEncoder is not installed: pip install sentence-transformers measures it too"
-    "sentence_transformers.CrossEncoder is not installed: pip install sentence-transformers measures it too"
-)
 
 
 class Cedr(nn.Module):

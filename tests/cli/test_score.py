@@ -115,8 +115,6 @@ def test_the_queries_of_a_file_are_those_of_the_run(there, capsys):
     )
     assert "some.tsv: 1 of its 2 queries are not in runs/towns/bm25.run, so they are not used" in err
     assert list(read_run("mine.run")) == ["q1"]
-    main(["score", CHECKPOINT, RUN, "--first-stage.k1", "1.2", "--collection.language", "de", "--out", "mine.run"])
-    assert "--collection.language, --first-stage.k1: of no effect, as runs/towns/bm25.run is" in capsys.readouterr().err
 
 
 def test_a_folder_with_documents_and_queries_alone_and_a_zip_are_collections(there, monkeypatch):

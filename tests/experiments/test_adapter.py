@@ -1,7 +1,6 @@
 """A query adapter: its scores against a loop, its checkpoint in sentence-transformers, and what is refused."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -170,16 +169,4 @@ def test_what_an_adapter_cannot_do_is_one_line(here, capsys, flags, message):
 
 def test_it_is_not_distilled(here, capsys):
     words = ["distill", "encoder", *COMMON[1:], "--loss", "margin_mse"]
-    assert "not from a teacher's lists; expected cross-encoder" in failed(capsys, *words)
-
-
-def test_settings_of_the_cross_encoder_are_named(here, capsys):
-    main([*TRAIN[:-1], "short", "--fold", "1", "--encoder.max-doc-tokens", "5"])
-    assert "--encoder.max-doc-tokens: of no effect with --encoder.architecture query-adapter" in capsys.readouterr().err
-
-
-def test_without_sentence_transformers_nothing_is_retrieved(here, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    words = [*TRAIN, "--fold", "1", "--output.folder", "elsewhere"]
-    assert "needs the package sentence-transformers" in failed(capsys, *words)
-    assert not Path("elsewhere").exists()
+    assert "--encoder.architecture query-adapter: learns from judged candidates" in failed(capsys, *words)

@@ -75,21 +75,6 @@ def test_the_run_is_made_once_and_its_depth_is_in_its_name(here, capsys):
     assert vectors_folder() == vectors
 
 
-def test_settings_of_bm25_are_of_no_effect(here, capsys):
-    main([*RETRIEVE, "--first-stage.k1", "1.2", "--first-stage.b", "0.75"])
-    assert "--first-stage.k1, --first-stage.b: of no effect with encoder\n" in capsys.readouterr().err
-    main(["retrieve", "--collection", "towns", "--first-stage.k1", "1.2"])
-    assert "of no effect" not in capsys.readouterr().err
-    train = ["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--first-stage.run", str(RUN)]
-    train += ["--first-stage.k1", "1.2"]
-    for words, told in (
-        (["--name", "plain"], ["--first-stage.k1: of no effect, as the runs are given"]),
-        (["--name", "pretrained", "--pretraining.steps", "1"], []),
-    ):
-        main([*train, *words])
-        assert [line for line in capsys.readouterr().err.splitlines() if "of no effect" in line] == told
-
-
 def test_the_record_names_the_encoder_and_how_vectors_are_compared(here):
     record = json.loads(RECORD.read_text())
     assert record["encoder"]["name"] == "encoder"

@@ -283,13 +283,6 @@ def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
     assert "folds: 1, 2, 3, 4, 5" in lines[0]
 
 
-def test_settings_of_queries_are_said_to_have_no_effect(here, capsys):
-    main(command("--fold", "1", "--collection.queries", "letor/Fold1/test.txt", "--collection.language", "de"))
-    told = capsys.readouterr().err
-    line = "--collection.queries, --collection.language: of no effect, as feature vectors have no queries to read\n"
-    assert line in told
-
-
 def test_several_processes_are_refused():
     with pytest.raises(UserError, match="2 processes: batch norm"):
         FeatureDataset(Config(), None, [], {}, {}).task(None, SimpleNamespace(num_processes=2))

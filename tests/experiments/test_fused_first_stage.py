@@ -196,4 +196,4 @@ def test_bad_input_is_one_line(here, capsys, words, expected):
 
 def test_distillation_refuses_weights_that_differ_by_fold(here, capsys):
     line = failed(capsys, "distill", "t", "--config", "towns.toml", *TUNED)
-    assert "--first-stage.fusion interpolate: the teacher's scores are made once for all folds" in line
+    assert "--first-stage.fusion interpolate: the teachers score once, and its weights differ by fold" in line

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 
 import numpy as np
 import pytest
@@ -153,9 +152,3 @@ def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     damaged.write_text("[{")
     with pytest.raises(UserError, match=r"sentence-transformers cannot open .*; download or save it again"):
         open_bi_encoder(str(damaged.parent), "cpu")
-
-
-def test_without_the_package_one_line_says_what_to_install(plain, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(UserError, match=r"needs the package sentence-transformers.*pip install 'ir-rerank\[dense\]'"):
-        open_bi_encoder(str(plain), "cpu")

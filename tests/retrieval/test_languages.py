@@ -4,10 +4,11 @@ import contextlib
 
 import pytest
 
+from rerank.config.languages import ANALYZERS, check_language
 from rerank.data.types import Document
 from rerank.retrieval.bm25 import retrieve, search
 from rerank.retrieval.java import java_class
-from rerank.retrieval.languages import ANALYZERS, check_language, open_analyzer
+from rerank.retrieval.languages import open_analyzer
 from rerank.retrieval.lucene_index import build_index, choose_index
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_german

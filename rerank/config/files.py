@@ -1,0 +1,47 @@
+"""Whether the files and folders exist that settings and arguments name."""
+
+import os
+from pathlib import Path
+
+from rerank.config.settings import Config
+from rerank.utils.errors import UserError
+
+
+def check_files(config: Config) -> None:
+    """Raises UserError for a setting that names a missing file or folder, or an output folder that is a file."""
+    collection, first_stage = config.collection, config.first_stage
+    for run in first_stage.runs:
+        check_file("--first-stage.run", run)
+    for flag, file in (
+        ("--first-stage.feedback", first_stage.feedback),
+        ("--collection.queries", collection.queries),
+        ("--training.lists", config.training.lists),
+    ):
+        if file:
+            check_file(flag, file)
+    for flag, value in (
+        ("--collection", collection.source),
+        ("--collection.train", collection.train),
+        ("--collection.valid", collection.valid),
+        ("--first-stage.encoder", first_stage.encoder),
+        ("--first-stage.index", first_stage.index),
+        ("--encoder", config.encoder.name),
+    ):
+        check_path(flag, value)
+    folder = config.output.folder
+    if os.path.lexists(folder) and not Path(folder).is_dir():
+        raise UserError(f"--output.folder {folder}: is not a folder; expected a folder, or a new one, to write in")
+
+
+def check_file(what: str, path: str | Path) -> None:
+    """Raises UserError if `path` is no file."""
+    if Path(path).is_dir():
+        raise UserError(f"{what} {path}: is a folder, expected a file")
+    if not Path(path).is_file():
+        raise UserError(f"{what} {path}: no such file")
+
+
+def check_path(flag: str, value: str) -> None:
+    """Raises UserError if `value` is written as a path, not as a hub name or dataset id, and nothing is there."""
+    if value.startswith(("/", ".", "~")) and not Path(value).exists():
+        raise UserError(f"{flag} {value}: no such file or folder")
