@@ -87,7 +87,7 @@ def serving_load(name: str, seconds: float, clients: int, out: Path | None = Non
 def mixed_requests(folder: Path, seed: int = 0) -> list[Asked]:
     """Requests of documents of all LENGTHS, with the scores that `Reranker.score` gives."""
     reranker = Reranker.load(folder)
-    rng, words = np.random.default_rng(seed), one_piece_words(reranker.tokenizer)
+    rng, words = np.random.default_rng(seed), one_piece_words(reranker.scorer.tokenizer)
     queries = make_queries(REQUESTS, words, rng)
     requests = []
     for query in queries:
