@@ -1,17 +1,65 @@
-"""Selects the candidates of each query from a run: the documents that a re-ranker sees, with their labels."""
+"""The candidates of each query: the documents of a run that a re-ranker sees, with their labels."""
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import overload
 
 from rerank.data.trec import check_common, ranked
-from rerank.data.types import Candidates, Judgments, Run
+from rerank.data.types import Candidates, Judgments
 from rerank.utils.errors import UserError
 
 
+class CandidateLists(Mapping[str, Candidates]):
+    """query_id -> Candidates, in the order of `query_ids`; made when asked for. See `select_candidates`."""
+
+    def __init__(
+        self,
+        run: Mapping[str, dict[str, float]],
+        qrels: Judgments,
+        depth: int,
+        query_ids: Iterable[str],
+        keep_scores: bool,
+    ) -> None:
+        self._run, self._qrels, self._depth, self._keep_scores = run, qrels, depth, keep_scores
+        self._query_ids = dict.fromkeys(query_ids)
+
+    def __getitem__(self, query_id: str) -> Candidates:
+        if query_id not in self._query_ids:
+            raise KeyError(query_id)
+        scores = self._run.get(query_id, {})
+        doc_ids = tuple(ranked(scores)[: self._depth])
+        judged = self._qrels.get(query_id, {})
+        labels = tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids)
+        first_scores = standardised([scores[doc_id] for doc_id in doc_ids]) if self._keep_scores else ()
+        return Candidates(query_id, doc_ids, labels, first_scores)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._query_ids)
+
+    def __len__(self) -> int:
+        return len(self._query_ids)
+
+    def __contains__(self, query_id: object) -> bool:
+        return query_id in self._query_ids
+
+    def doc_ids(self) -> Sequence[str]:
+        """The distinct ids of all candidates, sorted."""
+        from rerank.data.trec_arrays import TrecArrays  # loads pyarrow
+
+        if isinstance(self._run, TrecArrays):
+            return self._run.doc_ids_of(self._query_ids, self._depth)
+        return _sorted_ids(self)
+
+
 def select_candidates(
-    run: Run, qrels: Judgments, depth: int, query_ids: Iterable[str] | None = None, keep_scores: bool = False
-) -> dict[str, Candidates]:
+    run: Mapping[str, dict[str, float]],
+    qrels: Judgments,
+    depth: int,
+    query_ids: Iterable[str] | None = None,
+    keep_scores: bool = False,
+) -> CandidateLists:
     """The best `depth` documents by query_id, in first-stage order, for `query_ids` or every query of the run.
 
     The label of a document without a judgment, or with a negative one (TREC's "junk"), is 0. A query that is not in the
@@ -23,15 +71,7 @@ def select_candidates(
         raise UserError(f"depth: expected at least 1 document a query, got {depth}")
     if qrels:
         check_common(run, qrels)
-    candidates = {}
-    for query_id in run if query_ids is None else query_ids:
-        scores = run.get(query_id, {})
-        doc_ids = tuple(ranked(scores)[:depth])
-        judged = qrels.get(query_id, {})
-        labels = tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids)
-        first_scores = standardised([scores[doc_id] for doc_id in doc_ids]) if keep_scores else ()
-        candidates[query_id] = Candidates(query_id, doc_ids, labels, first_scores)
-    return candidates
+    return CandidateLists(run, qrels, depth, run if query_ids is None else query_ids, keep_scores)
 
 
 def standardised(scores: Sequence[float]) -> tuple[float, ...]:
@@ -46,6 +86,37 @@ def standardised(scores: Sequence[float]) -> tuple[float, ...]:
     return tuple((value - mean) / spread if spread else 0.0 for value in values)
 
 
-def queries_without_relevant(candidates: dict[str, Candidates]) -> list[str]:
-    """The ids of the queries without a relevant candidate: training skips them, evaluation keeps them."""
-    return [query_id for query_id, documents in candidates.items() if not any(documents.labels)]
+@dataclass(frozen=True)
+class ListsOf(Sequence[Candidates]):
+    """The candidates of these queries, in this order; each is made when it is asked for."""
+
+    candidates: Mapping[str, Candidates]
+    query_ids: Sequence[str]
+
+    @overload
+    def __getitem__(self, place: int) -> Candidates: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "ListsOf": ...
+
+    def __getitem__(self, place: int | slice) -> "Candidates | ListsOf":
+        if isinstance(place, slice):
+            return ListsOf(self.candidates, self.query_ids[place])
+        return self.candidates[self.query_ids[place]]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+
+def distinct_doc_ids(candidates: Mapping[str, Candidates]) -> Sequence[str]:
+    """The distinct ids of all candidates, sorted."""
+    return candidates.doc_ids() if isinstance(candidates, CandidateLists) else _sorted_ids(candidates)
+
+
+def _sorted_ids(candidates: Mapping[str, Candidates]) -> list[str]:
+    return sorted({doc_id for found in candidates.values() for doc_id in found.doc_ids})
+
+
+def without_relevant(candidates: Mapping[str, Candidates], query_ids: Iterable[str]) -> list[str]:
+    """Those of these queries that have no relevant candidate: training skips them, evaluation keeps them."""
+    return [query_id for query_id in query_ids if not any(candidates[query_id].labels)]

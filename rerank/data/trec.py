@@ -10,11 +10,9 @@ import gzip
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from sys import intern
 from typing import IO, Any
 
 from rerank.data.run_scores import FLOAT32_MAX, score_texts
-from rerank.data.trec_columns import RUN_LINE, expect_some, fail_disagreement, fail_repeated, qrels_lines, run_lines
 from rerank.data.types import Judgments, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -37,16 +35,9 @@ def read_run(path: str | Path) -> Run:
     line for a line without six columns, a score that is not a finite float32, and a document that a query has twice;
     and for a file that is missing, damaged or empty.
     """
-    run: Run = {}
-    last, scores = None, {}  # type: str | None, dict[str, float]
-    for number, query_id, doc_id, score in run_lines(path):
-        if query_id is not last:
-            last, scores = query_id, run.setdefault(query_id, {})
-        if doc_id in scores:
-            fail_repeated(path, number, query_id, doc_id)
-        scores[intern(doc_id)] = score  # most are in several queries
-    expect_some(path, run, RUN_LINE)
-    return {query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)} for query_id, scores in run.items()}
+    from rerank.data.trec_arrays import read_run_arrays  # loads pyarrow
+
+    return read_run_arrays(path, kind="float64").to_dict()
 
 
 def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> None:
@@ -54,16 +45,13 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
 
     The scores of a query are strictly decreasing as float32: with six decimals where that is so already, else with tied
     scores moved down to the next float32 and nine digits. A run that was written so, read and written again is the same
-    file. `as_found` keeps the order and the ties of the run itself,
-    with six decimals: a BM25 run is then byte for byte what Pyserini writes. A query without documents has no line.
-    Raises UserError for a score that is no finite float32, for names that are empty or have white space, and for a run
-    without any document.
+    file. `as_found` keeps the order and the ties of the run itself, with six decimals: a BM25 run is then byte for byte
+    what Pyserini writes. A query without documents has no line. Raises UserError for a score that is no finite float32,
+    for names that are empty or have white space, for a query id that begins with #, and for a run without any document.
     """
-    check_scores(run, f"{path}: ")
-    _check_name(path, "tag", tag)
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
-    _write(path, (_lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
+    _write(path, (lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
 
 
 def lines_as_found(path: str | Path, query_id: str, scores: dict[str, float], tag: str) -> str:
@@ -75,13 +63,7 @@ def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], ta
     """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")
     _check_name(path, "tag", tag)
-    return _lines_of_query(path, query_id, scores, tag, as_found)
-
-
-def _lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool) -> str:
-    _check_name(path, "query id", query_id)
-    for doc_id in scores:
-        _check_name(path, f"query {query_id}: document id", doc_id)
+    _check_names(path, query_id, scores)
     doc_ids = list(scores) if as_found else ranked(scores)
     values = [scores[doc_id] for doc_id in doc_ids]
     texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
@@ -95,29 +77,21 @@ def read_qrels(path: str | Path) -> Qrels:
     """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
     Comment lines (`#`) are left out, which is logged. Raises UserError with file and line for a malformed line, a
-    relevance that is not an integer, and two judgments of a document that disagree; and for a file that is missing,
-    damaged or empty.
+    relevance that is not an integer (of 32 bits), and two judgments of a document that disagree; and for a file that is
+    missing, damaged or empty.
     """
-    qrels: Qrels = {}
-    last, judged = None, {}  # type: str | None, dict[str, int]
-    for number, query_id, doc_id, relevance in qrels_lines(path):
-        if query_id is not last:
-            last, judged = query_id, qrels.setdefault(query_id, {})
-        before = judged.setdefault(intern(doc_id), relevance)
-        if before != relevance:
-            fail_disagreement(path, number, query_id, doc_id, (before, relevance))
-    return qrels
+    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
+
+    return read_qrels_arrays(path).to_dict()
 
 
 def write_qrels(path: str | Path, qrels: Judgments) -> None:
     """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
 
-    Raises UserError for names that are empty or have white space.
+    Raises UserError for names that are empty or have white space, and for a query id that begins with #.
     """
     for query_id, judged in qrels.items():
-        _check_name(path, "query id", query_id)
-        for doc_id in judged:
-            _check_name(path, f"query {query_id}: document id", doc_id)
+        _check_names(path, query_id, judged)
     _write(path, (f"{q} 0 {doc_id} {grade}\n" for q, judged in qrels.items() for doc_id, grade in judged.items()))
 
 
@@ -147,11 +121,17 @@ def examples(query_ids: Iterable[str]) -> str:
     return ", ".join(first[:3]) + (", …" if len(first) > 3 else "") if first else "none"
 
 
+def _check_names(path: str | Path, query_id: str, doc_ids: Iterable[str]) -> None:
+    _check_name(path, "query id", query_id)
+    if query_id.startswith("#"):
+        raise UserError(f"{path}: query id {query_id!r}: expected no # at the start, which begins a comment")
+    for doc_id in doc_ids:
+        _check_name(path, f"query {query_id}: document id", doc_id)
+
+
 def _check_name(path: str | Path, what: str, name: str) -> None:
     if name.split() != [name]:
         raise UserError(f"{path}: {what} {name!r}: expected a name without white space, which no TREC file can hold")
-    if (what, name) == ("query id", "#"):
-        raise UserError(f"{path}: {what} '#': expected another name: its lines would be comments")
 
 
 def _write(path: str | Path, texts: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
 from rerank.config import Config
-from rerank.data.candidate_lists import distinct_doc_ids
+from rerank.data.candidates import distinct_doc_ids
 from rerank.data.collections import Collection
 from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.experiments.dense_first_stage import open_vectors

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from accelerate import Accelerator
 
-from rerank.data.candidate_lists import ListsOf, without_relevant
+from rerank.data.candidates import ListsOf, without_relevant
 from rerank.data.folds import FINAL
 from rerank.data.types import Candidates, Fold, Judgments, Qrels
 from rerank.training.task import Part

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.config import Config, validate
-from rerank.data.candidate_lists import CandidateLists
+from rerank.data.candidates import CandidateLists, select_candidates
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.run_arrays import read_run_arrays
+from rerank.data.trec_arrays import read_run_arrays
 from rerank.experiments.first_stage import first_stage_run, open_settings, with_texts
 from rerank.experiments.folds import describe_folds, expect_same_folds, fold_names_of, queries_in_use
 from rerank.experiments.source_checks import check_fold, expect_text
@@ -53,7 +53,7 @@ def rank_collection(config: Config, collection: Collection, fold_name: str = "al
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     queries = queries_in_use(config, collection, fold_name)
     run = first_stage_run(config, collection, folder, queries)
-    keep_scores = config.encoder.first_stage_weight > 0
-    found = read_run_arrays(run, config.first_stage.depth, queries, keep_scores)
-    candidates = CandidateLists(found, collection.qrels, queries)
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, queries)
+    candidates = select_candidates(found, collection.qrels, depth, queries, keep_scores)
     return RankedCollection(with_texts(config, collection, folder), folder, run, candidates)

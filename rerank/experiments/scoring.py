@@ -10,9 +10,9 @@ from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
 from rerank.config import Config, validate
-from rerank.data.candidate_lists import CandidateLists
+from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
-from rerank.data.run_arrays import read_run_arrays
+from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.experiments.checks import check_encoder
 from rerank.experiments.first_stage import first_stage_run, with_texts
@@ -111,8 +111,8 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
     run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
-    keep_scores = config.encoder.first_stage_weight > 0
-    found = read_run_arrays(run, config.first_stage.depth, collection.queries, keep_scores)
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, collection.queries)
     known = [query_id for query_id in collection.queries if query_id in found]
     if missing := [query_id for query_id in found if query_id not in collection.queries]:
         texts, those = file or collection.source, f"the {len(found)} queries of {run}"
@@ -130,7 +130,7 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
         notes.append(
             f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
         )
-    candidates = CandidateLists(found, {}, known)
+    candidates = select_candidates(found, {}, depth, known, keep_scores)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
 

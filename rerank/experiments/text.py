@@ -13,8 +13,7 @@ from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
 from rerank.config import ADAPTER, Config
-from rerank.data.candidate_lists import distinct_doc_ids
-from rerank.data.candidates import select_candidates
+from rerank.data.candidates import distinct_doc_ids, select_candidates
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.lists import TrainingLists
 from rerank.data.splitting import Splitting

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from rerank.data.embeddings import EmbeddingStore
-from rerank.data.run_arrays import read_run_arrays
 from rerank.data.trec import examples
+from rerank.data.trec_arrays import read_run_arrays
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 

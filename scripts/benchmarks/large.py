@@ -42,7 +42,7 @@ measure(lambda folder: open_collection(folder).fingerprint)
 READ = f"""{MEASURE}
 def read(path):
     try:
-        from rerank.data.run_arrays import read_run_arrays
+        from rerank.data.trec_arrays import read_run_arrays
     except ImportError:  # another version
         from rerank.data.trec import read_run
         return read_run(path)

@@ -65,15 +65,15 @@ def test_comments_and_words_after_the_tag_are_left_out_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in the test files of trec_eval; trec_eval 9 reads words after the tag, 10 comments too."""
-    run = "# a comment\n1 Q0 a 1 2.0 STANDARD more junk at\n#another\n#1 Q0 a 1 2.0 t\n1 Q0 #b 2 1.0 STANDARD\n"
-    qrels = "# a comment\n1 0 a 1\n# version of 2009\n1 0 #b 0\n#1 0 a 2\n"
+    run = "# a comment\n1 Q0 a 1 2.0 STANDARD more junk at\n#another\n1 Q0 #b 2 1.0 STANDARD\n"
+    qrels = "# a comment\n1 0 a 1\n# version of 2009\n1 0 #b 0\n"
     with caplog.at_level("INFO", logger="rerank"):
-        assert read_run(file_with(tmp_path, run)) == {"1": {"a": 2.0, "#b": 1.0}, "#1": {"a": 2.0}}
-        assert read_qrels(file_with(tmp_path, qrels, "qrels.txt")) == {"1": {"a": 1, "#b": 0}, "#1": {"a": 2}}
+        assert read_run(file_with(tmp_path, run)) == {"1": {"a": 2.0, "#b": 1.0}}
+        assert read_qrels(file_with(tmp_path, qrels, "qrels.txt")) == {"1": {"a": 1, "#b": 0}}
         assert read_qrels(file_with(tmp_path, "# BEIR\nquery-id\tcorpus-id\tscore\n1\ta\t2\n")) == {"1": {"a": 2}}
     assert [record.getMessage().removeprefix(f"{tmp_path}/") for record in caplog.records] == [
-        "some.run: lines with comments (#), which are left out: 2",
         "some.run: lines with words after the tag, which are left out: 1",
+        "some.run: lines with comments (#), which are left out: 2",
         "qrels.txt: lines with comments (#), which are left out: 2",
         "some.run: lines with comments (#), which are left out: 1",
     ]
@@ -170,7 +170,7 @@ def test_writing_is_repeatable_and_stable(tmp_path: Path) -> None:
         ({"q": {"a b": 1.0}}, "t", "query q: document id 'a b': expected a name without white space"),
         ({"q\t": {"a": 1.0}}, "t", r"query id 'q\\t': expected a name without white space"),
         ({"q": {"": 1.0}}, "t", "query q: document id '': expected"),
-        ({"#": {"a": 1.0}}, "t", "query id '#': expected another name: its lines would be comments"),
+        ({"#1": {"a": 1.0}}, "t", "query id '#1': expected no # at the start, which begins a comment"),
         ({"q": {"a": 1.0}}, "my tag", "tag 'my tag': expected"),
         ({"q": {}}, "t", "expected a run with documents, got none"),
         (
@@ -213,7 +213,8 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
         ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
         ("query-id\tcorpus-id\tscore\n1\ta\n", "some.run:2: expected 3 columns"),
         ("query-id\tcorpus-id\tscore\n1\ta\tx\n", "some.run:2: expected an integer relevance, got x"),
-        ("query-id\tcorpus-id\tscore\n", "some.run:2: expected 3 columns"),
+        ("query-id\tcorpus-id\tscore\n", "some.run: empty file; expected lines of `query-id corpus-id score`"),
+        ("1 0 a 2147483648\n", "some.run:1: expected an integer relevance, got 2147483648"),
         ("", "some.run: empty file"),
     ],
 )
@@ -241,9 +242,10 @@ def test_a_real_run_keeps_its_bytes_but_for_tied_scores(tmp_path: Path) -> None:
     assert untied == 20
 
 
-def test_evaluation_loads_no_heavy_package() -> None:
+def test_evaluation_loads_no_heavy_package(tmp_path: Path) -> None:
     code = (
         "import sys, rerank.data.trec, rerank.data.candidates, rerank.data.folds, rerank.runs.table as e; "
-        "assert not {'torch', 'transformers', 'scipy', 'scipy.stats'} & set(sys.modules), 'too much loaded'"
+        "rerank.data.trec.read_run(sys.argv[1]); "
+        "assert not {'torch', 'transformers', 'scipy', 'scipy.stats', 'pandas'} & set(sys.modules), 'too much loaded'"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code, str(file_with(tmp_path, GOOD))], check=True, cwd=ROOT)

@@ -10,7 +10,7 @@ from rerank.data.types import Judgments
 QRELS = "qrels/test.tsv"
 JUDGMENTS = "qrels/*.tsv"
 LARGE = 2**22
-"""Bytes of text of a file whose judgments are kept in arrays, in 12 bytes each; as a dictionary they take 380."""
+"""Bytes of text of a file whose judgments are kept in arrays, in 8 bytes each; as a dictionary they take 380."""
 FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
@@ -33,9 +33,9 @@ def read_judgments(folder: Path, source: str) -> Judged:
 def _read(file: Path) -> Judgments:
     if size_of_text(file) < LARGE:
         return read_qrels(file)
-    from rerank.data.judgment_arrays import read_judgment_arrays  # loads pyarrow
+    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
-    return read_judgment_arrays(file)
+    return read_qrels_arrays(file)
 
 
 def file_of(folder: Path, query_id: str) -> str:

@@ -1,0 +1,212 @@
+"""Runs and judgments of any form are read as a loop over their lines reads them."""
+
+import codecs
+import gzip
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.data.trec import ranked, read_qrels, read_run
+from rerank.data.trec_arrays import read_qrels_arrays, read_run_arrays
+from rerank.utils.errors import UserError
+from tests.support.any_bytes import bounded, damaged
+
+RUN, QRELS, BEIR = 6, 4, 3
+HEADER = b"query-id\tcorpus-id\tscore\n"
+GOOD_RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\nq2 Q0 d1 1 0.5 tag\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("trec")
+
+
+def loop(content, width):
+    """query_id -> [(doc_id, value), …], or the lines one of which is named as wrong; 0 for no lines at all."""
+    found, empty, repeated = {}, 0, set()
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
+        words = line.split()
+        if not words:
+            empty = empty or number
+            continue
+        if words[0].startswith(b"#"):
+            continue
+        if empty:
+            return {empty}
+        if width == BEIR and words[2:] == [b"score"]:
+            continue
+        if width == RUN and len(words) > RUN and words[3].isdigit():
+            words = words[:RUN]
+        if len(words) != width or b"\0" in line:
+            return {number}
+        text = words[4 if width == RUN else -1]
+        try:
+            value = float(text) if width == RUN else int(text)
+            query_id, doc_id = words[0].decode(), words[2 if width == RUN else -2].decode()
+        except ValueError:
+            return {number}
+        largest = 3.4028235677973362e38 if width == RUN else 2**31 - 1
+        if not -largest <= value <= largest or b"_" in text:
+            return {number}
+        before = found.setdefault(query_id, {}).setdefault(doc_id, (value, number))
+        if before[1] != number and (width == RUN or before[0] != value):
+            repeated.add(number)
+    if repeated or not found:
+        return repeated or {0}
+    values = {query_id: {doc_id: value for doc_id, (value, _) in lines.items()} for query_id, lines in found.items()}
+    order = ranked if width == RUN else list
+    return {query_id: [(doc_id, of[doc_id]) for doc_id in order(of)] for query_id, of in values.items()}
+
+
+def outcome(read, path):
+    """The same of a reader, or the number of the line that its error names."""
+    try:
+        return {query_id: list(of.items()) for query_id, of in read(path).items()}
+    except UserError as error:
+        found = re.match(r"(.*?):(\d*).* expected ", str(error))
+    assert found[1] == str(path)
+    return int(found[2] or 0)
+
+
+def expect_same(path, content, width):
+    path.write_bytes(content)
+    expected = loop(content, width)
+    for read in (read_run, read_run_arrays) if width == RUN else (read_qrels, read_qrels_arrays):
+        found = outcome(read, path)
+        if isinstance(expected, set):
+            assert found in expected
+        elif read is read_run_arrays:  # its scores are float32
+            assert {q: list(dict(of)) for q, of in found.items()} == {q: list(dict(of)) for q, of in expected.items()}
+        else:
+            assert found == expected
+            assert list(found) == list(expected)
+
+
+ids = st.sampled_from(["q1", "q2", "d1", "d10", "d2", "#d", "é", "1", "0x1", "\ufeffq", '"'])
+scores = st.sampled_from(["1", "2.5", "2.50000001", "-0", "0.0", "1e-3", "1E2", ".5", "3.4028235e38", "16777217"])
+odd_scores = st.sampled_from(["nan", "inf", "1e39", "1_0", "+1", "0x1p3", "x", "", "1e", "-", "1e400", "1 2"])
+grades = st.sampled_from(["0", "1", "1", "2", "-1"])
+odd_grades = st.sampled_from(["+1", "01", "1_0", "x", "1.0", "0x1", "", str(10**30), str(2**31), "2147483647"])
+blanks = st.sampled_from([" "] * 8 + ["\t", "  ", "\v", "\r"])
+ends = st.sampled_from(["\n"] * 8 + ["\r\n", " \n", "\n\n", " more\n", "", "\n# a comment\n", "\0\n", "\n#\n", "\n \n"])
+blocks = st.sampled_from([2**18, 2**18, 8, 20, 60])
+
+
+@st.composite
+def contents(draw, width):
+    """A file of lines, most of them well formed; all of them plain in half of the files."""
+    plain = draw(st.booleans())
+    lines = []
+    for _ in range(draw(st.integers(0, 12))):
+        blank, end = (" ", "\n") if plain else (draw(blanks), draw(ends))
+        good, odd = (scores, odd_scores) if width == RUN else (grades, odd_grades)
+        value = draw(odd if draw(st.integers(0, 15)) == 0 else good)
+        columns = {
+            RUN: [draw(ids), "Q0", draw(ids), "1", value, "tag"],
+            QRELS: [draw(ids), "0", draw(ids), value],
+            BEIR: [draw(ids), draw(ids), value],
+        }[width]
+        lines.append(blank.join(columns) + end)
+    heads = [HEADER] if width == BEIR else [b"", b"", b"# a comment\n", codecs.BOM_UTF8]
+    return draw(st.sampled_from(heads)) + "".join(lines).encode()
+
+
+@pytest.mark.parametrize("width", [RUN, QRELS, BEIR])
+@bounded
+@given(st.data(), blocks)
+def test_lines_of_any_form(folder, width, data, block):
+    """Also in blocks of a few lines, plain ones and others in turn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rerank.data.text_lines.blocks.__defaults__", (block,))
+        expect_same(folder / "any", data.draw(contents(width)), width)
+
+
+@bounded
+@given(damaged(GOOD_RUN).filter(lambda content: not content.startswith(b"\x1f\x8b")))  # gzip's first bytes
+def test_a_damaged_run(folder, content):
+    expect_same(folder / "damaged", content, RUN)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A run of several blocks, with ties, as the lines of a file and as dictionaries."""
+    draw, lines, found = random.Random(0), [], {}
+    for query in range(200):
+        values = sorted((round(draw.gauss(0, 5), 1) for _ in range(100)), reverse=True)
+        of = {f"d{number}": value for number, value in zip(draw.sample(range(1000), 100), values, strict=True)}
+        lines += [f"q{query} Q0 {doc_id} {rank} {value} tag\n" for rank, (doc_id, value) in enumerate(of.items(), 1)]
+        found[f"q{query}"] = of
+    return lines, found
+
+
+FORMS = {
+    "as written": "".join,
+    "gzipped": lambda lines: gzip.compress("".join(lines).encode()),
+    "shuffled": lambda lines: "".join(random.Random(1).sample(lines, len(lines))),
+    "by rank": lambda lines: "".join(sorted(lines, key=lambda line: int(line.split()[3]))),
+    "CRLF and tabs": lambda lines: "".join(lines).replace(" ", "\t").replace("\n", "\r\n"),
+    "with comments": lambda lines: "# a header\n" + "# another\n".join(["".join(lines[:997]), "".join(lines[997:])]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("depth", [10, 1000])
+def test_a_large_run_in_any_order(folder, run, form, depth):
+    lines, expected = run
+    content = FORMS[form](lines)
+    (folder / "large").write_bytes(content.encode() if isinstance(content, str) else content)
+    found = read_run_arrays(folder / "large", depth)
+    assert {q: list(of) for q, of in found.items()} == {q: ranked(of)[:depth] for q, of in expected.items()}
+    assert found["q7"] == pytest.approx({doc_id: expected["q7"][doc_id] for doc_id in found["q7"]})
+    assert found.rows.nbytes + found.scores.nbytes == 8 * 200 * min(depth, 100)
+    assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
+
+
+@pytest.mark.parametrize("wanted", [{"q3", "q150", "other"}, set()])
+def test_only_the_documents_of_wanted_queries_are_kept(folder, run, wanted):
+    lines, expected = run
+    (folder / "large").write_text("".join(lines))
+    found = read_run_arrays(folder / "large", 5, wanted)
+    assert list(found) == list(expected)
+    assert {q: list(found[q]) for q in found if found[q]} == {q: ranked(expected[q])[:5] for q in wanted - {"other"}}
+    assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
+
+
+@pytest.mark.parametrize("repeated", [0, 5_000, 19_900])
+def test_a_repeated_document_is_found_far_from_its_first_line(folder, run, repeated):
+    path, (lines, _) = folder / "repeated", run
+    query_id, _, doc_id, *_ = lines[repeated].split()
+    path.write_text("".join(["# a comment\n", *lines, lines[repeated]]))
+    for depth, wanted in ((10, {query_id}), (1000, None)):
+        with pytest.raises(UserError, match=f"{path.name}:20002: .* document {doc_id} of query {query_id} again"):
+            read_run_arrays(path, depth, wanted)
+    assert read_run_arrays(path, 10, {"q1", "q2"})["q1"]
+    path.write_text("".join([*lines, lines[repeated], "malformed\n"]))
+    with pytest.raises(UserError, match=f"{path.name}:20002: expected 6 columns"):
+        read_run_arrays(path, 10)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_many_judgments(folder, packed):
+    draw = random.Random(0)
+    pairs = [(q, d) for q in range(3000) for d in draw.sample(range(900), 8)]
+    draw.shuffle(pairs)
+    lines = [f"q{q} 0 d{d} {d % 4 - 1}\n" for q, d in pairs]
+    path, text = folder / "many", "".join(lines).encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+    expected = {}
+    for q, d in pairs:
+        expected.setdefault(f"q{q}", {})[f"d{d}"] = d % 4 - 1
+    found = read_qrels_arrays(path)
+    assert found == expected == read_qrels(path)
+    assert list(found) == list(expected)
+    assert list(found["q7"]) == list(expected["q7"])
+    assert "q0" in found
+    assert "d0" not in found
+    assert found.rows.nbytes + found.scores.nbytes == 8 * len(pairs)
+    path.write_text("".join([*lines, lines[5], re.sub(r"\S+\n", "7\n", lines[3])]))
+    with pytest.raises(UserError, match=f"{path.name}:24002: expected one judgment of document d{pairs[3][1]} for"):
+        read_qrels_arrays(path)
