@@ -106,8 +106,12 @@ class Bounds:
         if math.isinf(self.most) and value > largest:
             raise ValueError(f"expected {largest:.10g} at most")
         if not self.least <= value <= self.most:
-            limit = "or more" if math.isinf(self.most) else f"to {self.most:.10g}"
-            raise ValueError(f"expected {self.least:g} {limit}")
+            limit = "or more" if math.isinf(self.most) else f"to {_shown(self.most)}"
+            raise ValueError(f"expected {_shown(self.least)} {limit}")
+
+
+def _shown(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:.10g}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.retrieval import bm25 as first_stage
+from rerank.retrieval import lucene_index
 from rerank.training import linked_tensors as training
 from tests.support.small_collection import command, failed, write_collection
 
@@ -57,8 +57,8 @@ def test_a_full_disk_while_training_is_one_line_and_the_epoch_before_is_kept(her
 def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeypatch):
     """On a full disk Lucene's indexer closes without a word."""
     shutil.rmtree("runs")
-    monkeypatch.setattr(first_stage, "count_documents", lambda index: 3)
-    assert "is the disk full?" in failed(capsys, "retrieve", "--collection", "towns")
+    monkeypatch.setattr(lucene_index, "count_documents", lambda index: 3)
+    assert "(disk full?): expected an index of 90 documents" in failed(capsys, "retrieve", "--collection", "towns")
     assert [path.name for path in Path("runs/towns/index").iterdir()] == ["index.lock"]
     monkeypatch.undo()
 
@@ -91,12 +91,6 @@ def test_a_closed_pipe_and_a_full_device_are_no_tracebacks(here):
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert (done.returncode, done.stderr) == (2, "rerank: standard output: No space left on device\n")
-
-
-def test_a_document_that_lucene_cannot_take_is_named(here, capsys, monkeypatch):
-    shutil.rmtree("runs")
-    monkeypatch.setattr(first_stage, "LONGEST_TEXT", 20)
-    assert "characters, of which Lucene takes 20 at most" in failed(capsys, "retrieve", "--collection", "towns")
 
 
 def test_a_checkpoint_that_is_gone_says_what_to_remove(here, capsys, interrupted):

@@ -130,7 +130,7 @@ def test_a_damaged_graph_is_named(copy, capsys):
     line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
     assert "model.onnx: expected XXH3" in line
     (copy / "model.onnx").write_bytes(content[:99])
-    assert "found 99;" in failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
+    assert "of 99 bytes;" in failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "onnx"}'])

@@ -70,7 +70,7 @@ def test_the_model_learns_what_the_first_stage_misses(here):
     saved = [json.loads((fold / "checkpoint" / "config.json").read_text())["rerank"] for fold in (ours, alone)]
     assert saved[0]["first_stage_weight"] == WEIGHT
     assert "first_stage_weight" not in saved[1]
-    assert "plus\n0.5 times" in (ours / "checkpoint" / "README.md").read_text()
+    assert "plus 0.5 times" in (ours / "checkpoint" / "README.md").read_text()
     assert "First stage" not in (alone / "checkpoint" / "README.md").read_text()
 
 
@@ -147,6 +147,6 @@ def test_lists_without_first_stage_scores_are_refused(here, capsys):
     said = failed(capsys, *command("--fold", "1", "--training.lists", "lists.jsonl", *weight))
     assert "--encoder.first-stage-weight 1: the lists of --training.lists have no first-stage scores" in said
     said = failed(capsys, "distill", str(CHECKPOINT), "--collection", "towns", "--fold", "1", *weight)
-    assert "--encoder.first-stage-weight 1: the teacher's lists have no first-stage scores" in said
+    assert "--encoder.first-stage-weight 1.0: the lists have no first-stage scores" in said
     said = failed(capsys, *command("--fold", "1", "--encoder.first-stage-weight", "-1"))
     assert "--encoder.first-stage-weight" in said

@@ -8,7 +8,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
-from rerank.experiments.sweep import run as sweep
+from rerank.experiments.sweep import jobs as sweep
 from tests.support.small_collection import command, failed, write_qrels
 from tests.support.small_grid import work_here
 

@@ -93,7 +93,7 @@ def test_an_own_index_that_was_damaged_says_what_to_remove(here, capsys):
     (folder,) = Path("runs/towns/index").glob("*/")
     before = "expected a file, found none"
     for damage, words, reason in [
-        (lambda: next(folder.glob("*.doc")).write_bytes(b""), RETRIEVE, "bytes, found 0"),
+        (lambda: next(folder.glob("*.doc")).write_bytes(b""), RETRIEVE, "of 0 bytes"),
         (lambda: next(folder.glob("*.doc")).unlink(), PRETRAIN, before),
         (lambda: (folder / "files.json").unlink(), command("--fold", "1"), f"files.json: {before}"),
     ]:
