@@ -4,7 +4,6 @@ import errno
 import json
 import logging
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -260,13 +259,6 @@ def test_vectors_that_are_not_finite_name_the_document(here, monkeypatch, capsys
 )
 def test_what_cannot_be_retrieved_with_is_one_line(here, capsys, words, expected):
     assert expected in failed(capsys, "retrieve", "--collection", "towns", *words)
-
-
-def test_without_sentence_transformers_one_line_says_what_to_install(here, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    line = failed(capsys, *RETRIEVE, "--depth", "5")
-    assert line.startswith("rerank: encoder encoder: needs the package sentence-transformers")
-    assert line.endswith("pip install 'ir-rerank[dense]'")
 
 
 def test_doctor_opens_it(here, capsys):
