@@ -22,8 +22,11 @@ def check_training(config: Config) -> None:
 def check_labels(config: Config) -> None:
     """Raises UserError for a loss whose labels the settings do not give, and for training lists that cannot be used."""
     name, lists, weight = config.loss.name, config.training.lists, config.encoder.first_stage_weight
-    if lists and is_feature_source(config.collection.source):
-        raise UserError(f"--training.lists {lists}: feature vectors are trained on their own lists; leave it out")
+    if lists and is_feature_source(source := config.collection.source):
+        raise UserError(
+            f"--training.lists {lists}: {source} holds feature vectors, which are trained on their own lists; leave it "
+            "out"
+        )
     if lists and weight:
         raise UserError(
             f"--encoder.first-stage-weight {weight:g}: the lists of --training.lists have no first-stage scores to "
