@@ -143,52 +143,6 @@ def large(
 
 
 @benchmarks.command
-def tokens(*, documents: int = 880_000, stored: int = 8_841_823, checkout: Path | None = None, out: Out = None) -> None:
-    """Time and memory of finding, tokenising and reading documents, and at the size of MS MARCO's passages (Linux).
-
-    Parameters
-    ----------
-    documents
-        Documents of 55 words, which are written to the folder for temporary files.
-    stored
-        Documents of a store of random tokens that is opened and read, 300 bytes each; 0: none.
-    checkout
-        A checkout of another version of rerank, to measure in the place of this one.
-    """
-    from scripts.benchmarks.tokens import bench_tokens
-
-    print(bench_tokens(documents, stored, checkout, out))
-
-
-@benchmarks.command
-def heads(*, largest_score: float = 5.0, out: Out = None) -> None:
-    """Rounding errors of the classification heads of checkpoints, in three types.
-
-    Parameters
-    ----------
-    largest_score
-        The largest of the scores.
-    """
-    from scripts.benchmarks.heads import bench_heads
-
-    print(bench_heads(largest_score, out))
-
-
-@benchmarks.command
-def passages(*, rounds: Rounds = 25, documents: int = 150, out: Out = None) -> None:
-    """Milliseconds of the host's work for scoring on a GPU: chunks are cut, and their passages are built.
-
-    Parameters
-    ----------
-    documents
-        Documents of each of 50 queries.
-    """
-    from scripts.benchmarks.passages import bench_passages
-
-    print(bench_passages(rounds, documents, out))
-
-
-@benchmarks.command
 def gpu_counts(
     *workloads: Literal["step", "list150", "score"],
     encoder: Literal["bert-base", "minilm"] = "bert-base",

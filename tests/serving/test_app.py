@@ -135,7 +135,7 @@ def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
     assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/serving.md"])
+@pytest.mark.parametrize("page", ["docs/guides/serving.md"])
 def test_the_four_curl_lines_of_the_documentation_are_answered(server, page):
     lines = re.findall(r"^curl -s 127\.0\.0\.1:8080(\S+) --json '(.*)'$", (ROOT / page).read_text(), re.MULTILINE)
     assert [path for path, _ in lines] == list(DIALECTS)

@@ -142,22 +142,3 @@ def test_both_train_on_the_same_documents_and_change_their_weights(folder, monke
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
-
-
-def test_passages(tmp_path, capsys):
-    out = tmp_path / "passages.json"
-    main(["passages", "--rounds", "1", "--documents", "10", "--out", str(out)])
-    assert "build the first chunk" in capsys.readouterr().out
-    cut, first, last = json.loads(out.read_text())["rows"]
-    assert cut["pairs"] == 500
-    assert first["pairs"] < last["pairs"]
-    assert all(row["CPU ms"] > 0 for row in (cut, first, last))
-
-
-def test_heads(tmp_path, capsys):
-    out = tmp_path / "heads.json"
-    main(["heads", "--out", str(out)])
-    assert "small pair" in capsys.readouterr().out
-    rows = json.loads(out.read_text())["rows"]
-    assert [row["form"] for row in rows] == ["a linear layer", "identity", "pair", "small pair"]
-    assert all(row["float32"] < 1e-5 < row["bfloat16"] < 0.1 for row in rows)

@@ -1,4 +1,4 @@
-"""The section "Use your model" of the README: every line runs, and the libraries agree."""
+"""The section "Use your model" of the guide to checkpoints: every line runs, and the libraries agree."""
 
 import ast
 import re
@@ -14,7 +14,8 @@ from tests.support.small_collection import write_collection
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
-SECTION = re.search(r"\n## Use your model\n(.*?)\n## ", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
+GUIDE = ROOT / "docs" / "guides" / "sharing.md"
+SECTION = re.search(r"\n## Use your model\n(.*?)\n## ", GUIDE.read_text("utf-8"), re.DOTALL)[1]
 QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
 
 
@@ -42,9 +43,9 @@ def values(folders):
     for block in re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL):
         for statement in ast.parse(block).body:
             if isinstance(statement, ast.Expr):
-                found.append(eval(compile(ast.Expression(statement.value), "README.md", "eval"), namespace))
+                found.append(eval(compile(ast.Expression(statement.value), "sharing.md", "eval"), namespace))
             else:
-                exec(compile(ast.Module([statement], []), "README.md", "exec"), namespace)
+                exec(compile(ast.Module([statement], []), "sharing.md", "exec"), namespace)
     return found
 
 
