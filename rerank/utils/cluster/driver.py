@@ -28,6 +28,8 @@ ENVIRONMENT = {
 }
 """What Ray reads in the driver's process."""
 AGAIN = "; what is finished is kept: start Ray again, and the same command goes on"
+CONNECTED = "connected"
+"""What the driver sends first."""
 ATTEMPTS = 2
 """How often a client at ray:// tries to connect."""
 RETRIES = 2
@@ -53,7 +55,7 @@ class Work(NamedTuple):
 
 
 def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
-    """The main function of the driver's process: sends the number and the error of each job that ends, or its own."""
+    """Sends CONNECTED, then the number and the error of each job, or its own error: the driver's main function."""
     with open(os.devnull, "w") as silence:  # noqa: PTH123 - Ray's C++ writes to the descriptors
         for descriptor in (1, 2):
             os.dup2(silence.fileno(), descriptor)
@@ -61,6 +63,7 @@ def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
 
     try:
         _connect(work.engine)
+        pipe.send(CONNECTED)
         with contextlib.closing(_run_all(work, jobs)) as ended:
             for number, failure in ended:
                 pipe.send((number, failure))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from rerank.utils.cluster.driver import AGAIN, ENVIRONMENT, RAY, Work, drive
+from rerank.utils.cluster.driver import AGAIN, CONNECTED, ENVIRONMENT, RAY, Work, drive
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import Pattern
 from rerank.utils.temporary import temporary_place
@@ -53,12 +53,13 @@ def work_on_ray(
         try:
             if not driver.pipe.poll(SECONDS_TO_CONNECT):
                 raise UserError(f"--on {engine}: {where} has not answered in {SECONDS_TO_CONNECT:.0f} s{AGAIN}")
-            for _ in jobs:
+            for _ in range(1 + len(jobs)):
                 message: Any = driver.pipe.recv()
                 if isinstance(message, Exception):
                     raise message
-                number, error = message
-                yield jobs[number], error
+                if message != CONNECTED:
+                    number, error = message
+                    yield jobs[number], error
             driver.process.join(SECONDS_TO_END)  # an interrupt while Ray shuts down would keep it from ending
         except (EOFError, ConnectionResetError):
             raise UserError(f"--on {engine}: the connection to {where} is lost{AGAIN}") from None
