@@ -3,15 +3,18 @@
 import contextlib
 import fcntl
 import os
+import platform
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 LOCK, NEW, OLD = "lock", "new", "old"
 NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+A_DAY = 24 * 3600.0
 LONGEST = 200
 """Bytes of the target's name that are kept: a file name has at most 255 on most file systems."""
 
@@ -33,7 +36,7 @@ def temporary_place(target: Path) -> Iterator[Place]:
     remove_leftovers(target.parent)
     folder, lock = _claim(target)
     try:
-        os.write(lock, os.fsencode(target.name))
+        os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
         yield Place(folder / NEW, folder / OLD)
     finally:
         try:
@@ -48,7 +51,9 @@ def temporary_place(target: Path) -> Iterator[Place]:
 def remove_leftovers(folder: Path) -> None:
     """Removes the temporary folders of dead processes in `folder`.
 
-    If a process died between moving a folder away and putting the new one in its place, the old one is put back.
+    If a process died between moving a folder away and putting the new one in its place, the old one is put back. A
+    temporary folder of another machine is removed when it is a day old: the locks of some network file systems are seen
+    by one machine alone.
     """
     with contextlib.suppress(OSError):  # as for a folder that may be written but not listed
         for path in list(folder.iterdir()):
@@ -98,8 +103,10 @@ def _remove_if_dead(folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its process lives, or another one removes it
         if _is_current(lock, folder / LOCK):
-            name = Path(os.fsdecode(os.read(lock, 4096))).name  # empty if its process has died before it wrote it
-            _clear(folder, folder.with_name(name or folder.name))
+            # Both are empty if its process has died before it wrote them.
+            machine, _, name = os.read(lock, 4096).decode(errors="surrogateescape").partition("\n")
+            if machine in ("", _machine()) or time.time() - os.fstat(lock).st_mtime > A_DAY:
+                _clear(folder, folder.with_name(Path(name).name or folder.name))
     finally:
         os.close(lock)
 
@@ -113,3 +120,9 @@ def _clear(folder: Path, target: Path) -> None:
         remove(new)
         remove(old)
         shutil.rmtree(folder)
+
+
+def _machine() -> str:
+    """What all processes of this machine share, those in containers too."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return boot.read_text(encoding="ascii").strip() if boot.is_file() else platform.node()

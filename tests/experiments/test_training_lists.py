@@ -223,7 +223,7 @@ def test_feature_vectors_take_no_lists(here, capsys):
     Path("letor.toml").write_text(SETTINGS)
     write(mined(0))
     line = failed(capsys, "train", "--config", "letor.toml", "--fold", "1", "--training.lists", str(LISTS))
-    assert "--training.lists lists.jsonl: feature vectors are trained on their own lists" in line
+    assert "--training.lists lists.jsonl: letor holds feature vectors, which are trained on their own lists" in line
 
 
 def test_a_sweep_says_which_cell_has_no_lists_before_it_trains(here, capsys):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rerank.utils import temporary
 from rerank.utils.files import atomic_write
 from rerank.utils.locks import locked
 from rerank.utils.temporary import remove_leftovers, temporary_place
@@ -20,6 +21,7 @@ from tests.support.paths import ROOT
 
 WRITE_FOR_EVER = """
 import sys
+from rerank.utils import temporary
 from rerank.utils.files import atomic_write
 version = 0
 while True:
@@ -98,6 +100,16 @@ def test_what_a_living_process_writes_is_kept(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         remove_leftovers(tmp_path)
         assert folder.is_dir()
+
+
+def test_what_another_machine_writes_is_kept_for_a_day(tmp_path):
+    folder = dead_folder(tmp_path / "target", "new")
+    (folder / "lock").write_text("elsewhere\ntarget")
+    remove_leftovers(tmp_path)
+    assert folder.is_dir()
+    os.utime(folder / "lock", (time.time() - temporary.A_DAY - 1,) * 2)
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_may_die_while_it_makes_its_folder(tmp_path):
