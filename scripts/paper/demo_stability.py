@@ -3,9 +3,9 @@
     python -m scripts.paper.demo_stability FOLDER
 
 trains the demo's two losses with three seeds, on one thread and on two, each with the vector instructions of this
-processor and with AVX2, whose sums have another order. A condition that is finished is not trained again. It prints the
-mean of a measure for each row and condition, how far each row moves, and whether the order of the rows is always the
-same.
+processor and with those of every x86 processor, whose sums have another order. A condition that is finished is not
+trained again. It prints the mean of a measure for each row and condition, how far each row moves, and whether the order
+of the rows is always the same.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from rerank.runs.layout import CollectionFolder
 
 INSTRUCTIONS = {
     "own": {},
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
+    "compatible": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"},
 }
 
 
