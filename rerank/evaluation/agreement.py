@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from rerank.data.trec import ranked
 from rerank.data.types import Run
@@ -42,6 +41,8 @@ def agreement_of(first: Run, second: Run) -> Agreement:
     >>> agreement_of({"q": {"a": 1.0, "b": 3.0}}, {"q": {"a": 1.5, "b": 3.0}}).tau
     1.0
     """
+    from scipy.stats import kendalltau  # takes half a second
+
     pairs = [(score, second[query_id][doc_id]) for query_id in first for doc_id, score in first[query_id].items()]
     scores = np.array(pairs)
     differences = np.abs(scores[:, 0] - scores[:, 1])
