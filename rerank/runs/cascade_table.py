@@ -32,13 +32,6 @@ class Stage(TypedDict):
     cost: NotRequired[Cost]
 
 
-class CascadeFacts(TypedDict):
-    """The stages of a cascade, from the first stage on, and over how many judged queries their means are."""
-
-    stages: list[Stage]
-    judged: int
-
-
 def cascade_rows(stages: Sequence[Stage]) -> list[list[str]]:
     """A row for each stage below the head; after each mean, its gain over the stage before."""
     measures = [name for name in MEASURES if all(name in stage["means"] for stage in stages)]

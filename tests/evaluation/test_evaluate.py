@@ -205,7 +205,7 @@ def test_reciprocal_rank_is_cut_off() -> None:
 
 
 def test_every_query_has_a_number() -> None:
-    """Accuracy has none where a query lacks a relevant document or another one."""
+    """Accuracy is not defined for a query without both a relevant and a non-relevant document."""
     qrels, run = with_ties_and_gaps(3)
     values = evaluate(qrels, run, ["Accuracy", "Compat(p=0.8)"])
     assert values["Accuracy"]["none"] == 0.0

@@ -42,7 +42,7 @@ class Work(NamedTuple):
     """What the driver is told: the cluster, the pickled function, and where and on how much of a node it runs.
 
     engine: `ray` or `ray://HOST:PORT`. cwd: the folder that the jobs run in. probe: a file that every node must see.
-    workers: how many work at the same time; None for as many as there is room for. gpus: whether a worker takes a GPU
+    workers: how many work at the same time; None for as many as the cluster can run. gpus: whether a worker takes a GPU
     where the cluster has some.
     """
 

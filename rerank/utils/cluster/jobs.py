@@ -38,10 +38,10 @@ def work_on_ray(
     """Yields each job when it has ended, with its error, "" if it had none, as `rerank.utils.workers.work` does.
 
     `function` is called in processes of Ray on the nodes of the cluster, in this process' working directory; a job
-    whose node or process is lost starts again, as often as Ray tries. At most `workers` work at the same time, as many
-    as there is room for by default. With `gpus`, each takes a GPU where the cluster has some. `folder`, which is made,
-    must be on a disk that all nodes share. Raises UserError if the cluster cannot be reached or its head is lost, if a
-    node does not see `folder`, and if no node can run a job.
+    whose node or process is lost starts again, as often as Ray tries. At most `workers` work at the same time, by
+    default as many as the cluster can run. With `gpus`, each takes a GPU where the cluster has some. `folder`, which is
+    made, must be on a disk that all nodes share. Raises UserError if the cluster cannot be reached or its head is lost,
+    if a node does not see `folder`, and if no node can run a job.
     """
     expect_engine(engine)
     folder.mkdir(parents=True, exist_ok=True)
