@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
     from rerank.jobs.train import train_folds as train
     from rerank.models.reranker import Reranker
+    from rerank.pipelines.fit import fit
+    from rerank.pipelines.pipeline import Pipeline
     from rerank.retrieval.bm25 import retrieve
 
 __version__ = "0.2.0"
@@ -24,9 +26,11 @@ __all__ = [
     "Collection",
     "Comparison",
     "Config",
+    "Pipeline",
     "Reranker",
     "compare",
     "evaluate",
+    "fit",
     "fuse_ranks",
     "fuse_scores",
     "losses",
@@ -44,9 +48,11 @@ _PLACES = {
     "Collection": "rerank.data.collections:Collection",
     "Comparison": "rerank.evaluation.compare:Comparison",
     "Config": "rerank.config:Config",
+    "Pipeline": "rerank.pipelines.pipeline:Pipeline",
     "Reranker": "rerank.models.reranker:Reranker",
     "compare": "rerank.evaluation.compare:compare",
     "evaluate": "rerank.evaluation.evaluate:evaluate",
+    "fit": "rerank.pipelines.fit:fit",
     "fuse_ranks": "rerank.evaluation.fusion:fuse_ranks",
     "fuse_scores": "rerank.evaluation.fusion:fuse_scores",
     "losses": "rerank.losses:",

@@ -17,6 +17,8 @@ COMMANDS = {
     "BM25, training with two losses over five folds, the table; two to four minutes, no network.",
     "doctor": "Check that Java, the collection, the index, the encoder, the GPU and the disk are ready.\n\n"
     "Exit code 1 if something is missing.",
+    "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
+    "BM25, a bi-encoder, feedback, fusion and a query adapter are cross-validated; what gains nothing is left out.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
@@ -27,10 +29,10 @@ COMMANDS = {
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
     "distill": "Train an encoder on the scores of one cross-encoder or several, its teachers.\n\n"
     "They score the candidates of every query, or of pseudo-queries, once; what they scored is kept.",
-    "score": "Re-rank any run, or BM25's, with a trained model or a cross-encoder of the hub.\n\n"
+    "score": "Rank queries with a fitted pipeline, or re-rank any run, or BM25's, with a cross-encoder.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
-    "search": "Search a collection: BM25's candidates, re-ranked, with the words of the query marked.",
-    "serve": "Answer re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
+    "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
+    "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
     "`rerank score` and `Reranker.load` take its folder; --int8 is calibrated with a run.",
@@ -44,7 +46,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
-WITH_SETTINGS = ("doctor", "retrieve", "pretrain", "train", "distill", "score", "search", "serve", "export")
+WITH_SETTINGS = ("doctor", "fit", "retrieve", "pretrain", "train", "distill", "score", "search", "serve", "export")
 
 
 def _read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:

@@ -19,7 +19,6 @@ from rerank.utils.errors import UserError
 @with_settings(
     "collection",
     "first_stage.run",
-    "first_stage.encoder",
     "first_stage.index",
     "encoder.name",
     "training.device",
@@ -75,23 +74,14 @@ def _features(config: Config) -> str:
 
 
 def _first_stage(config: Config) -> str:
-    if runs := config.first_stage.runs:
-        return f"the run {runs[0]}" if len(runs) == 1 else f"the runs {', '.join(runs)}, fused"
-    if config.first_stage.encoder:
-        return _bi_encoder(config.first_stage.encoder)
+    if config.first_stage.run:
+        return f"the run {config.first_stage.run}"
     collection = _open(config)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:
         return "BM25; the index is built from the documents on first use"
     return "BM25; Pyserini's prebuilt index is downloaded on first use"
-
-
-def _bi_encoder(name: str) -> str:
-    from rerank.models.bi_encoder import open_bi_encoder
-
-    facts = open_bi_encoder(name, "cpu").facts()
-    return f"{name}: passages of {facts['max_length']} tokens, similarity {facts['similarity']}"
 
 
 def _encoder(config: Config) -> str:

@@ -1,6 +1,7 @@
-"""`rerank score`: any run, re-ranked by a trained model."""
+"""`rerank score`: queries ranked by a pipeline, or any run re-ranked by a trained model."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,8 +13,7 @@ from rerank.data.letor.layouts import is_feature_source
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, TemplateText, Whole, at_least
-from rerank.utils.progress import print_result
+from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, Whole, at_least
 
 PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
 
@@ -23,8 +23,6 @@ PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are,
     "collection.queries",
     "collection.query_field",
     "collection.language",
-    "first_stage.encoder",
-    "first_stage.feedback",
     "first_stage.index",
     "first_stage.depth",
     "first_stage.k1",
@@ -42,34 +40,26 @@ PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are,
     defaults={"collection.source": ""},
 )
 def score(
-    checkpoint: PathText,
+    model: PathText,
     run: OptionalPath = None,
     *,
     out: OutputPath,
-    then: Annotated[PathText, Parameter(name="--then", show_default=False)] = "",
-    then_depth: Annotated[Whole | None, Parameter(name="--then.depth"), at_least(1)] = None,
-    then_template: Annotated[TemplateText, Parameter(name="--then.template", show_default=False)] = "",
     parts: Annotated[Whole | None, at_least(1)] = None,
     part: Annotated[str, Parameter(validator=PART, metavar="I/N", show_default=False)] = "",
     on: Engine = LOCAL,
     config: Config,
 ) -> None:
-    """Re-ranks a run, or BM25's, with a trained model or a cross-encoder of the hub.
+    """Ranks queries with a fitted pipeline; or re-ranks a run, or BM25's, with a cross-encoder.
 
     Parameters
     ----------
-    checkpoint
-        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    model
+        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
+        cross-encoder.
     run
-        The TREC run to re-rank; without it, BM25 retrieves first.
+        The TREC run that a cross-encoder re-ranks; without it, BM25 retrieves first.
     out
         The TREC run to write, and its manifest; - for standard output, without a manifest.
-    then
-        A second, larger model, which scores the best documents of the first one; a table shows cost and gain.
-    then_depth
-        The documents of each query that the second model scores [default: 100].
-    then_template
-        The second model's prompt, as --encoder.template is that of the first one.
     parts
         Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
         after the last part.
@@ -81,31 +71,32 @@ def score(
     """
     number, parts = _which_part(part, parts, on)
     validate(config)
-    check_path("checkpoint", checkpoint)
+    check_path("model", model)
     check_output(out)
-    check_path("--then", then)
-    if not then and (then_depth is not None or then_template):
-        raise UserError("--then.depth, --then.template: of no effect without --then, the second model")
-    if then and (parts is not None or number is not None or on != LOCAL):
-        raise UserError("--then: expected without --parts, --part and --on; for parts, run the two stages one by one")
     collection = config.collection.source
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
-    if then:
-        from rerank.jobs.cascade import THEN_DEPTH, Then, rescore_cascade
+    from rerank.pipelines.folder import is_pipeline
 
-        second = Then(then, then_depth or THEN_DEPTH, then_template)
-        cascaded = rescore_cascade(config, checkpoint, second, run, out, collection or None)
-        if cascaded.table:  # of several processes, the main one has it
-            print_result(cascaded.table)
-            print_output(cascaded.run)
+    if is_pipeline(Path(model)):
+        _expect_queries_alone(run, number, parts, on)
+        from rerank.pipelines.score import score_queries
+
+        print_output(score_queries(config, Path(model), out))
         return
     from rerank.jobs.rescore import rescore
 
-    written = rescore(config, checkpoint, run, out, collection or None, parts, number, on)
+    written = rescore(config, model, run, out, collection or None, parts, number, on)
     if written is None:
         sys.exit(1)
     print_output(written)
+
+
+def _expect_queries_alone(run: Path | None, number: int | None, parts: int | None, on: str) -> None:
+    """Raises UserError for what acts on a cross-encoder alone."""
+    for what, given in ((f"{run}", run), ("--part", number), ("--parts", parts), (f"--on {on}", on != LOCAL)):
+        if given:
+            raise UserError(f"{what}: of no effect with a pipeline, which retrieves and ranks queries; leave it out")
 
 
 def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:

@@ -1,7 +1,8 @@
-"""`rerank search`: the documents that a trained model ranks first for a query."""
+"""`rerank search`: the documents that a pipeline or a trained model ranks first for a query."""
 
-from functools import partial
 from typing import Annotated
+
+from cyclopts import Parameter
 
 from rerank.cli.checks import check_path
 from rerank.cli.hit_lines import print_hits
@@ -33,36 +34,34 @@ DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
 
 @with_settings(*SETTINGS, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
 def search(
-    checkpoint: PathText,
+    model: PathText,
     query: str,
     *,
     top: Annotated[Whole, at_least(1)] = 10,
+    explain: Annotated[bool, Parameter(negative=())] = False,
     config: Config,
 ) -> None:
-    """Searches a collection: BM25 retrieves, and a trained model or a cross-encoder of the hub re-ranks.
+    """Searches a collection with a fitted pipeline, or with a cross-encoder that re-ranks BM25's candidates.
 
     Parameters
     ----------
-    checkpoint
-        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    model
+        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
+        cross-encoder.
     query
         What to search for.
     top
         How many documents to show.
+    explain
+        Show the rank and the score that each stage gives a document.
     """
     validate(config)
-    check_path("checkpoint", checkpoint)
+    check_path("model", model)
     check_query(query)
-    from rerank.jobs.search import as_model_was_trained, open_searched, say_other_first_stage
-    from rerank.jobs.search import search as search_collection
-    from rerank.training.open_reranker import open_reranker
+    from rerank.pipelines.open import open_pipeline
 
-    model = open_reranker(config, checkpoint)
-    say_other_first_stage(model)
-    if not config.collection.source:
-        config = as_model_was_trained(config, checkpoint, model)
-    searched = open_searched(config)
-    hits = search_collection(query, searched, partial(model.rank_passages, show=True), top)
+    pipeline = open_pipeline(model, config)
+    hits = pipeline.search(query, top)
     if not hits:
-        log.info(f"no document of {searched.collection.source} has a word of the query; stop words do not count")
-    print_hits(hits)
+        log.info("no document has a word of the query; stop words do not count")
+    print_hits(hits, list(pipeline.stages) if explain else ())

@@ -1,5 +1,8 @@
-"""`rerank serve`: a model behind HTTP."""
+"""`rerank serve`: a pipeline or a model behind HTTP."""
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -14,6 +17,7 @@ from rerank.utils.progress import log
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from rerank.serving.limits import Limits
     from rerank.serving.service import Service
 
 SEARCHED = Parameter(
@@ -24,7 +28,7 @@ AtLeastOne = Annotated[Whole, at_least(1)]
 
 @with_settings(*SETTINGS, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
 def serve(
-    checkpoint: PathText,
+    model: PathText,
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
@@ -36,12 +40,13 @@ def serve(
     max_queue: AtLeastOne = 10_000,
     config: Config,
 ) -> None:
-    """Answers re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.
+    """Answers searches and re-ranking requests over HTTP, the latter in the APIs of TEI, Jina, Cohere and vLLM.
 
     Parameters
     ----------
-    checkpoint
-        runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face cross-encoder.
+    model
+        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
+        cross-encoder.
     host
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
@@ -60,7 +65,7 @@ def serve(
         Documents of all requests that wait; more are answered with 429.
     """
     validate(config)
-    check_path("checkpoint", checkpoint)
+    check_path("model", model)
     if api_key_file:
         check_file("--api-key-file", api_key_file)
     from rerank.serving.limits import Limits
@@ -68,32 +73,46 @@ def serve(
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
     key = read_key(api_key_file) if api_key_file else None
-    with open_socket(host, port) as bound:
-        from rerank.serving.app import make_app
-        from rerank.serving.service import Service
-        from rerank.training.open_reranker import open_reranker
+    with open_socket(host, port) as bound, _opened(config, model, limits, max_doc_tokens) as (service, routes):
+        from rerank.serving.app import make_app, make_search_app
 
-        reranker = open_reranker(config, checkpoint)
-        if max_doc_tokens is not None:
-            reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else max_doc_tokens
-        service = Service(reranker, checkpoint, limits)
-        pages = _search_page(config, service) if config.collection.source else []
-        service.start()
         if key is None and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
-        try:
-            serve_until_interrupted(
-                make_app(service, key, pages), bound, f"serving {checkpoint} at {address_of(bound)}"
-            )
-        finally:
-            service.stop()
+        app = make_app(service, key, routes) if service else make_search_app(routes, key)
+        serve_until_interrupted(app, bound, f"serving {model} at {address_of(bound)}")
 
 
-def _search_page(config: Config, service: "Service") -> "list[Route]":
-    """The routes of the page that searches the collection of the settings, whose index is built first."""
-    from rerank.jobs.search import open_searched, say_other_first_stage, search
+@contextlib.contextmanager
+def _opened(
+    config: Config, model: str, limits: "Limits", max_doc_tokens: int | str | None
+) -> "Iterator[tuple[Service | None, list[Route]]]":
+    """The service that re-ranks, None for a pipeline without a cross-encoder, and the routes of the search page."""
+    from rerank.pipelines.folder import is_pipeline
+    from rerank.pipelines.open import bm25_and, cross_encoder_of, open_pipeline, served_by, warm
     from rerank.serving.search_page import page_routes
+    from rerank.serving.service import Service
+    from rerank.training.open_reranker import open_reranker
 
-    say_other_first_stage(service.reranker)
-    searched = open_searched(config)
-    return page_routes(lambda query: search(query, searched, service.rank_passages), searched.collection.name)
+    if is_pipeline(Path(model)):
+        pipeline = open_pipeline(model, config)
+        reranker = cross_encoder_of(pipeline)
+    else:
+        reranker, pipeline = open_reranker(config, model), None
+        if config.collection.source:
+            pipeline = bm25_and(reranker, model, config)
+            warm(pipeline)
+    service = None
+    if reranker:
+        if max_doc_tokens is not None:
+            reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
+        service = Service(reranker, model, limits)
+        pipeline = served_by(pipeline, service) if pipeline else None
+    routes = page_routes(pipeline.search, pipeline.fitted.world.collection.name) if pipeline else []
+    if service is None:
+        yield None, routes
+        return
+    service.start()
+    try:
+        yield service, routes
+    finally:
+        service.stop()

@@ -112,11 +112,9 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
             argument = by_name.get(flag)
             if argument is None or argument.tokens:
                 continue
-            several = flag == "--first-stage.run" and isinstance(value, list) and value
-            if not several and isinstance(value, dict | list):
+            if isinstance(value, dict | list):
                 raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
-            for one in value if several else [value]:
-                argument.append(Token(keyword=flag, value=str(one), source=str(path)))
+            argument.append(Token(keyword=flag, value=str(value), source=str(path)))
 
 
 def _parameters() -> list[tuple[str, str, inspect.Parameter]]:

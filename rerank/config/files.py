@@ -10,10 +10,8 @@ from rerank.utils.errors import UserError
 def check_files(config: Config) -> None:
     """Raises UserError for a setting that names a missing file or folder, or an output folder that is a file."""
     collection, first_stage = config.collection, config.first_stage
-    for run in first_stage.runs:
-        check_file("--first-stage.run", run)
     for flag, file in (
-        ("--first-stage.feedback", first_stage.feedback),
+        ("--first-stage.run", first_stage.run),
         ("--collection.queries", collection.queries),
         ("--training.lists", config.training.lists),
     ):
@@ -23,7 +21,6 @@ def check_files(config: Config) -> None:
         ("--collection", collection.source),
         ("--collection.train", collection.train),
         ("--collection.valid", collection.valid),
-        ("--first-stage.encoder", first_stage.encoder),
         ("--first-stage.index", first_stage.index),
         ("--encoder", config.encoder.name),
     ):

@@ -50,14 +50,13 @@ def validate(config: Config) -> None:
     for name, settings in sections(config).items():
         annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
         for key, value in settings.items():
-            _validate_setting(flag_name(name, key), value, annotations.get(key))
+            validate_setting(flag_name(name, key), value, annotations.get(key))
     if not any(config.pretraining.weights().values()):
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
         )
     check_language(config.collection.language)
     check_files(config)
-    config.first_stage.check()
 
 
 def check_types(tables: Mapping[str, Any]) -> None:
@@ -75,7 +74,8 @@ def check_types(tables: Mapping[str, Any]) -> None:
                 check_shape(value, hints[key], f" under [{section.name}] {key}")
 
 
-def _validate_setting(flag: str, value: Any, annotation: Any) -> None:
+def validate_setting(flag: str, value: Any, annotation: Any) -> None:
+    """Raises UserError, which begins with `flag`, for a value that its annotated type does not allow."""
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("expected a finite number")

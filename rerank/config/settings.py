@@ -27,10 +27,6 @@ NAME = Pattern(
 )
 
 
-ADAPTER = "query-adapter"
-"""The architecture of `rerank.models.query_adapter`."""
-
-
 @section("encoder", 3)
 @dataclass(frozen=True)
 class EncoderSettings:
@@ -38,8 +34,6 @@ class EncoderSettings:
 
     name: Annotated[PathText, Parameter(alias="--encoder")] = "bert-base-uncased"
     """A Hugging Face encoder or cross-encoder: a hub name or a folder."""
-    architecture: Literal["cross-encoder", "query-adapter"] = "cross-encoder"
-    """query-adapter: --encoder is a bi-encoder; only a matrix is trained, which its query vectors are multiplied by."""
     max_doc_tokens: Annotated[Whole, at_least(1)] = 800
     """Tokens of a document; the rest is cut off."""
     pooling: str = "mean"

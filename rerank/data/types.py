@@ -54,18 +54,18 @@ class Marked(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A document that a search has found: its rank, from 1, and score, and those that the first stage gave it.
+    """A document that a search has found: its rank, from 1, and score.
 
-    `snippet` is of the passage that the model scored highest; the words of the query are marked in it and in `title`.
+    `snippet` is a part of the text; the words of the query are marked in it and in `title`. `stages` are the rank and
+    the score that each stage of the pipeline gives the document, of those that have it.
     """
 
     doc_id: str
     rank: int
     score: float
-    first_rank: int
-    first_score: float
     title: Marked
     snippet: Marked
+    stages: dict[str, tuple[int, float]]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Pyserini's hybrid search.
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from rerank.data.run_scores import strictly_decreasing
@@ -93,6 +93,26 @@ def fuse_scores(runs: Sequence[Run], weights: Weights | Mapping[str, Weights]) -
     return fused
 
 
+def place_above(above: Run, below: Run) -> Run:
+    """The documents of `above`, and below them the others of `below` in its order, for every query of `below`.
+
+    The scores of `above` stay. Those of the others are moved down by one number for each query, so that the best is 1
+    below the lowest of `above`; all strictly decrease as float32.
+
+    >>> place_above({"q": {"a": 5.0, "b": 4.5}}, {"q": {"a": 1.0, "b": 2.0, "c": 0.5, "d": 0.25}})
+    {'q': {'a': 5.0, 'b': 4.5, 'c': 3.5, 'd': 3.25}}
+    """
+    placed: Run = {}
+    for query_id, others in below.items():
+        scores = above.get(query_id, {})
+        rest = [doc_id for doc_id in ranked(others) if doc_id not in scores]
+        best = ranked(scores)
+        shift = scores[best[-1]] - 1 - others[rest[0]] if best and rest else 0.0
+        values = [*(scores[doc_id] for doc_id in best), *(others[doc_id] + shift for doc_id in rest)]
+        placed[query_id] = dict(zip([*best, *rest], strictly_decreasing(values, f"query {query_id}"), strict=True))
+    return placed
+
+
 def check_weights(weights: Sequence[float], runs: int) -> None:
     """Raises ValueError unless there is a weight for each run, all finite, none negative and one above 0."""
     if len(weights) != runs:
@@ -112,31 +132,57 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
     >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
     (0.45, 0.55)
     """
-    scaled = {q: _scaled_scores(runs, q) for q in qrels if any(q in run for run in runs)}
-    grid, cutoff = list(weight_grid(len(runs))), _cutoff(measure)
-    best, highest = grid[0], -math.inf
-    for weights in progress(grid, len(grid), "tuning weights"):
-        run = {}
-        for query_id, (doc_ids, scores) in scaled.items():
-            order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]
-            run[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
-        (values,) = evaluate(qrels, run, [measure]).values()
+    best, highest = weights_of_grid(len(runs))[0], -math.inf
+    for weights, values in _grid_values(runs, qrels, measure):
         mean = fmean(values.values())
         if mean > highest + TIE:
             best, highest = weights, mean
     return best
 
 
-def weight_grid(runs: int) -> Iterator[Weights]:
+def shrunk_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
+    """The weights nearest to equal ones whose mean of `measure` is within half a standard error of the best mean.
+
+    The standard error is that of the best mean over the judged queries of `qrels`. So few queries give weights that
+    are almost equal. Combinations are those of `tune_weights`, and equal weights.
+
+    >>> qrels = {"q": {"a": 1}}
+    >>> shrunk_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
+    (0.45, 0.55)
+    """
+    tried = [(weights, list(values.values())) for weights, values in _grid_values(runs, qrels, measure, equal=True)]
+    means = [fmean(values) for _, values in tried]
+    best = max(range(len(tried)), key=means.__getitem__)
+    error = stdev(tried[best][1]) / math.sqrt(len(tried[best][1])) if len(tried[best][1]) > 1 else 0.0
+    good = [weights for (weights, _), mean in zip(tried, means, strict=True) if mean >= means[best] - error / 2 - TIE]
+    return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
+
+
+def _grid_values(
+    runs: Sequence[Run], qrels: Qrels, measure: str, equal: bool = False
+) -> Iterator[tuple[Weights, dict[str, float]]]:
+    """Each combination of weights, and the values of the fused run by query; with `equal`, equal weights come first."""
+    scaled = {q: _scaled_scores(runs, q) for q in qrels if any(q in run for run in runs)}
+    equals = [(1 / len(runs),) * len(runs)] if equal else []
+    grid, cutoff = [*equals, *weights_of_grid(len(runs))], _cutoff(measure)
+    for weights in progress(grid, len(grid), "tuning weights"):
+        run = {}
+        for query_id, (doc_ids, scores) in scaled.items():
+            order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]
+            run[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
+        (values,) = evaluate(qrels, run, [measure]).values()
+        yield weights, values
+
+
+def weights_of_grid(runs: int) -> list[Weights]:
     """The combinations of weights that are tried, the first run's weight descending.
 
-    >>> [weights for weights in weight_grid(3)][:3]
+    >>> weights_of_grid(3)[:3]
     [(1.0, 0.0, 0.0), (0.9, 0.1, 0.0), (0.9, 0.0, 0.1)]
     """
     steps = STEPS if runs == 2 else STEPS_OF_SEVERAL
-    for rest in itertools.product(range(steps, -1, -1), repeat=runs - 1):
-        if sum(rest) <= steps:
-            yield tuple(part / steps for part in (*rest, steps - sum(rest)))
+    parts = (rest for rest in itertools.product(range(steps, -1, -1), repeat=runs - 1) if sum(rest) <= steps)
+    return [tuple(part / steps for part in (*rest, steps - sum(rest))) for rest in parts]
 
 
 def tune_by_fold(runs: Mapping[str, Run], qrels: Judgments, folds: Sequence[Fold], measure: str) -> dict[str, Weights]:

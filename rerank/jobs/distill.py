@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import ADAPTER, Config
+from rerank.config import Config
 from rerank.data.folds import FINAL
 from rerank.jobs.teachers import teacher_lists
 from rerank.jobs.train import train_folds
@@ -78,11 +78,12 @@ def _check(config: Config, teachers: Sequence[str], template: str) -> None:
     if LABELS[name] != "scores":
         expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
-    fusion, encoder = config.first_stage.fusion, config.encoder
     for flag, value, reason in (
-        ("--first-stage.fusion", fusion != "rrf" and fusion, "the teachers score once, and its weights differ by fold"),
-        ("--encoder.architecture", encoder.architecture == ADAPTER and ADAPTER, "learns from judged candidates"),
-        ("--encoder.first-stage-weight", encoder.first_stage_weight, "the lists have no first-stage scores to add"),
+        (
+            "--encoder.first-stage-weight",
+            config.encoder.first_stage_weight,
+            "the lists have no first-stage scores to add",
+        ),
         ("--training.lists", config.training.lists, "the teachers make the lists"),
     ):
         if value:

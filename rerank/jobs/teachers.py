@@ -20,7 +20,6 @@ from rerank.jobs.rescore import rescore
 from rerank.models.config_file import CheckpointConfig
 from rerank.models.hub import encoder_folder, file_hashes
 from rerank.retrieval.bm25 import search
-from rerank.tasks.dense_first_stage import search_dense
 from rerank.tasks.first_stage import find_index
 from rerank.tasks.text import TextDataset
 from rerank.training.device import uses_tf32
@@ -100,10 +99,8 @@ def _candidates(config: Config, dataset: TextDataset) -> Asked:
         others = {query_id: text for query_id, text in collection.queries.items() if query_id not in dataset.candidates}
         if not others:
             found: Run = {}
-        elif first.runs:
+        elif first.run:
             found = read_run(dataset.first_stage)
-        elif first.encoder:
-            found = search_dense(config, collection, dataset.folder, others)
         else:
             index = find_index(config, collection, dataset.folder)
             found = search(index, others, first.depth, first.k1, first.b, first.threads or None, language)

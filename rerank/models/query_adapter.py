@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rerank.models.bi_encoder import BiEncoder, open_bi_encoder
+from rerank.models.bi_encoder import BiEncoder
 from rerank.models.gpu import full_float32
-from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 
 COSINE: Final = "cosine"
 DOT: Final = "dot"
+FILE = "adapter.safetensors"
 
 
 class VectorPairs(NamedTuple):
@@ -79,15 +80,13 @@ def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> fl
     return 1 / mean if mean else 1.0
 
 
-def open_adaptable(name: str, device: str) -> BiEncoder:
-    """A bi-encoder that an adapter can be trained for; raises UserError if its similarity is no product of vectors."""
-    encoder = open_bi_encoder(name, device)
+def expect_product(encoder: BiEncoder) -> None:
+    """Raises UserError if the similarity of a bi-encoder is no product of vectors, which an adapter needs."""
     if encoder.model.similarity_fn_name not in (COSINE, DOT):
         raise UserError(
-            f"encoder {name}: compares vectors by {encoder.model.similarity_fn_name}; a query adapter needs "
+            f"encoder {encoder.name}: compares vectors by {encoder.model.similarity_fn_name}; a query adapter needs "
             f"{COSINE} or {DOT}: choose another encoder"
         )
-    return encoder
 
 
 def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:
@@ -95,35 +94,21 @@ def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:
     return nn.functional.normalize(vectors, dim=-1) if encoder.model.similarity_fn_name == COSINE else vectors
 
 
-def save_adapted(encoder: BiEncoder, model: QueryAdapter, folder: Path) -> None:
-    """Writes the bi-encoder with the adapter as a folder of sentence-transformers.
-
-    A Router at its end multiplies the vectors of queries by the matrix, and leaves those of documents as they are
-    (for the cosine, of length 1). The similarity is the dot product, which is the adapter's score.
-    """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Dense, Normalize, Router
-
-    matrix = model.matrix().cpu()
-    dense = Dense(len(matrix), len(matrix), bias=False, activation_function=nn.Identity())
-    dense.linear.weight.data = matrix
-    unit: list[Any] = [Normalize()] if encoder.model.similarity_fn_name == COSINE else []
-    router = Router({"query": [*unit, dense], "document": unit}, default_route="document")
-    adapted = SentenceTransformer(
-        modules=[*encoder.model, router],
-        similarity_fn_name=DOT,
-        prompts=encoder.model.prompts,
-        default_prompt_name=encoder.model.default_prompt_name,
-        device="cpu",
-    )
-    with quiet_transformers():
-        adapted.save(str(folder), create_model_card=False)
+def save_adapter(model: QueryAdapter, folder: Path) -> None:
+    """Writes the matrix W and the scale into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {"change": model.change.detach().cpu().contiguous(), "scale": torch.tensor(model.scale).double()}
+    save_file(tensors, folder / FILE)
 
 
 def load_adapter(folder: Path) -> QueryAdapter:
-    """The adapter of a folder that `save_adapted` wrote; its scale is part of its matrix."""
-    adapted = open_bi_encoder(str(folder), "cpu").model
-    weight = adapted[-1].sub_modules["query"][-1].linear.weight.detach()
-    model = QueryAdapter(len(weight))
-    model.change.data = weight - torch.eye(len(weight))
+    """The adapter that `save_adapter` wrote. Raises UserError if the file is missing or damaged."""
+    file = folder / FILE
+    try:
+        tensors = load_file(file)
+        model = QueryAdapter(len(tensors["change"]))
+        model.change.data, model.scale = tensors["change"], float(tensors["scale"])
+    except Exception as error:  # safetensors and torch raise different types
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{file}: not the matrix of a query adapter: {reason}; fit the pipeline again") from error
     return model

@@ -1,6 +1,6 @@
 """Reranker: ranks texts for a query and re-ranks runs, with a trained model and nothing on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import torch
 from rerank.config import EncoderSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection
+from rerank.data.sources import Documents
 from rerank.data.types import Run
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.gpu import Precision, unusable_gpu
@@ -158,12 +159,18 @@ class Reranker:
                     "expected a run for this collection"
                 )
             log.info(f"{len(unknown)} queries of the run are not in {collection.source}, such as {unknown[0]}: skipped")
+        return self.rerank_texts(run, {query_id: collection.queries[query_id] for query_id in known}, collection, depth)
+
+    def rerank_texts(self, run: Run, queries: Mapping[str, str], documents: Documents, depth: int = 100) -> Run:
+        """Scores the best `depth` documents of each of these queries of a run, query_id to text.
+
+        Raises UserError if a document is missing, and for a score that is not finite.
+        """
         keep_scores = self.model.first_stage_weight > 0
-        candidates = [c for c in select_candidates(run, {}, depth, known, keep_scores).values() if c.doc_ids]
+        candidates = [c for c in select_candidates(run, {}, depth, queries, keep_scores).values() if c.doc_ids]
         doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
-        texts = (document.text for document in collection.get(doc_ids))
-        queries = {query_id: collection.queries[query_id] for query_id in known}
-        return self.scorer.score_candidates(self.scorer.builder(queries, doc_ids, texts), candidates)
+        texts = (document.text for document in documents.get(doc_ids))
+        return self.scorer.score_candidates(self.scorer.builder(dict(queries), doc_ids, texts), candidates)
 
     def transformer(self) -> Any:
         """A PyTerrier transformer: `bm25 >> pt.text.get_text(dataset, "text") >> model.transformer()`.

@@ -18,15 +18,11 @@ RUN, TAG = "run", "Anserini"
 
 
 class WrittenRun(NamedTuple):
-    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`).
-
-    `encoder` is, for a run of a bi-encoder, what it is and how it makes and compares vectors.
-    """
+    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`)."""
 
     queries: int
     candidates: int
     facts: dict[str, Any]
-    encoder: dict[str, Any] | None = None
 
 
 @contextlib.contextmanager

@@ -124,7 +124,7 @@ class ExperimentResults:
         """The run that was re-ranked; the file may have been removed since."""
         collection, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
         recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
-        if recorded and len(settings.runs) != 1:  # rerank made it, and the settings alone do not tell its name
+        if recorded and not settings.run:  # rerank made it, and the settings alone do not tell its name
             return collection.path / Path(recorded[0]).name
         return collection.first_stage(settings)
 

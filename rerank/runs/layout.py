@@ -13,7 +13,7 @@ from typing import Any
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-from rerank.runs.first_stage_names import COLLECTION, bm25_name, dense_name, fused_name
+from rerank.runs.first_stage_names import COLLECTION, bm25_name
 
 
 class Inside:
@@ -196,21 +196,10 @@ class CollectionFolder:
         queries: str = "",
         drawn: str = "",
     ) -> Path:
-        """The run to re-rank: the one that the settings name, that several are fused into, a bi-encoder's, or BM25's.
-
-        For `queries` and `drawn` see `bm25_name`.
-        """
-        if len(settings.runs) == 1:
-            return Path(settings.runs[0])
-        if settings.runs:
-            return self.path / f"{fused_name(settings)}.run"
-        name = (dense_name if settings.encoder else bm25_name)(settings, collection, queries, drawn)
-        return self.path / f"{name}.run"
-
-    @property
-    def run_manifests(self) -> list[Path]:
-        """The manifests of runs that were written here, such as those of `rerank score --then`."""
-        return sorted([*self.path.glob("*.run.json"), *self.path.glob("*.run.gz.json")])
+        """The run to re-rank: the one that the settings name, or BM25's. For `queries` and `drawn` see `bm25_name`."""
+        if settings.run:
+            return Path(settings.run)
+        return self.path / f"{bm25_name(settings, collection, queries, drawn)}.run"
 
     def pseudo_query_run(self, identity: str) -> Path:
         """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""

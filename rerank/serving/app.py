@@ -35,6 +35,12 @@ def make_app(service: Service, key: str | None = None, extra: Sequence[BaseRoute
     return app if key is None else with_key(app, key)
 
 
+def make_search_app(routes: Sequence[BaseRoute], key: str | None = None) -> ASGIApp:
+    """The ASGI application of a pipeline without a cross-encoder: its search routes, and /health."""
+    app = Starlette(routes=[Route("/health", lambda request: Response()), *routes])
+    return app if key is None else with_key(app, key)
+
+
 def with_key(app: ASGIApp, key: str) -> ASGIApp:
     """The application for those who know the key; others get 401 in the dialect of the path."""
 

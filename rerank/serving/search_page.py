@@ -35,8 +35,10 @@ MOST_WAITING = 16
 RETRY_AFTER = 1
 """Seconds after which other searches may have ended."""
 
-Search = Callable[[str], Sequence[Hit]]
-"""Finds the documents of a query, best first; its errors must not have the query in them."""
+TOP, MOST = 10, 1000
+"""The documents that a search shows, and the most that it can be asked for."""
+Search = Callable[[str, int], Sequence[Hit]]
+"""Finds so many documents of a query, best first; its errors must not have the query in them."""
 
 
 def page_routes(search: Search, collection: str) -> list[Route]:
@@ -59,16 +61,18 @@ def page_routes(search: Search, collection: str) -> list[Route]:
         query = ""
         try:
             query = _form_query(await _read(request, bodies, "application/x-www-form-urlencoded"))
-            return page.response(query, await searches.run(query))
+            return page.response(query, await searches.run(query, TOP))
         except RefusalError as refusal:
             return page.response(query, refusal=refusal)
 
     async def endpoint(request: Request) -> Response:
         try:
-            hits = await searches.run(text(parse(await _read(request, bodies, "application/json")), "query"))
+            body = parse(await _read(request, bodies, "application/json"))
+            top, explain = _whole(body, "top", TOP, MOST), _truth(body, "explain")
+            hits = await searches.run(text(body, "query"), top)
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
-        return JSONResponse({"hits": [_as_json(hit) for hit in hits]}, headers=_headers())
+        return JSONResponse({"hits": [_as_json(hit, explain) for hit in hits]}, headers=_headers())
 
     return [
         Route("/", form, methods=["GET"]),
@@ -85,7 +89,7 @@ class _Searches:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._waiting = 0
 
-    async def run(self, query: str) -> Sequence[Hit]:
+    async def run(self, query: str, top: int) -> Sequence[Hit]:
         """The hits of a query; raises RefusalError."""
         try:
             check_query(query)
@@ -95,7 +99,7 @@ class _Searches:
             raise RefusalError(Reason.OVERLOADED, f"{MOST_WAITING} searches are waiting; try again", RETRY_AFTER)
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._search, query)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._search, query, top)
         except RefusalError:
             raise
         except UserError as error:
@@ -158,5 +162,23 @@ def _form_query(body: bytes) -> str:
     return fields.get("query", [""])[0]
 
 
-def _as_json(hit: Hit) -> dict[str, Any]:
-    return {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
+def _whole(body: Any, key: str, default: int, most: int) -> int:
+    value = body.get(key, default)
+    if type(value) is not int or not 1 <= value <= most:
+        raise RefusalError(Reason.INVALID, f"{key}: expected a whole number from 1 to {most}")
+    return value
+
+
+def _truth(body: Any, key: str) -> bool:
+    value = body.get(key, False)
+    if type(value) is not bool:
+        raise RefusalError(Reason.INVALID, f"{key}: expected true or false")
+    return value
+
+
+def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
+    about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
+    stages = about.pop("stages")
+    if explain:
+        about["stages"] = {name: {"rank": rank, "score": score} for name, (rank, score) in stages.items()}
+    return about

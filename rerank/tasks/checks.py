@@ -1,7 +1,7 @@
 """What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import ADAPTER, Config, LossSettings, validate
+from rerank.config import Config, LossSettings, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
@@ -54,8 +54,6 @@ def check_settings(config: Config) -> None:
             f"--training.measure loss: {config.loss.name} needs a teacher's scores, which validation queries do not "
             "have; expected a measure such as nDCG@20"
         )
-    if config.encoder.architecture == ADAPTER:
-        _check_adapter(config)
     check_tracker(config.training.track)
     if config.pretraining.steps:
         pretraining_loss(config)
@@ -66,22 +64,6 @@ def check_encoder(config: Config) -> None:
     if config.encoder.template:
         check_text_template(config.encoder.template)
     check_lora(config.encoder.lora_rank)
-
-
-def _check_adapter(config: Config) -> None:
-    """Raises UserError for what a query adapter cannot be trained with."""
-    source = config.collection.source
-    for flag, given in (
-        ("--collection", is_feature_source(source) and source),
-        ("--pretraining.steps", config.pretraining.steps),
-        ("--training.lists", config.training.lists),
-        ("--encoder.lora-rank", config.encoder.lora_rank),
-    ):
-        if given:
-            raise UserError(
-                f"--encoder.architecture {ADAPTER}: learns from judged candidates alone, got {flag} {given}; leave one "
-                "out"
-            )
 
 
 def pretraining_loss(config: Config) -> Loss:

@@ -1,8 +1,7 @@
-"""The first stage of an experiment: a run that the settings name, or BM25's or a bi-encoder's, retrieved once."""
+"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from rerank.data.collections import Collection, open_collection, queries_to_sear
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_facts
 from rerank.retrieval.lucene_index import choose_index
-from rerank.retrieval.streamed_run import WrittenRun, write_bm25
+from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.dense_first_stage import encoder_facts, expect_encoder, write_dense
-from rerank.tasks.fused_first_stage import fused_first_stage
 from rerank.tasks.source_checks import expect_text
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
@@ -42,29 +39,26 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
     return {"collection": settings.source} | changed
 
 
-def first_stage_facts(config: Config, run: Path, fusion: Mapping[str, Any]) -> dict[str, Any]:
-    """What the manifest of a fold says of the run with its candidates; `fusion` is how that was made for the fold."""
+def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
+    """What the manifest of a fold says of the run with its candidates."""
     settings = config.first_stage
     return {
-        "first_stage": {"run": str(run), "sha256": kept_hash(run), **fusion, **encoder_facts(config, run)},
-        "java": java_facts() if settings.is_bm25 else None,
-        **({"lucene_threads": settings.threads or count_cores()} if settings.is_bm25 else {}),
+        "first_stage": {"run": str(run), "sha256": kept_hash(run)},
+        "java": None if settings.run else java_facts(),
+        **({} if settings.run else {"lucene_threads": settings.threads or count_cores()}),
     }
 
 
 def first_stage_run(
     config: Config, collection: Collection, folder: CollectionFolder, in_use: Mapping[str, str] | None = None
 ) -> Path:
-    """The run to re-rank: the one that the settings name, several fused, else one that is retrieved, once.
+    """The run to re-rank: the one that the settings name, else BM25's, which is retrieved once.
 
-    BM25, or the bi-encoder of `--first-stage.encoder`, searches `queries_to_search`; the run of a file of queries has a
-    name of its own. If fewer queries than those of `queries_to_train` are `in_use`, it searches these alone, for a run
-    with a name of its own.
+    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer queries than those
+    of `queries_to_train` are `in_use`, it searches these alone, for a run with a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
-    if len(settings.runs) > 1:
-        return fused_first_stage(config, collection, folder)
-    if settings.runs:
+    if settings.run:
         return folder.first_stage(settings)
     queries, source = queries_to_search(collection), config.collection.queries or collection.source
     if not queries:
@@ -79,63 +73,40 @@ def first_stage_run(
     origin = file.with_suffix(".json")
     searched, all_searched = (
         {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
-        | ({} if settings.encoder or language == ENGLISH else {"language": language})
+        | ({} if language == ENGLISH else {"language": language})
         for texts in (queries, collection.queries)
     )
 
     def make() -> None:
-        with _retrieved(config, collection, folder, file, queries) as run:
+        index, threads = find_index(config, collection, folder), settings.threads or None
+        with write_bm25(file, index, queries, settings.depth, settings.k1, settings.b, threads, language) as run:
             if not run.queries:
-                raise UserError(_finds_nothing(config, collection, source, len(queries)))
-            encoder = {"encoder": run.encoder} if run.encoder else {}
+                raise UserError(
+                    f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "
+                    f"{collection.source}, in the language that --collection.language names ({language})"
+                )
             with atomic_write(origin) as tmp:
-                tmp.write_text(json.dumps({**searched, **encoder, "run": run.facts}), encoding="utf-8")
-        log.info(f"{settings.encoder or 'BM25'} of {run.queries} queries, {run.candidates} candidates: {file}")
+                tmp.write_text(json.dumps({**searched, "run": run.facts}), encoding="utf-8")
+        log.info(f"BM25 of {run.queries} queries, {run.candidates} candidates: {file}")
 
     make_once(file, "ranking", make)
-    _check_run(file, (searched, all_searched), collection.source, config)
+    _check_run(file, (searched, all_searched), collection.source)
     return file
 
 
-def _retrieved(
-    config: Config, collection: Collection, folder: CollectionFolder, file: Path, queries: Mapping[str, str]
-) -> AbstractContextManager[WrittenRun]:
-    """Writes the run of these queries, by BM25 or by the bi-encoder that the settings name."""
-    settings = config.first_stage
-    if settings.encoder:
-        return write_dense(config, with_texts(config, collection, folder), folder, file, queries)
-    index, threads = find_index(config, collection, folder), settings.threads or None
-    return write_bm25(
-        file, index, queries, settings.depth, settings.k1, settings.b, threads, config.collection.language
-    )
-
-
-def _finds_nothing(config: Config, collection: Collection, source: str, queries: int) -> str:
-    if config.first_stage.encoder:
-        return f"{source}: none of its {queries} queries has text to encode; expected at least one"
-    return (
-        f"{source}: BM25 finds no document for any of its {queries} queries; expected the queries of "
-        f"{collection.source}, in the language that --collection.language names ({config.collection.language})"
-    )
-
-
-def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, config: Config) -> None:
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> None:
     """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
 
-    A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
-    not record the run itself.
+    A run of all queries serves those that are judged, as of a collection whose judgments came later.
     """
     again, record = "remove it to retrieve again, or take another --output.folder", file.with_suffix(".json")
     remedy = f"remove it and {file.name} to retrieve again"
     origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
     run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
-    recorded_encoder = origin.pop("encoder", None) if origin else None
     try:
         changed = list(changes(file.parent, as_record(run))) if run else []
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
-    if config.first_stage.encoder:
-        expect_encoder(file, recorded_encoder, config, again)
     if origin not in expected:
         raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
     if changed:

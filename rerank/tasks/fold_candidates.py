@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from accelerate import Accelerator
-
 from rerank.data.candidates import ListsOf, without_relevant
 from rerank.data.folds import FINAL
 from rerank.data.types import Candidates, Fold, Judgments, Qrels
@@ -32,13 +30,11 @@ def measured_candidates(
     return ListsOf(candidates, found)
 
 
-def trainable_candidates(
-    fold: Fold, candidates: Mapping[str, Candidates], accelerator: Accelerator
-) -> Sequence[Candidates]:
+def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool) -> Sequence[Candidates]:
     """The candidates of the training queries that have a relevant one; raises UserError if there is no such query."""
     query_ids = fold.train
     skipped = set(without_relevant(candidates, query_ids))
-    if skipped and accelerator.is_main_process:
+    if skipped and show:
         log.info(
             f"fold {fold.name}: {len(skipped)} of {len(query_ids)} training queries have no relevant candidate: skipped"
         )

@@ -1,7 +1,7 @@
 """Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,8 @@ from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
-from rerank.config import ADAPTER, Config
-from rerank.data.candidates import distinct_doc_ids, select_candidates
+from rerank.config import Config
+from rerank.data.candidates import distinct_doc_ids
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.lists import TrainingLists
 from rerank.data.splitting import Splitting
@@ -24,11 +24,9 @@ from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_c
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.adapter import AdapterTask
 from rerank.tasks.first_stage import first_stage_facts, recorded
 from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
 from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
-from rerank.tasks.fused_first_stage import fold_first_stage
 from rerank.tasks.text_model import kernels, open_model, truncation_summary
 from rerank.tasks.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.training.gradients import Loss
@@ -119,18 +117,9 @@ class TextDataset:
             queries |= self.lists.query_texts(self.collection.queries)
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
 
-    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask | AdapterTask":
-        """The task of a fold; of a first stage whose weights are tuned, it has the candidates of that fold."""
-        run, fusion = fold_first_stage(self.config, self.first_stage, self.collection, fold)
-        dataset = self
-        if run is not None:
-            depth, keep_scores = self.config.first_stage.depth, self.config.encoder.first_stage_weight > 0
-            candidates = select_candidates(run, self.qrels, depth, self.candidates, keep_scores)
-            dataset = replace(self, candidates=candidates)
-        if self.config.encoder.architecture == ADAPTER:
-            about = first_stage_facts(self.config, self.first_stage, fusion)
-            return AdapterTask(self.config, fold, self.collection, self.folder, dataset.candidates, about, accelerator)
-        return TextTask(dataset, fold, accelerator, fusion)
+    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
+        """The task of a fold."""
+        return TextTask(self, fold, accelerator)
 
 
 class TextTask:
@@ -143,10 +132,8 @@ class TextTask:
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
 
-    def __init__(
-        self, dataset: TextDataset, fold: Fold, accelerator: Accelerator, fusion: Mapping[str, Any] = {}
-    ) -> None:
-        self.dataset, self.fold, self.accelerator, self.fusion = dataset, fold, accelerator, fusion
+    def __init__(self, dataset: TextDataset, fold: Fold, accelerator: Accelerator) -> None:
+        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         self.model.first_stage_weight = config.encoder.first_stage_weight
@@ -162,7 +149,7 @@ class TextTask:
             "test": measured_candidates("test", fold, dataset.candidates, dataset.qrels),
             "train": self.from_file.lists
             if self.from_file
-            else trainable_candidates(fold, dataset.candidates, accelerator),
+            else trainable_candidates(fold, dataset.candidates, accelerator.is_main_process),
         }
         self.best_passages: Passages = {}
 
@@ -210,7 +197,7 @@ class TextTask:
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
         settings = recorded(self.config.collection)
-        if self.config.encoder.first_stage_weight and not self.config.first_stage.is_bm25:
+        if self.config.encoder.first_stage_weight and self.config.first_stage.run:
             settings["first_stage"] = self.dataset.first_stage.name
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
@@ -229,7 +216,7 @@ class TextTask:
             "pretraining": pretraining_of(self.model),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
-            **first_stage_facts(self.config, dataset.first_stage, self.fusion),
+            **first_stage_facts(self.config, dataset.first_stage),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
             "attention_dropout": self.model.attention_dropout(),

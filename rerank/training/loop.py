@@ -38,6 +38,7 @@ def train(
     validate: Callable[[Run], float] | None,
     changed_later: Collection[str] = (),
     epochs: int | None = None,
+    show: bool = True,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
@@ -60,6 +61,7 @@ def train(
         changed_later: files of the checkpoint that the caller changes after the training, so that they may have changed
             when a finished training is resumed; by their names relative to the folder.
         epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
+        show: whether progress and a line for each epoch are shown.
 
     Raises:
         UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, was trained
@@ -69,7 +71,8 @@ def train(
     epochs = settings.epochs if epochs is None else epochs
     optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
     average = AveragedWeights(task.model, settings.average)
-    training = _Training(task, loss, settings, accelerator, optimizer, average)
+    show = show and accelerator.is_main_process
+    training = _Training(task, loss, settings, accelerator, optimizer, average, show)
     history, kept = restore_state(
         folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler, average
     )
@@ -87,7 +90,8 @@ def train(
             if accelerator.is_main_process:
                 stage_best = partial(_stage, training, folder, run) if best else None
                 saver.save(task.model, optimizer, history, stage_best)
-                _report(record, best)
+                if show:
+                    _report(record, best)
             log_epoch(accelerator, record)
             accelerator.wait_for_everyone()
     if accelerator.is_main_process:
@@ -106,6 +110,7 @@ class _Training:
     accelerator: Accelerator
     optimizer: torch.optim.Optimizer
     average: AveragedWeights
+    show: bool
 
     def make_batch(self, step: Step, epoch: int) -> Batch[Any]:
         """The batch of a step, with the seeds of its dropout."""
@@ -176,7 +181,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=False))
 
     batches = prefetch(steps, lambda step: training.make_batch(step, epoch))
-    bar = progress(batches, len(steps), what, postfix, accelerator.is_main_process)
+    bar = progress(batches, len(steps), what, postfix, training.show)
     for number, (step, batch) in enumerate(bar, 1):
         weight = loss_scale(accelerator) / step.total
         stats = accumulate_gradient(model, batch, training.loss, weight, accelerator, task.memory)

@@ -39,12 +39,6 @@ def _expand_text(expected: Any, tokens: Sequence[Token]) -> str:
     return os.path.expanduser(str(token.value))  # noqa: PTH111 - a Path would drop a leading ./
 
 
-def _expand_texts(expected: Any, tokens: Sequence[Token]) -> str | tuple[str, ...]:
-    """One path as text, several as a tuple."""
-    paths = tuple(_expand_text(expected, [token]) for token in tokens)
-    return paths[0] if len(paths) == 1 else paths
-
-
 def _expand_path(expected: Any, tokens: Sequence[Token]) -> Path:
     return Path(_expand_text(expected, tokens))
 
@@ -67,11 +61,6 @@ Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT
 CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
 PathText = Annotated[str, Parameter(converter=_expand_text)]
 """A path, or a name where one may be given instead of a path; a leading ~ is the home folder."""
-PathTexts = Annotated[
-    str | tuple[str, ...],
-    Parameter(converter=_expand_texts, consume_multiple=(1, None), n_tokens=-1, negative=(), metavar="FILE..."),
-]
-"""One path, or several."""
 TemplateText = Annotated[str, Parameter(converter=_break_lines)]
 """A text in which a backslash and an n are a line break."""
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]

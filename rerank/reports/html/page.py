@@ -9,7 +9,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import chart_figure
-from rerank.reports.html.cascades import cascade_tables
 from rerank.reports.html.movement import judged_table, length_tables, movement_table, truncation_table
 from rerank.reports.html.parts import Missing, Rows, or_missing
 from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
@@ -100,7 +99,6 @@ def page(results: CollectionResults) -> str:
         **_upper_bound_parts(results),
         experiments=[_experiment(results, e, changed.get(e.name), texts) for e in results.experiments],
         cost=cost_table(results.experiments),
-        cascades=cascade_tables(results.folder),
         differing_settings=differing,
         settings=settings,
         origins=origin_tables(results.experiments),

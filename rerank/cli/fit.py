@@ -1,0 +1,79 @@
+"""`rerank fit`: the best pipeline that a collection and its judgments allow, as one folder."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rerank.cli.checks import check_file, check_measure, check_path
+from rerank.cli.settings import with_settings
+from rerank.config import Config
+from rerank.utils.parameters import OptionalPath, PathText
+from rerank.utils.progress import print_result
+
+SETTINGS = (
+    "collection.train",
+    "collection.valid",
+    "collection.query_field",
+    "collection.language",
+    "first_stage.index",
+    "first_stage.threads",
+    "training.device",
+    "training.seed",
+    "output.folder",
+)
+"""The settings that act on a fit."""
+
+
+@with_settings(*SETTINGS)
+def fit(
+    collection: PathText,
+    *,
+    encoder: PathText = "sentence-transformers/all-MiniLM-L6-v2",
+    cross_encoder: Annotated[PathText, Parameter(show_default=False)] = "",
+    pipeline: OptionalPath = None,
+    measure: str = "nDCG@20",
+    out: OptionalPath = None,
+    portable: Annotated[bool, Parameter(negative=())] = False,
+    config: Config,
+) -> None:
+    """Fits a pipeline on a collection: cross-validates its stages, keeps those that earn their place, prints a table.
+
+    Parameters
+    ----------
+    collection
+        An ir_datasets id, or a folder or a .zip in BEIR's layout; with or without judgments.
+    encoder
+        The bi-encoder of the stages: a hub name or a folder; none: BM25 alone.
+    cross_encoder
+        A cross-encoder that re-ranks, fine-tuned in each fold: a hub name or a folder.
+    pipeline
+        A TOML file with the stages to try, in the place of the default ones.
+    measure
+        What a stage must gain.
+    out
+        The folder to write [default: runs/<collection>/pipeline].
+    portable
+        Copy the index, the vectors, the documents and the encoders into the folder, for another machine.
+    """
+    check_path("COLLECTION", collection)
+    check_path("--encoder", encoder)
+    check_path("--cross-encoder", cross_encoder)
+    check_measure("--measure", measure)
+    if pipeline:
+        check_file("--pipeline", pipeline)
+    from rerank.pipelines.evidence import evidence_table
+    from rerank.pipelines.fit import fit as fit_pipeline
+    from rerank.pipelines.fit import folder_to_write
+    from rerank.pipelines.folder import read_evidence
+    from rerank.pipelines.pipeline import Pipeline
+
+    config = replace(config, collection=replace(config.collection, source=collection))
+    stages = Pipeline.read(pipeline) if pipeline else None
+    fit_pipeline(
+        config, stages, encoder=encoder, cross_encoder=cross_encoder, out=out, measure=measure, portable=portable
+    )
+    folder: Path = folder_to_write(config, out)
+    print_result(evidence_table(read_evidence(folder)))
+    print_result(folder)

@@ -1,0 +1,255 @@
+"""Fits a pipeline: cross-validates its stages, keeps those that earn their place, and fits these on everything."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rerank.config import Config, validate
+from rerank.data.collections import Collection, queries_to_train
+from rerank.data.folds import make_folds
+from rerank.data.splits import SPLIT
+from rerank.data.trec import write_run
+from rerank.data.types import Run
+from rerank.evaluation.fusion import MEASURE
+from rerank.evaluation.measures import measure_name
+from rerank.pipelines.choice import choose, values_of
+from rerank.pipelines.crossfit import CrossFitting, Parts
+from rerank.pipelines.evidence import Evidence
+from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.folder import RUNS, inputs_of, is_pipeline, load_fitted, save_fitted
+from rerank.pipelines.graph import in_order, prefix
+from rerank.pipelines.pipeline import Pipeline
+from rerank.pipelines.portable import is_portable
+from rerank.stages.base import Stage, below
+from rerank.stages.bm25 import BM25
+from rerank.stages.cross_encoder import CrossEncoder
+from rerank.stages.dense import Dense
+from rerank.stages.feedback import Feedback
+from rerank.stages.fusion import Fusion
+from rerank.stages.query_adapter import QueryAdapter
+from rerank.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write
+from rerank.utils.locks import locked
+from rerank.utils.progress import log
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+NO_ENCODER = "none"
+FOLDS, FEWEST = 5, 6
+"""The parts that judged queries are cut into, and the fewest judged queries that anything is learned from."""
+TIMED = 20
+"""Queries whose time is taken."""
+
+
+def default_stages(encoder: str = ENCODER, cross_encoder: str = "") -> dict[str, Stage]:
+    """The stages that `fit` tries, in the order of their cost; an encoder "none" leaves BM25."""
+    stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
+    if encoder != NO_ENCODER:
+        stages["dense"] = Dense(encoder)
+        stages["feedback"] = Feedback(("bm25", "dense"), encoder)
+        stages["fused"] = Fusion(("bm25", "dense", "feedback"))
+        stages["adapter"] = QueryAdapter("fused", encoder)
+    if cross_encoder:
+        stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
+    return stages
+
+
+def fit(
+    collection: str | Config,
+    pipeline: Pipeline | None = None,
+    *,
+    encoder: str = ENCODER,
+    cross_encoder: str = "",
+    out: str | Path | None = None,
+    measure: str = MEASURE,
+    portable: bool = False,
+) -> Pipeline:
+    """Fits a pipeline on a collection and writes it to a folder, which searches, scores and serves.
+
+    Every stage is cross-validated. A stage is kept if the ranking gains by it on queries that neither it nor the stages
+    below it learned from; the stages that are kept are then fitted on all judged queries. Without judgments the stages
+    that learn nothing are taken, fused with equal weights. A call that was interrupted goes on where it was; one with
+    the same inputs as the folder's opens the folder.
+
+    Args:
+        collection: an ir_datasets id, a folder or a .zip in BEIR's layout; or the settings of an experiment, of which
+            the collection's, the index, the device, the seed and the folder of results are used.
+        pipeline: the stages to try; by default those of `default_stages`.
+        encoder: the bi-encoder of the default stages, or "none" for BM25 alone.
+        cross_encoder: a model that re-ranks in the default stages.
+        out: the folder to write; by default runs/<collection>/pipeline.
+        measure: what a stage must gain, such as nDCG@20.
+        portable: whether the folder gets the index, the vectors, the documents and the encoders too.
+
+    Raises:
+        UserError: the collection or a model cannot be opened, a stage is none, `out` holds something else.
+    """
+    config = Config(collection) if isinstance(collection, str) else collection
+    validate(config)
+    measure = measure_name(measure)
+    stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
+    _check_encoder(encoder, pipeline)
+    world, place = World.open(config), folder_to_write(config, out)
+    if place.exists() and not is_pipeline(place):
+        raise UserError(f"--out {place}: exists and is no pipeline; expected a new folder, or one to fit again")
+    inputs = inputs_of(stages, world, measure)
+    with locked(place.parent, f"pipeline-{place.name}"):
+        if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
+            log.info(f"{place}: is fitted on these judgments and documents already")
+            return Pipeline.of(fitted)
+        work = place.parent / f"{place.name}.unfinished"
+        _begin(work, inputs)
+        fitted, evidence = _fit(stages, world, measure, work)
+        fitted = replace(fitted, inputs=inputs)
+        save_fitted(fitted, place, evidence.record(), work / RUNS, portable)
+        shutil.rmtree(work)
+    return Pipeline.of(fitted)
+
+
+def folder_to_write(config: Config, out: str | Path | None) -> Path:
+    """`out`, or runs/<collection>/pipeline."""
+    return Path(out) if out else World.open(config).folder.path / "pipeline"
+
+
+def _check_encoder(encoder: str, pipeline: Pipeline | None) -> None:
+    """Raises UserError if the bi-encoder of the default stages is not on this machine and cannot be downloaded."""
+    if pipeline is None and encoder != NO_ENCODER:
+        from rerank.models.hub import encoder_folder  # loads torch
+
+        try:
+            encoder_folder(encoder)
+        except UserError as error:
+            raise UserError(
+                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes BM25 alone"
+            ) from error
+
+
+def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
+    """The pipeline of a folder if it was fitted from the same inputs and is whole."""
+    try:
+        fitted = load_fitted(place, config.training.device)
+    except UserError as error:
+        log.info(f"fitting again: {error}")
+        return None
+    return fitted if fitted.inputs == inputs else None
+
+
+def _begin(work: Path, inputs: Mapping[str, Any]) -> None:
+    """Makes the folder of an unfinished fit; removes that of other inputs."""
+    record = work / "inputs.json"
+    text = json.dumps(inputs, sort_keys=True)
+    if work.exists() and not (record.exists() and record.read_text(encoding="utf-8") == text):
+        log.info(f"{work}: begun with other judgments, documents or settings; it is removed")
+        shutil.rmtree(work)
+    if not work.exists():
+        work.mkdir(parents=True)
+        with atomic_write(record) as tmp:
+            tmp.write_text(text, encoding="utf-8")
+
+
+def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) -> tuple[Fitted, Evidence]:
+    collection = world.collection
+    judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
+    if len(judged) < FEWEST:
+        log.info(f"{len(judged)} judged queries: too few to learn from; the stages that learn are left out")
+        return _unlearned(stages, world, measure, work)
+    parts, tested = _parts(collection, judged)
+    queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
+    fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
+    values: dict[str, dict[str, float]] = {name: {} for name in stages}
+    nested: dict[str, float] = {}
+    for part in tested:
+        for name in stages:
+            values[name] |= _values(fitting, name, part, frozenset({part}), measure)
+        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in stages})
+        log.info(f"part {part}: the other queries choose {chosen}")
+        nested |= {query_id: values[chosen][query_id] for query_id in values[chosen] if query_id in set(parts[part])}
+    answer = choose(values) if len(tested) > 1 else chosen
+    kept = prefix(stages, answer)
+    rankers = {name: fitting.ranker(name) for name in kept}
+    pipeline = Fitted(kept, fitting.world, rankers)
+    ms = _times(pipeline, queries)
+    evidence = Evidence(measure, stages, answer, tuple(kept), values, nested, len(judged), ms)
+    _write_runs(fitting, tested)
+    return pipeline, evidence
+
+
+def _parts(collection: Collection, judged: list[str]) -> tuple[Parts, list[str]]:
+    """The parts of the judged queries, and those that test: all, or that of the published split."""
+    if [fold.name for fold in collection.folds] == [SPLIT]:
+        (split,) = collection.folds
+        pool = [query_id for query_id in (*split.train, *split.valid) if collection.qrels.get(query_id)]
+        cut = make_folds(pool, max(3, min(FOLDS - 1, len(pool) // 2)))
+        return {"test": split.test} | {fold.name: fold.test for fold in cut}, ["test"]
+    if collection.folds:
+        own = {fold.name: tuple(q for q in fold.test if q in set(judged)) for fold in collection.folds}
+        return own, list(own)
+    folds = {fold.name: fold.test for fold in make_folds(judged, max(3, min(FOLDS, len(judged) // 2)))}
+    return folds, list(folds)
+
+
+def _values(fitting: CrossFitting, name: str, part: str, without: frozenset[str], measure: str) -> dict[str, float]:
+    run = fitting.run(name, part, without)
+    return values_of(run, fitting.world.collection.qrels, fitting.parts[part], measure)
+
+
+def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -> dict[str, float]:
+    """The values of the other parts' queries by stages that learned from neither them nor the tested part.
+
+    Of a stage that is fitted once a fold, they are those of the validation queries.
+    """
+    if fitting.is_expensive(name):
+        valid = fitting.fold(frozenset({tested})).valid
+        (part,) = (part for part, query_ids in fitting.parts.items() if query_ids == valid)
+        return _values(fitting, name, part, frozenset({tested}), measure)
+    found: dict[str, float] = {}
+    for part in fitting.parts:
+        if part != tested:
+            found |= _values(fitting, name, part, frozenset({tested, part}), measure)
+    return found
+
+
+def _unlearned(stages: Mapping[str, Stage], world: World, measure: str, work: Path) -> tuple[Fitted, Evidence]:
+    """The last stage that can answer without judgments: one that learns nothing, or a fusion with equal weights."""
+    usable: dict[str, Stage] = {}
+    for name, settings in stages.items():
+        names = below(settings)
+        if isinstance(settings, Fusion) and not settings.weights:
+            settings = replace(settings, weights=(1 / len(names),) * len(names))
+        if settings.learns == "nothing" and all(one in usable for one in names):
+            usable[name] = settings
+    if not usable:
+        raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
+    answer = list(usable)[-1]
+    kept = prefix(usable, answer)
+    fitting = CrossFitting(kept, world, {}, {}, work)
+    pipeline = Fitted(kept, world, {name: fitting.ranker(name) for name in kept})
+    return pipeline, Evidence(
+        measure, stages, answer, tuple(kept), {}, {}, 0, _times(pipeline, world.collection.queries)
+    )
+
+
+def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
+    """The milliseconds of a query up to each stage: the median over some queries, asked one by one."""
+    seconds: dict[str, list[float]] = {name: [] for name in pipeline.stages}
+    for query_id, text in list(queries.items())[:TIMED]:
+        runs: dict[str, Run] = {}
+        start = time.perf_counter()
+        for name, settings in pipeline.stages.items():  # with a space, the world has not kept the vector of the text
+            ranker = pipeline.rankers[name]
+            runs[name] = ranker.rank({query_id: f"{text} "}, [runs[one] for one in below(settings)])
+            seconds[name].append(time.perf_counter() - start)
+    return {name: 1000 * median(of) for name, of in seconds.items() if of}
+
+
+def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:
+    """Writes the run of each stage, of queries that it did not learn from."""
+    for name in fitting.stages:
+        run = {q: scores for part in tested for q, scores in fitting.run(name, part, frozenset({part})).items()}
+        if any(run.values()):
+            write_run(fitting.folder / RUNS / f"{name}.run", run, name)

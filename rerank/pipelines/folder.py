@@ -1,0 +1,160 @@
+"""The folder of a fitted pipeline: its stages, what they learned, the evidence, and a manifest with hashes."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
+from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.graph import as_toml, read_pipeline
+from rerank.pipelines.portable import copy_world, is_portable, kept_collection
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
+from rerank.stages.base import Stage, table_of
+from rerank.stages.cross_encoder import CrossEncoder
+from rerank.stages.dense import Dense
+from rerank.stages.feedback import Feedback
+from rerank.stages.query_adapter import QueryAdapter
+from rerank.stages.world import World
+from rerank.tasks.first_stage import open_settings
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write
+from rerank.utils.integrity import changes, files_below, record_of
+from rerank.utils.json_files import read_json
+
+PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
+MANIFEST, ARTIFACT = "manifest.json", "pt_meta.json"
+
+
+def is_pipeline(folder: Path) -> bool:
+    """Whether a fitted pipeline was written into a folder."""
+    return (folder / PIPELINE).is_file()
+
+
+def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
+    """Everything that a fit depends on: stages, documents, queries, judgments, encoders, seed and measure."""
+    collection = world.collection
+    return {
+        "stages": {name: table_of(settings) for name, settings in stages.items()},
+        "documents": world.texts.fingerprint,
+        "judgments": judgments_hash(dict(collection.qrels)),
+        "folds": [asdict(fold) for fold in collection.folds],
+        "encoders": _encoders(stages, world),
+        "seed": world.config.training.seed,
+        "measure": measure,
+    }
+
+
+def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
+    """The models that the stages take as they are, and the hashes of their files."""
+    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
+
+    return {name: bi_encoder_hash(world.place_of(name)) for name in _models(stages)}
+
+
+def _models(stages: Mapping[str, Stage]) -> list[str]:
+    """The names of bi-encoders, and of cross-encoders that no judgment trains."""
+    names = set()
+    for settings in stages.values():
+        if isinstance(settings, Dense | Feedback | QueryAdapter):
+            names.add(settings.encoder)
+        elif isinstance(settings, CrossEncoder) and not settings.trained:
+            names.add(settings.encoder if isinstance(settings.encoder, str) else settings.encoder.name)
+    return sorted(names)
+
+
+def save_fitted(
+    pipeline: Fitted,
+    folder: Path,
+    evidence: Mapping[str, Any] | None = None,
+    runs: Path | None = None,
+    portable: bool = False,
+) -> None:
+    """Writes a fitted pipeline, which replaces the folder, with all that it needs if it is `portable`.
+
+    Raises UserError if the folder holds something else.
+    """
+    if folder.exists() and not is_pipeline(folder):
+        raise UserError(f"{folder}: exists and is no pipeline; expected a new folder")
+    world, rankers = pipeline.world, pipeline.rankers
+    with atomic_write(folder) as tmp:
+        for name, ranker in rankers.items():
+            (tmp / STAGES / name).mkdir(parents=True)
+            ranker.save(tmp / STAGES / name)
+        (tmp / PIPELINE).write_text(as_toml(pipeline.stages), encoding="utf-8")
+        (tmp / EVIDENCE).write_text(json.dumps(evidence or {}, indent=1, ensure_ascii=False), encoding="utf-8")
+        if runs is not None and runs.is_dir():
+            shutil.copytree(runs, tmp / RUNS)
+        about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
+        (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
+        encoders = _encoders(pipeline.stages, world)
+        places = copy_world(world, _models(pipeline.stages), tmp) if portable else {}
+        apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # their own records are checked
+        files = [file for file in files_below(tmp) if not str(file).startswith(apart)]
+        facts = {
+            "pipeline": {
+                "collection": asdict(world.config.collection) | {"source": _absolute(world.config.collection.source)},
+                "index": world.config.first_stage.index,
+                "name": world.collection.name,
+                "folder": "." if portable else os.path.relpath(world.folder.path, folder),
+                "places": places,
+                "documents": world.texts.fingerprint,
+                "encoders": encoders,
+                "inputs": dict(pipeline.inputs),
+            },
+            "files": record_of(tmp, files),
+        }
+        write_manifest(tmp / MANIFEST, facts)
+
+
+def _absolute(source: str) -> str:
+    """A folder by its absolute path, so that the pipeline opens from any working directory; other names as they are."""
+    return str(Path(source).absolute()) if Path(source).exists() else source
+
+
+def load_fitted(folder: Path, device: str = "auto") -> Fitted:
+    """Opens the folder of a fitted pipeline.
+
+    Raises UserError if it is none, or is damaged, and if the documents or an encoder are others than those that it was
+    fitted on.
+    """
+    if not is_pipeline(folder):
+        raise UserError(f"{folder}: is no fitted pipeline: has no {PIPELINE}; `rerank fit` makes one")
+    manifest = read_manifest(folder / MANIFEST, "pipeline")
+    facts = manifest["pipeline"]
+    if changed := list(changes(folder, manifest["files"])):
+        raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
+    settings = CollectionSettings(**facts["collection"])
+    place = CollectionFolder(Path(os.path.normpath(folder / facts["folder"])))
+    config = Config(
+        collection=settings,
+        first_stage=FirstStageSettings(index=facts["index"]),
+        training=TrainingSettings(device=device),
+        output=OutputSettings(folder=str(place.path.parent)),
+    )
+    if is_portable(folder):
+        collection, place = kept_collection(folder, facts["name"], facts["documents"]), CollectionFolder(folder)
+        config = replace(config, first_stage=FirstStageSettings(index="own"))
+    else:
+        collection = open_settings(settings)
+    places = {name: str(folder / inside) for name, inside in facts["places"].items()}
+    world = World(config, collection, place, places=places)
+    stages = read_pipeline(folder / PIPELINE, "")
+    again = "run `rerank fit` again"
+    if world.texts.fingerprint != facts["documents"]:
+        raise UserError(f"{folder}: fitted on other documents than those of {settings.source} now; {again}")
+    for name, recorded in facts["encoders"].items():
+        if _encoders(stages, world).get(name) != recorded:
+            raise UserError(f"{folder}: fitted with other files of the encoder {name} than those of now; {again}")
+    rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
+    return Fitted(stages, world, rankers, facts["inputs"])
+
+
+def read_evidence(folder: Path) -> dict[str, Any]:
+    """The evidence of a fitted pipeline (`evidence.Evidence.record`)."""
+    record: dict[str, Any] = read_json(folder / EVIDENCE, dict[str, Any], "fit the pipeline again")
+    return record

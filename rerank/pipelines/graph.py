@@ -1,0 +1,101 @@
+"""The stages of a pipeline in an order in which each comes after those below it; pipelines as TOML."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.runs.settings import read_toml
+from rerank.stages.base import Stage, below, stage_of, table_of
+from rerank.utils.errors import UserError, nearest
+from rerank.utils.parameters import Pattern
+
+NAME = Pattern(r"[\w=+-][\w.=+-]*", "letters, digits and . = + - _ only", longest=100)
+
+
+def in_order(stages: Mapping[str, Stage], where: str = "pipeline", one_answer: bool = True) -> dict[str, Stage]:
+    """The stages, each after those below it and otherwise in their order; the last one answers.
+
+    Raises UserError, which begins with `where`, for a pipeline without stages, a name that is no file name, a stage
+    below that does not exist, a circle, a kind that takes another number of stages, and several stages that no other
+    one uses: one alone can answer, unless `one_answer` is False.
+    """
+    if not stages:
+        raise UserError(f"{where}: has no stage; expected one or more")
+    for name, settings in stages.items():
+        _check_stage(name, settings, stages, f"{where}: stage {name}")
+    ordered: dict[str, Stage] = {}
+    while left := {name: settings for name, settings in stages.items() if name not in ordered}:
+        ready = {name: settings for name, settings in left.items() if all(one in ordered for one in below(settings))}
+        if not ready:
+            raise UserError(f"{where}: stages {', '.join(left)} need each other; expected no circle")
+        name, settings = next(iter(ready.items()))
+        ordered[name] = settings
+    used = {one for settings in stages.values() for one in below(settings)}
+    answers = [name for name in ordered if name not in used]
+    if not one_answer:
+        return ordered
+    if len(answers) > 1:
+        raise UserError(
+            f"{where}: stages {', '.join(answers)} are below no other, so that each could answer; expected one: fuse "
+            "them, or leave the others out"
+        )
+    return {name: ordered[name] for name in [*(name for name in ordered if name != answers[0]), answers[0]]}
+
+
+def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where: str) -> None:
+    try:
+        NAME(str, name)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+    names = below(settings)
+    for one in names:
+        if one not in stages:
+            raise UserError(f"{where}: of {one}: no such stage; {nearest(one, [n for n in stages if n != name])}")
+    if len(set(names)) < len(names):
+        raise UserError(f"{where}: of {', '.join(names)}: a stage is named twice; expected each once")
+    kind = settings.kind
+    if kind == "fusion" and len(names) < 2:
+        raise UserError(f"{where}: of {', '.join(names) or 'none'}: expected two stages or more to fuse")
+    if kind in ("query-adapter", "cross-encoder") and len(names) != 1:
+        raise UserError(f"{where}: of {', '.join(names) or 'none'}: expected one stage, whose documents it ranks")
+
+
+def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:
+    """The stages that a stage needs to answer, and itself, in their order."""
+    needed, waiting = set(), [answer]
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        waiting += [one for one in below(stages[name]) if one not in needed]
+    return {name: settings for name, settings in stages.items() if name in needed}
+
+
+def read_pipeline(path: Path, flag: str = "--pipeline ") -> dict[str, Stage]:
+    """The stages of a TOML file: a table [stages.NAME] for each, with `kind`, `of` and the fields of that kind.
+
+    Raises UserError for a file that is missing or not TOML, and for stages that are no pipeline (see `in_order`).
+    """
+    tables = read_toml(path, flag)
+    for key in tables:
+        if key != "stages":
+            raise UserError(f"{path}: [{key}]: expected tables [stages.NAME] alone")
+    stages = tables.get("stages", {})
+    if not isinstance(stages, dict) or not all(isinstance(table, dict) for table in stages.values()):
+        raise UserError(f"{path}: stages: expected tables [stages.NAME]")
+    made = {name: stage_of(table, f"{path}: [stages.{name}]") for name, table in stages.items()}
+    return in_order(made, str(path))
+
+
+def as_toml(stages: Mapping[str, Stage]) -> str:
+    """The stages as TOML that `read_pipeline` reads back."""
+    return "\n".join(line for name, settings in stages.items() for line in _table(["stages", name], table_of(settings)))
+
+
+def _table(path: list[str], table: Mapping[str, Any]) -> list[str]:
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    header = ".".join(part if re.fullmatch(r"[\w-]+", part, re.ASCII) else json.dumps(part) for part in path)
+    lines = [f"[{header}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()), ""]
+    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
+    return [*lines, *(line for key, value in tables.items() for line in _table([*path, key], value))]

@@ -1,0 +1,83 @@
+"""Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rerank.config import Config, validate
+from rerank.models.checkpoints import saved_settings
+from rerank.models.reranker import Reranker
+from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.folder import is_pipeline
+from rerank.pipelines.pipeline import Pipeline
+from rerank.retrieval.words import find_words
+from rerank.stages.base import Ranker
+from rerank.stages.bm25 import BM25
+from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RanksPassages
+from rerank.stages.world import World
+from rerank.tasks.source_checks import expect_text
+from rerank.tasks.trained_on import as_trained, open_trained_on
+from rerank.training.open_reranker import open_reranker
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log
+
+
+def open_pipeline(path: str, config: Config) -> Pipeline:
+    """The pipeline of a folder, or one of BM25 and the cross-encoder `path`, with what it needs in memory.
+
+    The settings say what a cross-encoder searches, and how; a fitted pipeline says so itself. Raises UserError for what
+    cannot be opened.
+    """
+    if is_pipeline(Path(path)):
+        if config.collection.source:
+            raise UserError(
+                f"--collection {config.collection.source}: of no effect: {path} has its collection; leave it out"
+            )
+        pipeline = Pipeline.load(path, config.training.device)
+    else:
+        pipeline = bm25_and(open_reranker(config, path), path, config)
+    warm(pipeline)
+    return pipeline
+
+
+def warm(pipeline: Pipeline) -> None:
+    """Opens what a first query would wait for: the documents, and Java."""
+    list(pipeline.fitted.world.texts.get([]))
+    find_words("", pipeline.fitted.world.config.collection.language)
+
+
+def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
+    """BM25 and a model that re-ranks its candidates, on the collection of the settings, or that of the training."""
+    saved = saved_settings(model.model)
+    if first_stage := saved.get("first_stage"):
+        log.info(
+            f"this model was trained to add the scores of {first_stage}; a search adds BM25's, so documents may rank "
+            "in another order"
+        )
+    if not config.collection.source:
+        source = open_trained_on(checkpoint, saved).source
+        config = replace(config, collection=replace(as_trained(config.collection, saved), source=source))
+    validate(config)
+    expect_text(config.collection.source)
+    world, first = World.open(config), config.first_stage
+    bm25 = BM25(first.k1, first.b, first.depth)
+    answer = CrossEncoder("bm25", checkpoint, trained=False, depth=first.depth)
+    rankers: dict[str, Ranker] = {
+        "bm25": bm25.open(world, Path()),
+        "cross-encoder": CrossEncoderRanker(answer, world, model, checkpoint),
+    }
+    return Pipeline.of(Fitted({"bm25": bm25, "cross-encoder": answer}, world, rankers))
+
+
+def cross_encoder_of(pipeline: Pipeline) -> Reranker | None:
+    """The last cross-encoder of a fitted pipeline; None if it has none."""
+    found = [ranker.reranker for ranker in pipeline.fitted.rankers.values() if isinstance(ranker, CrossEncoderRanker)]
+    return found[-1] if found else None
+
+
+def served_by(pipeline: Pipeline, service: RanksPassages) -> Pipeline:
+    """The pipeline with a service in the place of its last cross-encoder, for one query at a time."""
+    model, rankers = cross_encoder_of(pipeline), dict(pipeline.fitted.rankers)
+    for name, ranker in rankers.items():
+        if isinstance(ranker, CrossEncoderRanker) and ranker.reranker is model:
+            rankers[name] = replace(ranker, service=service)
+    return Pipeline.of(replace(pipeline.fitted, rankers=rankers))

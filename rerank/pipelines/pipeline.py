@@ -1,0 +1,98 @@
+"""Pipeline: named stages, of which the last one answers; fitted, it ranks queries and finds documents."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rerank.data.types import Hit, Run
+from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.folder import load_fitted, save_fitted
+from rerank.pipelines.graph import as_toml, in_order, read_pipeline
+from rerank.pipelines.search import search
+from rerank.pipelines.transformer import make_transformer
+from rerank.stages.base import Stage, below
+from rerank.utils.errors import UserError
+
+
+class Pipeline:
+    """Named stages, each of which ranks what the stages below it have found.
+
+    >>> from rerank.stages.bm25 import BM25
+    >>> from rerank.stages.cross_encoder import CrossEncoder
+    >>> Pipeline(bm25=BM25(k1=1.2, b=0.75), answer=CrossEncoder("bm25", "bert-base-uncased"))
+    Pipeline(bm25, answer: cross-encoder of bm25)
+
+    `rerank.fit` fits a pipeline on a collection; `Pipeline.load` opens one that is fitted. Raises UserError for stages
+    that are no pipeline (`graph.in_order`).
+    """
+
+    def __init__(self, stages: Mapping[str, Stage] = {}, /, **more: Stage) -> None:
+        self.stages = in_order({**stages, **more})
+        self._fitted: Fitted | None = None
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Pipeline":
+        """The pipeline of a TOML file, not fitted. Raises UserError as `graph.read_pipeline`."""
+        return cls(read_pipeline(Path(path), ""))
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> "Pipeline":
+        """The fitted pipeline of a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
+        return cls.of(load_fitted(Path(folder), device))
+
+    @classmethod
+    def of(cls, fitted: Fitted) -> "Pipeline":
+        """The pipeline of fitted stages."""
+        pipeline = cls(fitted.stages)
+        pipeline._fitted = fitted
+        return pipeline
+
+    @property
+    def answer(self) -> str:
+        """The name of the stage that answers."""
+        return list(self.stages)[-1]
+
+    @property
+    def fitted(self) -> Fitted:
+        """The stages with their rankers. Raises UserError if the pipeline is not fitted."""
+        if self._fitted is None:
+            raise UserError(f"{self!r}: is not fitted; rerank.fit(collection, pipeline) fits it")
+        return self._fitted
+
+    def __repr__(self) -> str:
+        shown = []
+        for name, settings in self.stages.items():
+            names = below(settings)
+            kind = "" if name == settings.kind else f": {settings.kind}"
+            shown.append(f"{name}{kind}{' of ' + ', '.join(names) if names else ''}")
+        return f"Pipeline({', '.join(shown)})"
+
+    def to_toml(self) -> str:
+        """The stages as TOML."""
+        return as_toml(self.stages)
+
+    def rank(self, queries: Mapping[str, str]) -> Run:
+        """The ranking of each query, query_id to text, by the last stage. Raises UserError if it is not fitted."""
+        return self.rank_all(queries)[self.answer]
+
+    def rank_all(self, queries: Mapping[str, str]) -> dict[str, Run]:
+        """The rankings of all stages, each of which ranks once: name of the stage to run."""
+        return self.fitted.rank_all(queries)
+
+    def search(self, query: str, top: int = 10) -> list[Hit]:
+        """The best documents for a query, with what each stage says of them.
+
+        Raises UserError for a query without text, and if the pipeline is not fitted.
+        """
+        return search(self.fitted, query, top)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes a fitted pipeline into a folder, which it replaces if that has a pipeline."""
+        save_fitted(self.fitted, Path(folder))
+
+    def transformer(self) -> Any:
+        """A PyTerrier transformer: topics (qid, query) in, results (qid, query, docno, score, rank) out.
+
+        Raises ImportError if PyTerrier is not installed.
+        """
+        return make_transformer(self.fitted)

@@ -1,0 +1,48 @@
+"""Ranks a file of queries with a fitted pipeline, and writes the run (`rerank score`)."""
+
+import itertools
+from pathlib import Path
+
+from rerank.config import Config
+from rerank.data.queries import read_queries
+from rerank.data.trec import lines_of_query
+from rerank.pipelines.folder import load_fitted
+from rerank.runs.manifest import write_manifest
+from rerank.runs.output_run import manifest_of, tag_of
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.progress import log, progress
+
+QUERIES_AT_ONCE = 64
+
+
+def score_queries(config: Config, folder: Path, out: Path) -> Path:
+    """Ranks the queries of `--collection.queries`, or of the collection, and writes the run and its manifest.
+
+    Raises UserError for a pipeline that cannot be opened, if no document is found, and if `out` cannot be written.
+    """
+    manifest, tag, settings = manifest_of(out), tag_of(out), config.collection
+    if settings.source:
+        raise UserError(f"--collection {settings.source}: {folder} has its own collection; leave it out")
+    fitted = load_fitted(folder, config.training.device)
+    collection = fitted.world.collection
+    queries = read_queries(settings.queries, settings.query_field) if settings.queries else collection.queries
+    unanswered = 0
+    with atomic_write(out) as tmp:
+        with tmp.open("w", encoding="utf-8") as lines:
+            left = iter(progress(queries.items(), len(queries), "ranking"))
+            while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+                run = fitted.rank_all(some)[fitted.answer]
+                for query_id in some:
+                    if run.get(query_id):
+                        lines.write(lines_of_query(out, query_id, run[query_id], tag))
+                    else:
+                        unanswered += 1
+        if unanswered == len(queries):
+            raise UserError(f"{folder}: finds no document for any of the {len(queries)} queries")
+        if manifest is not None:
+            facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(tmp)}}
+            write_manifest(manifest, facts)
+    if unanswered:
+        log.info(f"{unanswered} of {len(queries)} queries find no document")
+    return out

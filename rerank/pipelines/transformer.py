@@ -1,0 +1,40 @@
+"""A fitted pipeline as a PyTerrier transformer. PyTerrier is optional: `pip install python-terrier`."""
+
+from pathlib import Path
+from typing import Any
+
+from rerank.data.trec import ranked
+from rerank.pipelines.fitted import Fitted
+from rerank.pipelines.folder import load_fitted
+
+
+def open_artifact(path: str) -> Any:
+    """The transformer of a fitted pipeline's folder, as `pyterrier.Artifact.load` opens it."""
+    return make_transformer(load_fitted(Path(path)))
+
+
+def make_transformer(pipeline: Fitted) -> Any:
+    """The transformer of `Pipeline.transformer`. Raises ImportError if PyTerrier is not installed."""
+    try:
+        import pyterrier as pt
+    except ModuleNotFoundError as error:
+        raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
+
+    class PipelineTransformer(pt.Transformer):  # PyTerrier asks for a subclass
+        """Ranks topics: columns qid and query in, qid, query, docno, score and rank out."""
+
+        def transform(self, inp: Any) -> Any:
+            """The results of the topics, best first."""
+            import pandas as pd
+
+            pt.validate.columns(inp, includes=["qid", "query"], context=self)
+            queries = dict(zip(inp["qid"], inp["query"], strict=True))
+            run = pipeline.rank_all({str(qid): text for qid, text in queries.items()})[pipeline.answer]
+            rows = [
+                (qid, text, doc_id, run[str(qid)][doc_id], rank)
+                for qid, text in queries.items()
+                for rank, doc_id in enumerate(ranked(run.get(str(qid), {})))
+            ]
+            return pd.DataFrame(rows, columns=["qid", "query", "docno", "score", "rank"])
+
+    return PipelineTransformer()

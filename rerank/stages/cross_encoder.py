@@ -1,0 +1,155 @@
+"""The stage `cross-encoder`: the model that `rerank train` trains, or any that is trained already."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+
+from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.trec import ranked
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.runs.layout import FoldFolder
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.parameters import Whole, at_least
+
+if TYPE_CHECKING:
+    from rerank.models.rankings import BestPassage
+    from rerank.models.reranker import Reranker
+
+CHECKPOINT = "checkpoint"
+
+
+class RanksPassages(Protocol):
+    """What `Reranker.rank_passages` does."""
+
+    def rank_passages(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        first_scores: Sequence[float] | None = None,
+    ) -> "list[BestPassage]":
+        """The documents, best first, and of each the passage that the model scored highest."""
+
+
+@stage
+@dataclass(frozen=True)
+class CrossEncoder:
+    """Re-ranks the best documents of the stage below by a model that reads query and document together.
+
+    The model is fine-tuned as by `rerank train`, with the same settings, or taken as it is. Documents below `depth`
+    stay in their order.
+    """
+
+    kind: ClassVar[str] = "cross-encoder"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: str | EncoderSettings = field(default_factory=EncoderSettings)
+    """A Hugging Face encoder or cross-encoder: a hub name, a folder, or the settings of one."""
+    trained: bool = True
+    """Whether the judgments train the model; it is taken as it is otherwise."""
+    depth: Annotated[Whole, at_least(1)] = 50
+    """Documents of a query that are ranked."""
+    lists: ListsSettings = field(default_factory=ListsSettings)
+    """Which candidates of a query form a training list."""
+    loss: str | LossSettings = field(default_factory=LossSettings)
+    """The loss and its hyperparameters."""
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    """How the model is fine-tuned."""
+
+    @property
+    def learns(self) -> Learns:
+        """The model is fine-tuned, unless it is taken as it is."""
+        return "expensively" if self.trained else "nothing"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "CrossEncoderRanker":
+        """Fine-tunes the model on the training queries; validation queries choose the epoch."""
+        config = self.config(world)
+        if not self.trained:
+            return self._opened(world, world.place_of(config.encoder.name))
+        from rerank.tasks.text import TextDataset, TextTask  # these load torch
+        from rerank.training.device import open_training_accelerator
+        from rerank.training.loop import train
+        from rerank.training.losses import open_loss
+        from rerank.training.validation import validation_value
+
+        (first,) = below
+        query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
+        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
+        dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
+        accelerator, loss, place = (
+            open_training_accelerator(config.training),
+            open_loss(config.loss),
+            FoldFolder(folder),
+        )
+        task = TextTask(dataset, fold, accelerator)
+        validate = partial(validation_value, task, measure=config.training.measure, loss=loss)
+        train(task, loss, place, config.training, accelerator, validate)
+        accelerator.free_memory()
+        return self._opened(world, str(place.checkpoint))
+
+    def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
+        """Opens the model. Raises UserError if it cannot be loaded."""
+        return self._opened(
+            world, str(folder / CHECKPOINT) if self.trained else world.place_of(self.config(world).encoder.name)
+        )
+
+    def config(self, world: World) -> Config:
+        """The settings as those of an experiment."""
+        shared = world.config
+        training = replace(self.training, device=shared.training.device, seed=shared.training.seed)
+        return Config(
+            collection=shared.collection,
+            first_stage=replace(shared.first_stage, depth=self.depth),
+            encoder=self.encoder,
+            lists=self.lists,
+            loss=self.loss,
+            training=training,
+            output=shared.output,
+        )
+
+    def _opened(self, world: World, checkpoint: str) -> "CrossEncoderRanker":
+        from rerank.training.open_reranker import open_reranker
+
+        return CrossEncoderRanker(self, world, open_reranker(self.config(world), checkpoint), checkpoint)
+
+
+@dataclass(frozen=True)
+class CrossEncoderRanker:
+    """Ranks with a trained model, which was opened from `checkpoint`.
+
+    `service` ranks the documents of a single query in the place of the model, as a server does.
+    """
+
+    settings: CrossEncoder
+    world: World
+    reranker: "Reranker"
+    checkpoint: str
+    service: RanksPassages | None = None
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
+        (first,) = below
+        first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
+        if len(first) == 1:
+            ((query_id, found),) = first.items()
+            best = self.rank_passages(queries[query_id], found)
+            return place_above({query_id: {doc_id: of.score for doc_id, of in best.items()}}, first)
+        return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
+
+    def rank_passages(self, query: str, first: Mapping[str, float]) -> "dict[str, BestPassage]":
+        """The best documents of one query, doc_id to its score and the passage that the model scored highest."""
+        doc_ids = ranked(dict(first))[: self.settings.depth]
+        texts = [document.text for document in self.world.texts.get(doc_ids)]
+        best = (self.service or self.reranker).rank_passages(query, texts, None, [first[doc_id] for doc_id in doc_ids])
+        return {doc_ids[found.index]: found for found in best}
+
+    def save(self, folder: Path) -> None:
+        """Copies the model, if judgments trained it."""
+        if self.settings.trained:
+            shutil.copytree(self.checkpoint, folder / CHECKPOINT)

@@ -1,0 +1,53 @@
+"""The stage `dense`: a bi-encoder, whose vectors of documents are searched exactly."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.types import Fold, Run
+from rerank.retrieval.exact_search import search_exactly
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.parameters import PathText, Whole, at_least
+
+
+@stage
+@dataclass(frozen=True)
+class Dense:
+    """Retrieves the documents whose best passage is most similar to the query."""
+
+    encoder: PathText
+    """A bi-encoder of sentence-transformers: a hub name or a folder."""
+    depth: Annotated[Whole, at_least(1)] = 1000
+    """Documents of a query."""
+    kind: ClassVar[str] = "dense"
+    of: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[Learns] = "nothing"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "DenseRanker":
+        """Makes the vectors of the documents, unless the world has them."""
+        return self.open(world, folder)
+
+    def open(self, world: World, folder: Path) -> "DenseRanker":
+        """A searcher of the world's vectors."""
+        world.vectors(self.encoder)
+        return DenseRanker(self, world)
+
+
+@dataclass(frozen=True)
+class DenseRanker:
+    """Searches the vectors of a world."""
+
+    settings: Dense
+    world: World
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The best documents of each query that has text."""
+        name = self.settings.encoder
+        vectors = self.world.query_vectors(name, queries)
+        similarity = self.world.encoder(name).similarity
+        return dict(search_exactly(vectors, self.world.vectors(name), self.settings.depth, similarity))
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

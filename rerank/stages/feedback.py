@@ -1,0 +1,72 @@
+"""The stage `feedback`: a bi-encoder whose query vectors move towards the best documents of the stages below.
+
+Rocchio, "Relevance feedback in information retrieval", 1971, without negative documents; with the vectors of a
+bi-encoder: Li et al., "Pseudo Relevance Feedback with Deep Language Models and Dense Retrievers", TOIS 2023.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.trec import ranked
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import fuse_ranks
+from rerank.retrieval.exact_search import search_exactly
+from rerank.retrieval.feedback import add_feedback
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.parameters import PathText, Whole, at_least
+
+
+@stage
+@dataclass(frozen=True)
+class Feedback:
+    """Retrieves with vectors of queries to which those of the best documents of the stages below are added.
+
+    Several stages below are fused by reciprocal rank.
+    """
+
+    kind: ClassVar[str] = "feedback"
+    of: str | tuple[str, ...]
+    """The stages whose best documents are taken as relevant."""
+    encoder: PathText
+    """A bi-encoder of sentence-transformers: a hub name or a folder."""
+    documents: Annotated[Whole, at_least(1)] = 3
+    """Documents of a query that are taken as relevant."""
+    depth: Annotated[Whole, at_least(1)] = 1000
+    """Documents of a query."""
+    learns: ClassVar[Learns] = "nothing"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeedbackRanker":
+        """Makes the vectors of the documents, unless the world has them."""
+        return self.open(world, folder)
+
+    def open(self, world: World, folder: Path) -> "FeedbackRanker":
+        """A searcher of the world's vectors."""
+        world.vectors(self.encoder)
+        return FeedbackRanker(self, world)
+
+
+@dataclass(frozen=True)
+class FeedbackRanker:
+    """Searches the vectors of a world."""
+
+    settings: Feedback
+    world: World
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The best documents of each query that has text; one without a document below has no feedback."""
+        name, count = self.settings.encoder, self.settings.documents
+        documents = self.world.vectors(name)
+        first = fuse_ranks(below) if len(below) > 1 else below[0]
+        best = {query_id: ranked(first[query_id])[:count] for query_id in queries if query_id in first}
+        numbers = documents.numbers({doc_id for doc_ids in best.values() for doc_id in doc_ids})
+        feedback = {q: [numbers[doc_id] for doc_id in doc_ids if doc_id in numbers] for q, doc_ids in best.items()}
+        feedback = {query_id: some for query_id, some in feedback.items() if some}
+        vectors = add_feedback(self.world.query_vectors(name, queries), feedback, documents)
+        similarity = self.world.encoder(name).similarity
+        return dict(search_exactly(vectors, documents, self.settings.depth, similarity))
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

@@ -1,0 +1,87 @@
+"""The stage `fusion`: the weighted sum of the scores of several stages, with weights that judgments choose."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from rerank.data.trec import ranked
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import MEASURE, Weights, check_weights, fuse_scores, shrunk_weights
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
+from rerank.utils.parameters import Whole, at_least
+
+FILE = "weights.json"
+MOST_QUERIES = 500
+"""The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
+
+
+@stage
+@dataclass(frozen=True)
+class Fusion:
+    """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
+
+    The judged queries that do not test choose the weights (`shrunk_weights`): of those that are almost as good as the
+    best, the nearest to equal ones. Without judgments all weights are equal.
+    """
+
+    kind: ClassVar[str] = "fusion"
+    of: tuple[str, ...]
+    """The stages below, two or more."""
+    weights: tuple[float, ...] = ()
+    """Fixed weights, one for each stage below; without them judgments choose."""
+    measure: str = MEASURE
+    """The measure that chooses the weights."""
+    depth: Annotated[Whole, at_least(1)] = 1000
+    """Documents of a query."""
+
+    @property
+    def learns(self) -> Learns:
+        """The weights are learned, unless they are given."""
+        return "nothing" if self.weights else "cheaply"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FusionRanker":
+        """Chooses the weights on the judged training and validation queries."""
+        if self.weights:
+            return self._with(self.weights, "weights")
+        qrels = world.collection.qrels
+        judged = {q: qrels[q] for q in (*fold.train, *fold.valid) if qrels.get(q)}
+        if not judged:
+            return self._with((1 / len(self.of),) * len(self.of), "weights")
+        step = -(-len(judged) // MOST_QUERIES)
+        some = {query_id: judged[query_id] for query_id in sorted(judged)[::step]}
+        return FusionRanker(shrunk_weights(below, some, self.measure), self.depth)
+
+    def open(self, world: World, folder: Path) -> "FusionRanker":
+        """Reads the weights. Raises UserError for a damaged file."""
+        file = folder / FILE
+        return self._with(tuple(read_json(file, list[float], "fit the pipeline again")), str(file))
+
+    def _with(self, weights: Weights, where: str) -> "FusionRanker":
+        try:
+            check_weights(weights, len(self.of))
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        return FusionRanker(weights, self.depth)
+
+
+@dataclass(frozen=True)
+class FusionRanker:
+    """Fuses runs with these weights."""
+
+    weights: Weights
+    depth: int
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The best documents of each query by the weighted sum of its scores (`fuse_scores`)."""
+        some = [{query_id: run[query_id] for query_id in queries if query_id in run} for run in below]
+        fused = fuse_scores(some, self.weights)
+        return {q: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: self.depth]} for q, scores in fused.items()}
+
+    def save(self, folder: Path) -> None:
+        """Writes the weights."""
+        (folder / FILE).write_text(json.dumps(self.weights), encoding="utf-8")

@@ -1,0 +1,121 @@
+"""The stage `query-adapter`: a bi-encoder whose query vectors go through one matrix, which judgments train."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.runs.layout import FoldFolder
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.errors import UserError
+from rerank.utils.parameters import PathText, Whole, at_least
+
+if TYPE_CHECKING:
+    from rerank.models.query_adapter import QueryAdapter as Matrix
+    from rerank.tasks.adapter import CandidateVectors
+
+TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
+
+
+@stage
+@dataclass(frozen=True)
+class QueryAdapter:
+    """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
+
+    Training starts from the bi-encoder's own vectors and takes seconds on a CPU. The score of the stage below,
+    standardised by query, is added to the adapter's. Documents below `depth` stay in their order.
+    """
+
+    kind: ClassVar[str] = "query-adapter"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: PathText
+    """A bi-encoder of sentence-transformers: a hub name or a folder."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    below_weight: Annotated[float, at_least(0)] = 2.0
+    """Weight of the standardised score of the stage below."""
+    lists: ListsSettings = field(default=ListsSettings("all", "all"))
+    """Which documents of a query form a training list."""
+    loss: str | LossSettings = "hinge"
+    """The loss and its hyperparameters."""
+    training: TrainingSettings = field(default=TRAINING)
+    """Epochs, steps and learning rate, which is `head_lr`."""
+    learns: ClassVar[Learns] = "cheaply"
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
+        """Trains the matrix on the training queries; validation queries choose the epoch."""
+        from rerank.models.query_adapter import expect_product  # these load torch
+        from rerank.tasks.adapter import AdapterTask
+        from rerank.training.device import open_accelerator
+        from rerank.training.loop import train
+        from rerank.training.losses import open_loss
+        from rerank.training.validation import validation_value
+
+        expect_product(world.encoder(self.encoder))
+        (first,) = below
+        query_ids = [*fold.train, *fold.valid]
+        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores=True)
+        texts = {query_id: world.collection.queries[query_id] for query_id in query_ids}
+        training = replace(self.training, seed=world.config.training.seed)
+        accelerator = open_accelerator(device=world.config.training.device)
+        loss = open_loss(LossSettings(self.loss) if isinstance(self.loss, str) else self.loss)
+        vectors, qrels = _vectors(self.encoder, world, texts), world.collection.qrels
+        task = AdapterTask(fold, vectors, candidates, qrels, self.lists, training, self.below_weight, accelerator)
+        validate = partial(validation_value, task, measure=training.measure, loss=loss)
+        place = FoldFolder(folder)
+        train(task, loss, place, training, accelerator, validate, show=False)
+        task.load(place.checkpoint)
+        return AdapterRanker(self, world, task.model)
+
+    def open(self, world: World, folder: Path) -> "AdapterRanker":
+        """Reads the matrix. Raises UserError for a damaged file, or a matrix of another bi-encoder."""
+        from rerank.models.query_adapter import load_adapter
+
+        model = load_adapter(folder)
+        model.first_stage_weight = self.below_weight
+        dimensions = world.vectors(self.encoder).vectors.shape[1]
+        if len(model.change) != dimensions:
+            raise UserError(
+                f"{folder}: a matrix for vectors of {len(model.change)} numbers; {self.encoder} has {dimensions}; fit "
+                "the pipeline again"
+            )
+        return AdapterRanker(self, world, model)
+
+
+@dataclass(frozen=True)
+class AdapterRanker:
+    """Ranks with a trained matrix."""
+
+    settings: QueryAdapter
+    world: World
+    model: "Matrix"
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
+        from rerank.tasks.adapter import score_adapted
+
+        (first,) = below
+        settings, world = self.settings, self.world
+        vectors = _vectors(settings.encoder, world, queries)
+        query_ids = [query_id for query_id in queries if first.get(query_id) and query_id in vectors.queries]
+        lists = select_candidates(first, {}, settings.depth, query_ids, keep_scores=True)
+        return place_above(score_adapted(self.model, vectors, list(lists.values()), self.model.change.device), first)
+
+    def save(self, folder: Path) -> None:
+        """Writes the matrix."""
+        from rerank.models.query_adapter import save_adapter
+
+        save_adapter(self.model, folder)
+
+
+def _vectors(encoder: str, world: World, queries: Mapping[str, str]) -> "CandidateVectors":
+    from rerank.tasks.adapter import CandidateVectors
+
+    return CandidateVectors(world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries))

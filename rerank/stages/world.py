@@ -1,0 +1,94 @@
+"""World: a collection, and what is made of its documents once for all stages: the index and the vectors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rerank.config import Config
+from rerank.data.collections import Collection
+from rerank.data.embeddings import EmbeddingStore
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.first_stage import find_index, open_settings, with_texts
+from rerank.tasks.vectors import open_vectors
+
+if TYPE_CHECKING:
+    from rerank.models.bi_encoder import BiEncoder
+
+MOST_KEPT = 100_000
+"""Query vectors in memory."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A collection and the folder that keeps what is made of its documents.
+
+    The keys of the index and of the vectors are hashes of the documents and of what made them. `config` has the
+    settings that all stages share: the collection's, the index, the device and the seed. `queries` are those that are
+    encoded together, so that their vectors do not depend on which of them are asked for first. `places` are the folders
+    of models that were copied, by their names.
+    """
+
+    config: Config
+    collection: Collection
+    folder: CollectionFolder
+    queries: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    _encoders: dict[str, "BiEncoder"] = field(default_factory=dict, repr=False)
+    _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
+    _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, config: Config, queries: Mapping[str, str] = {}) -> "World":
+        """The world of the collection that the settings name. Raises UserError if it cannot be opened."""
+        collection = open_settings(config.collection)
+        return cls(config, collection, CollectionFolder(Path(config.output.folder) / collection.name), queries)
+
+    def knowing(self, queries: Mapping[str, str]) -> "World":
+        """The same world, with these queries."""
+        return replace(self, queries=queries)
+
+    @cached_property
+    def index(self) -> Path:
+        """The Lucene index, built unless the folder has it. Raises UserError as `find_index`."""
+        return find_index(self.config, self.collection, self.folder)
+
+    @cached_property
+    def texts(self) -> Collection:
+        """The collection, with the texts of the index if its documents are not on this machine."""
+        return with_texts(self.config, self.collection, self.folder)
+
+    def encoder(self, name: str) -> "BiEncoder":
+        """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
+        if name not in self._encoders:
+            from rerank.models.bi_encoder import open_bi_encoder  # loads torch
+            from rerank.training.device import select_device
+
+            device = str(select_device(self.config.training.device))
+            self._encoders[name] = open_bi_encoder(self.place_of(name), device)
+        return self._encoders[name]
+
+    def place_of(self, model: str) -> str:
+        """Where a model is: the folder that it was copied to, or its name."""
+        return self.places.get(model, model)
+
+    def vectors(self, name: str) -> EmbeddingStore:
+        """The vectors of the documents by a bi-encoder, made unless the folder has them."""
+        if name not in self._stores:
+            self._stores[name] = open_vectors(self.encoder(name), self.texts, self.folder)
+        return self._stores[name]
+
+    def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
+        """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
+        kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
+        for some in (self.queries, texts):  # those of the world first, and always all of them together
+            missing = {text: text for text in some.values() if text.strip() and (name, text) not in kept}
+            if missing and any((name, text) not in kept for text in texts.values()):
+                if len(kept) + len(missing) > MOST_KEPT:
+                    kept.clear()
+                vectors = self.encoder(name).encode_queries(missing)
+                kept.update({(name, text): vector for text, vector in vectors.items()})
+        return {query_id: kept[name, text] for query_id, text in texts.items()}
