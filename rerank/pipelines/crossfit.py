@@ -80,6 +80,8 @@ class CrossFitting:
     def fold(self, without: frozenset[str]) -> Fold:
         """The queries of the other parts: those of the part before the first missing one validate."""
         names = list(self.parts)
+        if not names:  # no judgments
+            return Fold(FINAL, (), (), ())
         first = next((place for place, name in enumerate(names) if name in without), 0)
         before = [names[(first - step) % len(names)] for step in range(1, len(names) + 1)]
         valid = next(name for name in before if name not in without)

@@ -92,12 +92,17 @@ def save_fitted(
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
         (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
         encoders = _encoders(pipeline.stages, world)
-        places = copy_world(world, _models(pipeline.stages), tmp) if portable else {}
+        models = _models(pipeline.stages)
+        if portable:
+            places = copy_world(world, models, tmp)
+        else:
+            places = {name: _beside(world.place_of(name), folder) for name in models if Path(name).exists()}
         apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # their own records are checked
         files = [file for file in files_below(tmp) if not str(file).startswith(apart)]
+        settings = world.config.collection
         facts = {
             "pipeline": {
-                "collection": asdict(world.config.collection) | {"source": _absolute(world.config.collection.source)},
+                "collection": asdict(settings) | {"source": _beside(settings.source, folder)},
                 "index": world.config.first_stage.index,
                 "name": world.collection.name,
                 "folder": "." if portable else os.path.relpath(world.folder.path, folder),
@@ -111,9 +116,18 @@ def save_fitted(
         write_manifest(tmp / MANIFEST, facts)
 
 
-def _absolute(source: str) -> str:
-    """A folder by its absolute path, so that the pipeline opens from any working directory; other names as they are."""
-    return str(Path(source).absolute()) if Path(source).exists() else source
+def _beside(source: str, folder: Path) -> str:
+    """A file or folder by its way from the pipeline's folder, so that both can move together; other names as they are.
+
+    The way begins with ./ or ../, which no other name does.
+    """
+    way = os.path.relpath(source, folder)
+    return (way if way.startswith("..") else f"./{way}") if Path(source).exists() else source
+
+
+def _from(folder: Path, source: str) -> str:
+    """The reverse of `_beside`."""
+    return os.path.normpath(folder / source) if source.startswith(".") else source
 
 
 def load_fitted(folder: Path, device: str = "auto") -> Fitted:
@@ -129,20 +143,21 @@ def load_fitted(folder: Path, device: str = "auto") -> Fitted:
     if changed := list(changes(folder, manifest["files"])):
         raise UserError(f"{folder}: changed since it was written: {changed[0]}; fit the pipeline again")
     settings = CollectionSettings(**facts["collection"])
-    place = CollectionFolder(Path(os.path.normpath(folder / facts["folder"])))
+    settings = replace(settings, source=_from(folder, settings.source))
+    home = CollectionFolder(Path(os.path.normpath(folder / facts["folder"])))
     config = Config(
         collection=settings,
         first_stage=FirstStageSettings(index=facts["index"]),
         training=TrainingSettings(device=device),
-        output=OutputSettings(folder=str(place.path.parent)),
+        output=OutputSettings(folder=str(home.path.parent)),
     )
     if is_portable(folder):
-        collection, place = kept_collection(folder, facts["name"], facts["documents"]), CollectionFolder(folder)
+        collection, home = kept_collection(folder, facts["name"], facts["documents"]), CollectionFolder(folder)
         config = replace(config, first_stage=FirstStageSettings(index="own"))
     else:
         collection = open_settings(settings)
-    places = {name: str(folder / inside) for name, inside in facts["places"].items()}
-    world = World(config, collection, place, places=places)
+    places = {name: _from(folder, place) for name, place in facts["places"].items()}
+    world = World(config, collection, home, places=places)
     stages = read_pipeline(folder / PIPELINE, "")
     again = "run `rerank fit` again"
     if world.texts.fingerprint != facts["documents"]:

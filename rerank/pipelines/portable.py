@@ -31,7 +31,7 @@ def copy_world(world: World, encoders: Iterable[str], folder: Path) -> dict[str,
             file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
     for name in encoders:
         path = encoder_folder(name)
-        place = f"{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', path.name)[-60:]}"
+        place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', path.name)[-60:]}"
         shutil.copytree(path, folder / place)
         places[name] = place
     kept = CollectionFolder(folder)

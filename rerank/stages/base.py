@@ -100,8 +100,9 @@ def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     kind = values.pop("kind", None)
     kinds = stage_kinds()
     if kind not in kinds:
-        hint = nearest(str(kind), kinds) if kind is not None else f"one of {', '.join(kinds)}"
-        raise UserError(f"{where} kind: got {kind if kind is not None else 'none'}; expected {hint}")
+        if kind is None:
+            raise UserError(f"{where} kind: is missing; expected one of {', '.join(sorted(kinds))}")
+        raise UserError(f"{where} kind: got {kind}; {nearest(str(kind), kinds)}")
     made: Stage = _settings_of(kinds[kind], values, where)
     return made
 
@@ -154,8 +155,7 @@ def _section_of(section: Any, table: dict[str, Any], where: str) -> Any:
 
 def table_of(settings: Stage) -> dict[str, Any]:
     """The TOML table of a stage: its kind, the stages below, and the settings that differ from their defaults."""
-    names = below(settings)
-    table: dict[str, Any] = {"kind": settings.kind} | ({"of": list(names)} if names else {})
+    table: dict[str, Any] = {"kind": settings.kind} | ({"of": _as_toml(settings.of)} if settings.of else {})
     for field in fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)
         if field.name != "of" and (_is_required(field) or value != _default(field)):

@@ -1,0 +1,276 @@
+"""`rerank.fit`: what is learned from which queries, the evidence, the folder, resuming, and few or no judgments."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rerank
+from rerank.cli.main import main
+from rerank.config import TrainingSettings
+from rerank.data.trec import ranked, read_run
+from rerank.pipelines.crossfit import CrossFitting
+from rerank.pipelines.folder import read_evidence
+from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, QueryAdapter
+from rerank.stages.query_adapter import QueryAdapter as AdapterStage
+from rerank.utils.errors import UserError
+from tests.support.small_collection import failed, in_a_copy, write_qrels
+
+ADAPTING = TrainingSettings(epochs=4, lists_per_epoch="all", lists_per_step=2, head_lr=1e-2)
+STAGES = {
+    "bm25": BM25(k1=1.2, b=0.75),
+    "dense": Dense("encoder"),
+    "feedback": Feedback(("bm25", "dense"), "encoder"),
+    "fused": Fusion(("bm25", "dense", "feedback")),
+    "adapter": QueryAdapter("fused", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
+}
+FOLDER = Path("runs/towns/pipeline")
+QUERY = "q0"
+
+
+def pipeline(**more):
+    return rerank.Pipeline({**STAGES, **more})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def the_last_stage_answers():
+    """The tiny bi-encoder adds nothing, so that the choice (test_choice) would leave BM25 alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rerank.pipelines.fit.choose", lambda values: list(values)[-1])
+        yield
+
+
+@pytest.fixture(scope="module")
+def home(home, tmp_path_factory, the_last_stage_answers):
+    """A copy of the collection with a fitted pipeline."""
+    with in_a_copy(home, tmp_path_factory) as folder:
+        rerank.fit("towns", pipeline())
+    return folder
+
+
+def contents(folder=FOLDER):
+    """The bytes of what was fitted and ranked; times differ."""
+    files = [*folder.glob("runs/*"), *folder.glob("stages/**/*"), folder / "pipeline.toml"]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files if file.is_file()}
+
+
+def judgments_turned(queries):
+    """The qrels of the collection, with the grades of these queries turned round."""
+    lines = Path("towns/qrels/test.tsv").read_text().splitlines()
+    split = [line.split("\t") for line in lines]
+    turned = [[q, d, str(1 - int(g))] if q in queries else [q, d, g] for q, d, g in split[1:]]
+    Path("towns/qrels/test.tsv").write_text("\n".join("\t".join(line) for line in [split[0], *turned]) + "\n")
+
+
+def test_the_evidence_has_the_means_of_the_runs_that_are_written(here):
+    evidence, qrels = read_evidence(FOLDER), rerank.open_collection("towns").qrels
+    assert [row["name"] for row in evidence["stages"]] == list(STAGES)
+    for row in evidence["stages"]:
+        (values,) = rerank.evaluate(qrels, read_run(FOLDER / f"runs/{row['name']}.run"), ["nDCG@20"]).values()
+        assert evidence["values"][row["name"]] == pytest.approx(values)
+        assert row["mean"] == pytest.approx(np.mean(list(values.values())))
+        assert (row["ms"] or 0) > 0 or not row["kept"]
+    assert set(evidence["values"]["nested"]) == set(qrels)
+    assert evidence["nested"]["mean"] == pytest.approx(np.mean(list(evidence["values"]["nested"].values())))
+    assert {row["name"] for row in evidence["stages"] if row["kept"]} == set(rerank.Pipeline.load(FOLDER).stages)
+    assert evidence["answer"] == rerank.Pipeline.load(FOLDER).answer
+
+
+def test_no_judgment_of_a_query_changes_its_own_ranking_by_any_stage(here):
+    runs = {name: read_run(FOLDER / f"runs/{name}.run") for name in STAGES}
+    judgments_turned({QUERY})
+    rerank.fit("towns", pipeline(), out="other")
+    others = {name: read_run(f"other/runs/{name}.run") for name in STAGES}
+    assert others["adapter"] != runs["adapter"]
+    for name in STAGES:
+        assert others[name][QUERY] == runs[name][QUERY]
+
+
+def test_a_stage_learns_from_rankings_of_queries_that_taught_the_stages_below_nothing(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(home)
+    below = []
+
+    def fit(self, world, fold, runs, folder):
+        below.append((fold, runs[0]))
+        return Fitless()
+
+    class Fitless:
+        def rank(self, queries, runs):
+            return runs[0]
+
+        def save(self, folder):
+            pass
+
+    seen = {}
+    whole = CrossFitting.run
+
+    def run(self, name, part, without=frozenset()):
+        if name == "fused":
+            seen[part, without] = part in without
+        return whole(self, name, part, without)
+
+    monkeypatch.setattr(AdapterStage, "fit", fit)
+    monkeypatch.setattr(CrossFitting, "run", run)
+    rerank.fit("towns", pipeline(), out=tmp_path / "p")
+    assert below
+    assert all(seen.values())
+
+
+def test_a_fitted_pipeline_ranks_and_searches_the_same_once_it_is_loaded(here):
+    queries = {"a": "alpha0 good", "b": "no such words", "c": " "}
+    fitted = rerank.fit("towns", pipeline())
+    loaded = rerank.Pipeline.load(FOLDER)
+    assert loaded.rank(queries) == fitted.rank(queries)
+    text = rerank.open_collection("towns").queries[QUERY]
+    hits = loaded.search(text, top=3)
+    assert [hit.rank for hit in hits] == [1, 2, 3]
+    assert [hit.doc_id for hit in hits] == ranked(loaded.rank({QUERY: text})[QUERY])[:3]
+    for hit in hits:
+        for name, (rank, score) in hit.stages.items():
+            scores = loaded.rank_all({QUERY: text})[name][QUERY]
+            assert ranked(scores)[rank - 1] == hit.doc_id
+            assert scores[hit.doc_id] == pytest.approx(score, abs=1e-5)
+    with pytest.raises(UserError, match="query: is empty"):
+        loaded.search(" ")
+
+
+def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypatch):
+    fit, fits = AdapterStage.fit, []
+
+    def interrupted(self, world, fold, runs, folder):
+        fits.append(folder.parent.name + folder.name)
+        if len(fits) == 5:
+            raise KeyboardInterrupt
+        return fit(self, world, fold, runs, folder)
+
+    monkeypatch.setattr(AdapterStage, "fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rerank.fit("towns", pipeline(), out="runs/towns/other")
+    assert not Path("runs/towns/other").exists()
+    rerank.fit("towns", pipeline(), out="runs/towns/other")
+    assert len(set(fits)) == len(fits) - 1
+    assert contents(Path("runs/towns/other")) == contents()
+    assert not Path("runs/towns/other.unfinished").exists()
+
+
+def test_the_same_inputs_are_not_fitted_again_and_others_are(here, caplog):
+    before = (FOLDER / "manifest.json").read_bytes()
+    rerank.fit("towns", pipeline())
+    assert "is fitted on these judgments and documents already" in caplog.text
+    assert (FOLDER / "manifest.json").read_bytes() == before
+    judgments_turned({QUERY})
+    rerank.fit("towns", pipeline())
+    assert (FOLDER / "manifest.json").read_bytes() != before
+
+
+@pytest.mark.parametrize("judged", [0, 5])
+def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judged, here):
+    shutil.rmtree("towns/qrels")
+    if judged:
+        Path("towns/qrels").mkdir()
+        write_qrels(Path("towns/qrels/test.tsv"), range(judged))
+    fitted = rerank.fit("towns", pipeline(), out="p")
+    assert fitted.answer == "fused"
+    assert fitted.fitted.rankers["fused"].weights == (1 / 3,) * 3
+    assert read_evidence(Path("p"))["nested"] == {"mean": None, "se": None}
+    assert rerank.Pipeline.load("p").search("good", 2)
+
+
+def test_a_published_split_tests_its_test_queries_alone(here):
+    write_qrels(Path("towns/qrels/train.tsv"), range(5, 15))
+    write_qrels(Path("towns/qrels/test.tsv"), range(5))
+    rerank.fit("towns", pipeline(), out="p")
+    evidence = read_evidence(Path("p"))
+    assert set(evidence["values"]["nested"]) == {f"q{n}" for n in range(5)}
+    assert set(read_run("p/runs/adapter.run")) == {f"q{n}" for n in range(5)}
+
+
+def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
+    training = TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
+    stages = {"bm25": BM25(), "answer": CrossEncoder("bm25", "encoder", depth=6, training=training)}
+    rerank.fit("towns", rerank.Pipeline(stages), out="p")
+    evidence = read_evidence(Path("p"))
+    assert set(evidence["values"]["answer"]) == set(evidence["values"]["bm25"])
+    assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
+
+
+def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here):
+    rerank.fit("towns", pipeline(), portable=True)
+    expected = rerank.Pipeline.load(FOLDER).search("good", 5)
+    shutil.move(FOLDER, "elsewhere")
+    for gone in ("towns", "runs", "encoder"):
+        shutil.rmtree(gone)
+    assert rerank.Pipeline.load("elsewhere").search("good", 5) == expected
+
+
+def damage_evidence():
+    (FOLDER / "evidence.json").write_text("{}")
+
+
+def damage_weights():
+    next(FOLDER.glob("stages/*/weights.json")).write_text("[1.0, 0.0, 0.0]")
+
+
+def damage_documents():
+    with Path("towns/corpus.jsonl").open("a") as corpus:
+        corpus.write(json.dumps({"_id": "new", "title": "", "text": "new"}) + "\n")
+
+
+def damage_encoder():
+    file = Path("encoder/config.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"changed": 1}))
+
+
+def damage_manifest():
+    (FOLDER / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "damage, line",
+    [
+        (damage_evidence, r"pipeline: changed since it was written: evidence.json"),
+        (damage_documents, r"fitted on other documents than those of .*towns now; run `rerank fit` again"),
+        (damage_encoder, r"fitted with other files of the encoder encoder than those of now; run `rerank fit` again"),
+        (damage_manifest, r"manifest.json: cannot be read"),
+    ],
+)
+def test_a_folder_that_was_changed_is_refused_in_one_line(damage, line, here, capsys):
+    damage()
+    assert re.search(line, failed(capsys, "search", str(FOLDER), "good"))
+
+
+def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, capsys):
+    Path("p.toml").write_text(pipeline().to_toml())
+    main(["fit", "towns", "--pipeline", "p.toml"])
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[-1] == str(FOLDER)
+    assert re.search(r"^adapter \(query-adapter\)  fused +0\.\d{4} ± 0\.\d{4}  [+-]0\.\d{4}  \[", shown, re.MULTILINE)
+    assert re.search(r"^nested +0\.\d{4}", shown, re.MULTILINE)
+    Path("topics.tsv").write_text("new\tgood\n")
+    main(["score", str(FOLDER), "--queries", "topics.tsv", "--out", "new.run"])
+    assert read_run("new.run").keys() == {"new"}
+    capsys.readouterr()
+    main(["search", str(FOLDER), "good", "--top", "2", "--explain"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert re.split("  +", head.strip())[:4] == ["rank", "score", "bm25 rank", "bm25 score"]
+    assert read_run("new.run")["new"][lines[0].split()[-1]] == pytest.approx(float(lines[0].split()[1]), abs=1e-3)
+
+
+def test_mistakes_are_one_line(here, capsys):
+    assert "--encoder none takes BM25 alone" in failed(capsys, "fit", "towns", "--encoder", "no/such")
+    assert "towns: exists and is no pipeline" in failed(capsys, "fit", "towns", "--out", "towns", "--encoder", "none")
+    assert "./nowhere: no such file or folder" in failed(capsys, "fit", "./nowhere")
+    assert "has its own collection; leave it out" in failed(
+        capsys, "score", str(FOLDER), "--collection", "towns", "--out", "x.run"
+    )
+    run = "runs/towns/bm25.run"
+    assert "of no effect with a pipeline" in failed(capsys, "score", str(FOLDER), run, "--out", "x.run")
+
+
+def test_bm25_alone_needs_no_encoder(here, capsys):
+    shutil.rmtree("encoder")
+    main(["fit", "towns", "--encoder", "none", "--out", "p"])
+    assert "bm25" in capsys.readouterr().out

@@ -1,0 +1,81 @@
+"""Pipelines as graphs and as TOML: their order, what is read back, and what is refused in one line."""
+
+import pytest
+
+from rerank.pipelines.graph import as_toml, in_order, prefix, read_pipeline
+from rerank.pipelines.pipeline import Pipeline
+from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion
+from rerank.utils.errors import UserError
+
+STAGES = {
+    "bm25": BM25(k1=1.2, b=0.75),
+    "dense": Dense("encoder"),
+    "more": Feedback(("bm25", "dense"), "encoder"),
+    "first": Fusion(("bm25", "dense", "more")),
+    "answer": CrossEncoder("first", "bert-base-uncased", loss="hinge"),
+}
+
+
+def test_each_stage_comes_after_those_below_it():
+    backwards = dict(reversed(STAGES.items()))
+    assert list(in_order(backwards)) == ["dense", "bm25", "more", "first", "answer"]
+    assert list(prefix(STAGES, "more")) == ["bm25", "dense", "more"]
+
+
+def test_a_pipeline_is_read_back_from_its_toml(tmp_path):
+    (tmp_path / "p.toml").write_text(as_toml(STAGES))
+    assert read_pipeline(tmp_path / "p.toml") == STAGES
+    assert repr(Pipeline.read(tmp_path / "p.toml")) == (
+        "Pipeline(bm25, dense, more: feedback of bm25, dense, first: fusion of bm25, dense, more, "
+        "answer: cross-encoder of first)"
+    )
+
+
+def test_sub_tables_are_settings_of_an_experiment(tmp_path):
+    (tmp_path / "p.toml").write_text(
+        '[stages.bm25]\nkind = "bm25"\n[stages.answer]\nkind = "cross-encoder"\nof = "bm25"\n'
+        '[stages.answer.encoder]\nname = "e"\nmax_doc_tokens = 200\n[stages.answer.training]\nlr = 1\n'
+        '[stages.answer.loss]\nname = "smoothi"\nalpha = 10.0\n'
+    )
+    answer = read_pipeline(tmp_path / "p.toml")["answer"]
+    assert (answer.encoder.max_doc_tokens, answer.training.lr, answer.training.epochs) == (200, 1.0, 100)
+    assert (answer.loss.name, answer.loss.hyperparameters) == ("smoothi", {"alpha": 10.0})
+
+
+BM25_TABLE = '[stages.bm25]\nkind = "bm25"\n'
+DENSE_TABLE = '[stages.dense]\nkind = "dense"\nencoder = "e"\n'
+MISTAKES = {
+    "": "has no stage",
+    "stages = 3": "stages: expected tables",
+    "[other]": r"\[other\]: expected tables \[stages.NAME\] alone",
+    "[stages.bm25]\nk1 = 1.0": r"\[stages.bm25\] kind: is missing; expected one of bm25, ",
+    '[stages.x]\nkind = "bm52"': r"\[stages.x\] kind: got bm52; did you mean bm25",
+    BM25_TABLE + "k3 = 1.0": r"\[stages.bm25\] k3: no such setting; .*k1",
+    BM25_TABLE + 'k1 = "high"': r"\[stages.bm25\] k1: expected `float`, got `str`",
+    BM25_TABLE + "depth = 0": r"\[stages.bm25\] depth: got 0, expected 1 or more",
+    BM25_TABLE + "b = 1.5": r"\[stages.bm25\] b: got 1.5, expected 0 to 1",
+    '[stages.dense]\nkind = "dense"': r"\[stages.dense\] encoder: is missing",
+    BM25_TABLE + DENSE_TABLE: "stages bm25, dense are below no other.*expected one",
+    BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dens"]': "stage f: of dens: no such stage",
+    BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25"]': "stage f: of bm25: expected two stages or more",
+    BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "bm25"]': "stage f: of bm25, bm25: .*named twice",
+    BM25_TABLE + DENSE_TABLE + '[stages.a]\nkind = "cross-encoder"\nof = ["bm25", "dense"]': "expected one stage",
+    '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
+    '[stages.c]\nkind = "bm25"': "stages a, b need each other; expected no circle",
+    '[stages."a/b"]\nkind = "bm25"': "stage a/b: expected letters, digits",
+    "[stages.bm25": "not TOML",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_what_is_no_pipeline_is_refused_in_one_line(text, tmp_path):
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(UserError, match=MISTAKES[text]) as refused:
+        read_pipeline(tmp_path / "p.toml")
+    assert "\n" not in str(refused.value)
+    assert "p.toml" in str(refused.value)
+
+
+def test_a_pipeline_that_is_not_fitted_says_how_to_fit_it():
+    with pytest.raises(UserError, match=r"is not fitted; rerank.fit\(collection, pipeline\) fits it"):
+        Pipeline(bm25=BM25()).search("a query")

@@ -1,0 +1,126 @@
+"""What each stage computes, against loops over its definition in float64."""
+
+import itertools
+import random
+from statistics import fmean, stdev
+
+import numpy as np
+
+from rerank.data.candidates import standardised
+from rerank.data.trec import ranked
+from rerank.data.types import Fold
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores, weights_of_grid
+from rerank.models.reranker import Reranker
+from rerank.retrieval.bm25 import retrieve
+from tests.stages.worlds import FOLD, STAGES, TESTED, fitted, open_world, ranked_by, runs_below
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def passages_of(world):
+    """doc_id -> the unit vectors of its passages, one document at a time."""
+    encode = world.encoder("encoder").encode_documents
+    return {document.doc_id: encode([document.text])[0].astype(np.float64) for document in world.texts.documents()}
+
+
+def query_of(world, query_id):
+    text = world.collection.queries[query_id]
+    return world.encoder("encoder").encode_queries({query_id: text})[query_id].astype(np.float64)
+
+
+def expect_scores(found, expected, atol=1e-5):
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[doc_id] for doc_id in expected], list(expected.values()), atol=atol)
+
+
+def test_bm25_is_pyserinis(here, tmp_path):
+    world = open_world()
+    whole = retrieve(world.collection, 1000, 0.9, 0.4, cache=world.folder.index)
+    assert ranked_by(fitted(world, "bm25", tmp_path), world, "bm25") == {q: whole[q] for q in TESTED}
+
+
+def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
+    world = open_world()
+    passages = passages_of(world)
+    assert max(map(len, passages.values())) > 1
+    run = ranked_by(fitted(world, "dense", tmp_path), world, "dense")
+    for query_id in TESTED:
+        query = unit(query_of(world, query_id))
+        expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
+
+
+def test_feedback_moves_a_query_towards_the_best_three_documents(here, tmp_path):
+    world = open_world()
+    passages = passages_of(world)
+    run = ranked_by(fitted(world, "feedback", tmp_path), world, "feedback")
+    first = fuse_ranks(runs_below(world, "feedback", TESTED))
+    for query_id in TESTED:
+        best = [unit(passages[doc_id].mean(0)) for doc_id in ranked(first[query_id])[:3]]
+        query = unit(unit(query_of(world, query_id)) + sum(best) / 3)
+        expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
+
+
+def test_feedback_of_a_query_that_no_stage_found_leaves_its_vector(here, tmp_path):
+    world = open_world()
+    queries = {query_id: world.collection.queries[query_id] for query_id in TESTED}
+    run = fitted(world, "feedback", tmp_path).rank(queries, [{}, {}])
+    assert run == ranked_by(STAGES["dense"].open(world, tmp_path), world, "dense")
+
+
+def test_fusion_takes_the_weights_nearest_to_equal_of_those_almost_as_good_as_the_best(here, tmp_path):
+    world = open_world()
+    qrels, noise = world.collection.qrels, random.Random(0)
+    runs = [{q: {d: g + noise.gauss(0, s) for d, g in of.items()} for q, of in qrels.items()} for s in (0.6, 0.9)]
+    judged = {query_id: qrels[query_id] for query_id in (*FOLD.train, *FOLD.valid)}
+    values = {}
+    for weights in [(0.5, 0.5), *weights_of_grid(2)]:
+        (of_queries,) = evaluate(judged, fuse_scores(runs, weights), ["nDCG@20"]).values()
+        values[weights] = list(of_queries.values())
+    best = max(values, key=lambda weights: fmean(values[weights]))
+    least = fmean(values[best]) - stdev(values[best]) / len(judged) ** 0.5 / 2
+    good = [weights for weights, of in values.items() if fmean(of) >= least - 1e-12]
+    nearest = min(good, key=lambda weights: sum((weight - 0.5) ** 2 for weight in weights))
+    assert 1 < len(good) < len(values)
+    assert STAGES["fusion"].fit(world, FOLD, runs, tmp_path).weights == nearest
+
+
+def test_fusion_without_judgments_weighs_all_alike(here, tmp_path):
+    world = open_world()
+    ranker = STAGES["fusion"].fit(world, Fold("final", (), (), ()), [], tmp_path)
+    assert ranker.weights == (0.5, 0.5)
+    expected = fuse_scores(runs_below(world, "fusion", TESTED), (0.5, 0.5))
+    assert ranked_by(ranker, world, "fusion") == {q: {d: s[d] for d in ranked(s)} for q, s in expected.items()}
+
+
+def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(here, tmp_path):
+    world = open_world()
+    passages, (first,) = passages_of(world), runs_below(world, "query-adapter", TESTED)
+    ranker = fitted(world, "query-adapter", tmp_path)
+    run, matrix = ranked_by(ranker, world, "query-adapter"), ranker.model.matrix().double().numpy()
+    assert not np.allclose(matrix, ranker.model.scale * np.eye(len(matrix)))
+    for query_id in TESTED:
+        doc_ids = ranked(first[query_id])
+        query = matrix @ unit(query_of(world, query_id))
+        below = standardised([first[query_id][doc_id] for doc_id in doc_ids[:4]])
+        products = [float((unit(passages[doc_id]) @ query).max()) for doc_id in doc_ids[:4]]
+        expected = {d: 2 * z + product for d, z, product in zip(doc_ids[:4], below, products, strict=True)}
+        expect_scores({d: run[query_id][d] for d in doc_ids[:4]}, expected, 1e-4)
+        assert ranked(run[query_id])[4:] == doc_ids[4:]
+
+
+def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(here, tmp_path):
+    world = open_world()
+    (first,) = runs_below(world, "cross-encoder", TESTED)
+    ranker = fitted(world, "cross-encoder", tmp_path)
+    run, model = ranked_by(ranker, world, "cross-encoder"), Reranker.load(ranker.checkpoint)
+    texts = {document.doc_id: document.text for document in world.texts.documents()}
+    for query_id in TESTED:
+        doc_ids = ranked(first[query_id])
+        scores = model.score(world.collection.queries[query_id], [texts[doc_id] for doc_id in doc_ids[:4]])
+        expect_scores({d: run[query_id][d] for d in doc_ids[:4]}, dict(zip(doc_ids, scores.tolist(), strict=False)))
+        assert ranked(run[query_id])[4:] == doc_ids[4:]
+        in_order = [run[query_id][doc_id] for doc_id in ranked(run[query_id])]
+        assert all(above > below for above, below in itertools.pairwise(in_order))
