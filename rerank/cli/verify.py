@@ -11,11 +11,18 @@ def verify(folder: FilePath) -> None:
     Parameters
     ----------
     folder
-        runs/<collection>, the folder of an experiment in it, or of a fold.
+        runs/<collection>, the folder of an experiment in it, or of a fold; or the folder of a fitted pipeline.
     """
-    from rerank.runs.verify import verify
+    from rerank.pipelines.folder import is_pipeline
 
-    table, holds = verify(folder)
+    if is_pipeline(folder):
+        from rerank.pipelines.verify import verify_pipeline
+
+        table, holds = verify_pipeline(folder)
+    else:
+        from rerank.runs.verify import verify
+
+        table, holds = verify(folder)
     print(table, end="")
     sys.stdout.flush()
     sys.exit(0 if holds else 1)

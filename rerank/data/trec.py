@@ -27,6 +27,11 @@ def ranked(scores: dict[str, float]) -> list[str]:
     return [doc_id for _, doc_id in sorted(zip(array("f", scores.values()), scores, strict=True), reverse=True)]
 
 
+def first_documents(run: Run, depth: int) -> Run:
+    """The first `depth` documents of each query of a run, best first."""
+    return {q: {doc_id: scores[doc_id] for doc_id in ranked(scores)[:depth]} for q, scores in run.items()}
+
+
 def read_run(path: str | Path) -> Run:
     """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
 

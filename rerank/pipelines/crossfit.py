@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rerank.data.folds import FINAL
-from rerank.data.trec import read_run, write_run
+from rerank.data.trec import first_documents, read_run, write_run
 from rerank.data.types import Fold, Run
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.world import World
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
+INNER_DEPTH = 200
+"""Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
 Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""
 
@@ -44,7 +46,8 @@ class CrossFitting:
             queries = {query_id: self.queries[query_id] for query_id in self.parts[part]}
             if learned:
                 runs = [self.run(one, part, without) for one in below(self.stages[name])]
-                self._runs[key] = self.ranker(name, without).rank(queries, runs)
+                run = self.ranker(name, without).rank(queries, runs)
+                self._runs[key] = first_documents(run, INNER_DEPTH) if len(without) > 1 else run
             else:
                 whole = self._whole_run(name)
                 for one, query_ids in self.parts.items():

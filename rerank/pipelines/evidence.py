@@ -72,6 +72,11 @@ class Evidence:
 
 
 def evidence_table(record: Mapping[str, Any]) -> str:
+    """The record of an evidence as text."""
+    return render(as_table(record))
+
+
+def as_table(record: Mapping[str, Any]) -> Table:
     """The record of an evidence as a table."""
     rows = [cells(["stage", "of", record["measure"], "gain", "95 % interval", "p", "ms", "trained on", ""])]
     for row in record["stages"]:
@@ -87,9 +92,9 @@ def evidence_table(record: Mapping[str, Any]) -> str:
             cells([shown, ", ".join(row["of"]), _shown(row["mean"], row["se"]), gain, interval, p, ms, trained, state])
         )
     if record["nested"]["mean"] is None:
-        return render(Table("", [rows], ("No judgments: nothing was learned or measured.",)))
+        return Table("", [rows], ("No judgments: nothing was learned or measured.",))
     rows.append(cells(["nested", "", _shown(record["nested"]["mean"], record["nested"]["se"]), *[""] * 6]))
-    return render(Table(f"{record['queries']} queries", [rows], LEGEND))
+    return Table(f"{record['queries']} queries", [rows], LEGEND)
 
 
 def _shown(mean: float | None, se: float | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from rerank.data.trec import ranked
+from rerank.data.trec import first_documents
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import MEASURE, Weights, check_weights, fuse_scores, shrunk_weights
 from rerank.stages.base import Learns, stage
@@ -79,8 +79,7 @@ class FusionRanker:
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query by the weighted sum of its scores (`fuse_scores`)."""
         some = [{query_id: run[query_id] for query_id in queries if query_id in run} for run in below]
-        fused = fuse_scores(some, self.weights)
-        return {q: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: self.depth]} for q, scores in fused.items()}
+        return first_documents(fuse_scores(some, self.weights), self.depth)
 
     def save(self, folder: Path) -> None:
         """Writes the weights."""

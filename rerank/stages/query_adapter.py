@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.types import Fold, Run
+from rerank.data.types import Candidates, Fold, Judgments, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText, Whole, at_least
+from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
@@ -28,8 +29,9 @@ TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, hea
 class QueryAdapter:
     """Re-ranks the best documents of the stage below by a bi-encoder whose query vectors a trained matrix changes.
 
-    Training starts from the bi-encoder's own vectors and takes seconds on a CPU. The score of the stage below,
-    standardised by query, is added to the adapter's. Documents below `depth` stay in their order.
+    Training starts from the bi-encoder's own vectors and takes seconds on a CPU. Without a relevant document to learn
+    from, the vectors stay as they are. The score of the stage below, standardised by query, is added to the adapter's.
+    Documents below `depth` stay in their order.
     """
 
     kind: ClassVar[str] = "query-adapter"
@@ -52,7 +54,7 @@ class QueryAdapter:
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
         from rerank.models.query_adapter import expect_product  # these load torch
-        from rerank.tasks.adapter import AdapterTask
+        from rerank.tasks.adapter import AdapterTask, untrained
         from rerank.training.device import open_accelerator
         from rerank.training.loop import train
         from rerank.training.losses import open_loss
@@ -67,6 +69,9 @@ class QueryAdapter:
         accelerator = open_accelerator(device=world.config.training.device)
         loss = open_loss(LossSettings(self.loss) if isinstance(self.loss, str) else self.loss)
         vectors, qrels = _vectors(self.encoder, world, texts), world.collection.qrels
+        if not _can_learn(fold, candidates, qrels):
+            log.info(f"query adapter: no query to learn from or to validate with has a relevant document of {self.of}")
+            return AdapterRanker(self, world, untrained(vectors, self.below_weight))
         task = AdapterTask(fold, vectors, candidates, qrels, self.lists, training, self.below_weight, accelerator)
         validate = partial(validation_value, task, measure=training.measure, loss=loss)
         place = FoldFolder(folder)
@@ -113,6 +118,12 @@ class AdapterRanker:
         from rerank.models.query_adapter import save_adapter
 
         save_adapter(self.model, folder)
+
+
+def _can_learn(fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments) -> bool:
+    """Whether a training query has a relevant candidate, and a validation query is judged and has a candidate."""
+    trains = any(any(candidates[query_id].labels) for query_id in fold.train)
+    return trains and any(candidates[query_id].doc_ids and qrels.get(query_id) for query_id in fold.valid)
 
 
 def _vectors(encoder: str, world: World, queries: Mapping[str, str]) -> "CandidateVectors":

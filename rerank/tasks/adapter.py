@@ -75,6 +75,13 @@ def score_adapted(model: QueryAdapter, vectors: CandidateVectors, lists: Sequenc
     return make_run(lists, scored, model.first_stage_weight)
 
 
+def untrained(vectors: CandidateVectors, weight: float) -> QueryAdapter:
+    """An adapter that leaves the vectors of queries as they are; `weight` is that of the first stage's score."""
+    model = QueryAdapter(vectors.documents.vectors.shape[1])
+    model.first_stage_weight = weight
+    return model
+
+
 class AdapterTask:
     """A fold of text and a query adapter: see `rerank.training.task.Task`.
 
@@ -100,8 +107,7 @@ class AdapterTask:
             "valid": measured_candidates("valid", fold, candidates, qrels),
             "train": trainable_candidates(fold, candidates, show=False),
         }
-        self.model = QueryAdapter(vectors.documents.vectors.shape[1]).to(self.device)
-        self.model.first_stage_weight = weight
+        self.model = untrained(vectors, weight).to(self.device)
         some = itertools.islice(self.lists["train"], SCALED_BY)
         self.model.scale = standardising_scale(self.model, (vectors.of([found]).to(self.device) for found in some))
 

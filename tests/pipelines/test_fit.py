@@ -179,6 +179,14 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     assert rerank.Pipeline.load("p").search("good", 2)
 
 
+@pytest.mark.parametrize("judged, relevant", [(6, (0, 3)), (9, ()), (9, (5,))])
+def test_few_judged_queries_or_no_relevant_document_end_in_a_pipeline(judged, relevant, here):
+    write_qrels(Path("towns/qrels/test.tsv"), range(judged), relevant=relevant)
+    rerank.fit("towns", pipeline(), out="p")
+    assert len(read_evidence(Path("p"))["values"]["nested"]) == judged
+    assert rerank.Pipeline.load("p").search("good", 2)
+
+
 def test_a_published_split_tests_its_test_queries_alone(here):
     write_qrels(Path("towns/qrels/train.tsv"), range(5, 15))
     write_qrels(Path("towns/qrels/test.tsv"), range(5))
@@ -257,6 +265,21 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     head, *lines = capsys.readouterr().out.splitlines()
     assert re.split("  +", head.strip())[:4] == ["rank", "score", "bm25 rank", "bm25 score"]
     assert read_run("new.run")["new"][lines[0].split()[-1]] == pytest.approx(float(lines[0].split()[1]), abs=1e-3)
+
+
+def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, capsys):
+    main(["report", str(FOLDER)])
+    page = Path("runs/towns/pipeline-report.html")
+    assert capsys.readouterr().out.strip() == str(page)
+    text = page.read_text()
+    assert all(word in text for word in ("<svg", "adapter (query-adapter)", "Queries that lost"))
+    with pytest.raises(SystemExit, match="0"):
+        main(["verify", str(FOLDER)])
+    assert "Everything that is recorded holds." in capsys.readouterr().out
+    judgments_turned({QUERY})
+    with pytest.raises(SystemExit, match="1"):
+        main(["verify", str(FOLDER)])
+    assert "the evidence has 0." in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(here, capsys):

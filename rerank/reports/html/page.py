@@ -22,6 +22,7 @@ from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
 
 HERE = Path(__file__).parent
+CSS = HERE / "report.css"
 CHARTS = {
     "learning": ("Learning curves", "Every fold, epoch by epoch."),
     "gain": ("Gain of every query", "A bar is a query; its text is shown as a tooltip."),
@@ -66,6 +67,13 @@ def write_report(folder: Path | str, out: Path | str | None = None, measure: str
     return out
 
 
+def open_templates() -> Environment:
+    """The templates of this folder; they escape what they show."""
+    return Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
 def page(results: CollectionResults) -> str:
     """The page as HTML. Texts of collections are escaped by the template, which trusts only the charts."""
     queries, collection, reason = open_queries(results)
@@ -84,24 +92,25 @@ def page(results: CollectionResults) -> str:
         texts = read_documents(results, collection, doc_ids)
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     differing, settings = settings_tables(results.experiments)
-    return environment.get_template("report.html").render(
-        name=results.folder.path.resolve().name,
-        css=(HERE / "report.css").read_text(encoding="utf-8"),
-        measure=results.measure,
-        texts_missing=texts.reason,
-        summary=summary(results),
-        unfinished=unfinished(results),
-        fold_tables=fold_tables(results),
-        **_upper_bound_parts(results),
-        experiments=[_experiment(results, e, changed.get(e.name), texts) for e in results.experiments],
-        cost=cost_table(results.experiments),
-        differing_settings=differing,
-        settings=settings,
-        origins=origin_tables(results.experiments),
+    return (
+        open_templates()
+        .get_template("report.html")
+        .render(
+            name=results.folder.path.resolve().name,
+            css=CSS.read_text(encoding="utf-8"),
+            measure=results.measure,
+            texts_missing=texts.reason,
+            summary=summary(results),
+            unfinished=unfinished(results),
+            fold_tables=fold_tables(results),
+            **_upper_bound_parts(results),
+            experiments=[_experiment(results, e, changed.get(e.name), texts) for e in results.experiments],
+            cost=cost_table(results.experiments),
+            differing_settings=differing,
+            settings=settings,
+            origins=origin_tables(results.experiments),
+        )
     )
 
 
