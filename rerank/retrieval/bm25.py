@@ -4,6 +4,7 @@ Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond"
 """
 
 import contextlib
+import functools
 import itertools
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,14 @@ from rerank.data.collections import Collection, open_collection, queries_to_sear
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
 from rerank.retrieval.languages import open_analyzer
-from rerank.retrieval.lucene_index import choose_index, open_searcher
+from rerank.retrieval.lucene_index import (
+    SEARCHER,
+    check_index,
+    choose_index,
+    index_identity,
+    open_searcher,
+    reading,
+)
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
 
@@ -100,9 +108,10 @@ def search_one(
 ) -> dict[str, float]:
     """The best `depth` documents of one query by BM25, best first: as `search`, without a thread or a line in the log.
 
-    {} for a query without a word of the index. Raises UserError as `search`.
+    The index stays open for the next query. {} for a query without a word of the index. Raises UserError as `search`.
     """
-    with _open_bm25(index, k1, b, language) as searcher:
+    with reading(check_index(index)):
+        searcher = _kept_open(index, index_identity(index), k1, b, language)
         return {hit.docid: hit.score for hit in searcher.search(query, depth)}
 
 
@@ -115,11 +124,21 @@ def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
 @contextlib.contextmanager
 def _open_bm25(index: Path, k1: float, b: float, language: str) -> Iterator[Any]:
     with open_searcher(index) as searcher:
-        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
-        if language != ENGLISH:
-            searcher.set_analyzer(open_analyzer(language))
-        searcher.set_bm25(float(k1), float(b))
-        yield searcher
+        yield _as_bm25(searcher, k1, b, language)
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
+    """A searcher that stays open; another index in the same folder has another `identity`."""
+    return _as_bm25(java_class(SEARCHER)(str(index.resolve())), k1, b, language)
+
+
+def _as_bm25(searcher: Any, k1: float, b: float, language: str) -> Any:
+    java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
+    if language != ENGLISH:
+        searcher.set_analyzer(open_analyzer(language))
+    searcher.set_bm25(float(k1), float(b))
+    return searcher
 
 
 def _java_list(items: Iterable[str]) -> Any:

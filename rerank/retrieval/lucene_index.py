@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ PREBUILT = {"disks45/nocr": "robust04"}
 """fingerprint of a collection -> name of the index that Pyserini offers for download."""
 DOCUMENTS_AT_ONCE = 100
 """Documents that Java gets at a time: with 1,000 its heap grows by 200 MB, and indexing is not faster."""
+SEARCHER = "io.anserini.search.SimpleSearcher"
+"""Anserini's class."""
 REMEDY = "if rerank or Pyserini made it, remove the folder and run again; otherwise take another index"
 
 
@@ -150,14 +153,19 @@ def _expect_undamaged(folder: Path) -> None:
         raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
 
 
+def reading(index: Path) -> AbstractContextManager[None]:
+    """Raises UserError for an error of Java in the block, such as of a damaged index."""
+    return java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY)
+
+
 @contextlib.contextmanager
 def open_searcher(index: Path) -> Iterator[Any]:
     """Anserini's searcher of a Lucene index, closed at the end.
 
     Raises UserError if `index` is not one, and for an error of Java in the block, such as of a damaged index.
     """
-    with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
-        searcher = java_class("io.anserini.search.SimpleSearcher")(str(check_index(index).resolve()))
+    with reading(index):
+        searcher = java_class(SEARCHER)(str(check_index(index).resolve()))
         try:
             yield searcher
         finally:
