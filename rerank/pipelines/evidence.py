@@ -82,7 +82,8 @@ def as_table(record: Mapping[str, Any]) -> Table:
     for row in record["stages"]:
         gain, interval, p = "", "", ""
         if row["gain"] is not None:
-            gain, p = f"{row['gain']:+.4f}", "" if row["p"] is None else f"{row['p']:.4f}"
+            gain = f"{row['gain']:+.4f}"
+            p = "" if row["p"] is None else "<0.0001" if row["p"] < 0.0001 else f"{row['p']:.4f}"
             interval = "" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
         state = "answers" if row["name"] == record["answer"] else "" if row["kept"] else "left out"
         shown = row["name"] if row["name"] == row["kind"] else f"{row['name']} ({row['kind']})"
