@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, mask_inputs
+from rerank.losses.inputs import by_score, mask_inputs
 
 
 class Metric(NamedTuple):
@@ -133,11 +133,7 @@ def metric_from_soft_ranks(
 
     Returns:
         (lists,).
-
-    Raises:
-        ValueError: beta is out of range.
     """
-    check_positive("beta", beta)
     name, cutoff = metric
     soft_ranks = soft_ranks.masked_fill(~mask, 1)
     relevant = (labels >= 1).to(soft_ranks.dtype)

@@ -35,15 +35,14 @@ def test_the_first_k_ranks_are_those_of_all(operator) -> None:
         operator(SCORES, MASK, k=0)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5])
-@pytest.mark.parametrize("documents", [2, 3, 25])
-def test_the_transport_plan_has_unit_marginals(documents: int, epsilon: float) -> None:
+@pytest.mark.parametrize("documents", [2, 25])
+def test_the_transport_plan_has_unit_marginals(documents: int) -> None:
     scores = torch.randn(4, documents, generator=torch.Generator().manual_seed(0))
     scores[1, : documents // 2] = scores[1, 0]
-    plan = soft_permutation(scores, None, epsilon)
-    ones = torch.ones(4, documents)
-    torch.testing.assert_close(plan.sum(dim=1), ones)
-    torch.testing.assert_close(plan.sum(dim=2), ones)
+    for epsilon in (1.0, 1e-2, 1e-5):
+        plan = soft_permutation(scores, None, epsilon)
+        for dim in (1, 2):
+            torch.testing.assert_close(plan.sum(dim=dim), torch.ones(4, documents))
 
 
 def test_the_transport_plan_of_a_list_that_is_all_masked_is_0() -> None:

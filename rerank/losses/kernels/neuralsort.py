@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, tie_bounds
+from rerank.losses.kernels.autograd import wants_gradient
 
 ROWS = 128
 """Ranks in a tile: with fewer, the band is narrower; with more, there are fewer calls."""
@@ -33,8 +34,7 @@ def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature:
     Returns:
         (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
-    needs_gradient = torch.is_grad_enabled() and scores.requires_grad
-    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, needs_gradient)
+    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wants_gradient(scores))
     return ranked
 
 
