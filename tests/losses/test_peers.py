@@ -9,7 +9,6 @@ from scipy.optimize import isotonic_regression
 
 from rerank.losses import LOSSES, exact_metric, fast_soft_ranks, soft_permutation
 
-
 RAX = {
     "approx": [0.5092351, 0.4905134, 0.5516598],  # 1 - ndcg_metric(rank_fn=partial(approx_ranks, step_fn=sigmoid))
     "hinge": [1.3488653, 0.925572, 2.0552471],  # pairwise_hinge_loss, and so on, over the number of pairs
