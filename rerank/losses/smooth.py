@@ -100,14 +100,9 @@ def metric_loss(
 ) -> Tensor:
     """1 − smooth metric, and 0 for degenerate lists.
 
-    Args:
-        smooth_metric: from prepared scores, labels and mask, and the parsed metric, to (lists,).
-        scores: (lists, documents).
-        labels: (lists, documents).
-        mask: (lists, documents).
-        metric: p@K, ndcg@K, ndcg or ap.
-        entries: computes the metric in blocks of lists, as in `in_blocks`; None if it needs little memory itself.
-        operator: applied to the prepared scores and mask of all lists, before the blocks.
+    `smooth_metric` maps prepared scores, labels and mask, and the parsed metric, to (lists,). With `entries` it is
+    computed in blocks of lists, as in `in_blocks`. `operator` is applied to the prepared scores and mask of all lists,
+    before the blocks.
     """
     parsed = metrics.parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)

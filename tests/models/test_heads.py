@@ -65,7 +65,7 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
     """Of documents of one passage; the config says how the head was made."""
     folder = saved(kind, tmp_path, max_positions=128)
     ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
-    assert 0.5 < np.abs(ours).max() < 50
+    assert 0.3 < np.abs(ours).max() < 50
     assert ours.std() > 1e-3
     tolerance = {"atol": 1e-5, "rtol": 1e-5}
     np.testing.assert_allclose(scores_in_sentence_transformers(folder), ours, **tolerance)

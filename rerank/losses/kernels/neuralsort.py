@@ -22,17 +22,10 @@ NEGLIGIBLE = 60.0
 
 
 def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
+    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
 
-    Args:
-        scores: (lists, documents), 0 on padding.
-        labels: (lists, documents), 0 on padding, without a gradient.
-        mask: (lists, documents), True on real documents; no list is empty.
-        temperature: above 0.
-        count: number of ranks.
-
-    Returns:
-        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
+    Scores and labels are (lists, documents), 0 on padding; the labels have no gradient, and no list is empty. Returns
+    (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
     ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wants_gradient(scores))
     return ranked

@@ -19,15 +19,8 @@ def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
 
     With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
     smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
-    list, are kept for the backward pass.
-
-    Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on the documents to compare.
-        alpha: inverse temperature, above 0.
-
-    Returns:
-        (lists, documents), 0 if the mask is False. The gradient can be taken once.
+    list, are kept for the backward pass. Scores, mask and result are (lists, documents); documents whose mask is False
+    are not compared and have 0. The gradient can be taken once.
     """
     soft_ranks: Tensor = _SoftRanks.apply(scores, mask, alpha, wants_gradient(scores))
     return soft_ranks
