@@ -1,7 +1,11 @@
 """Differentiable ranking losses, and the operators they are made of. Knows nothing of data, models or training.
 
-A loss takes scores and labels, each (lists, documents), and a mask that is True on real documents; it returns one value
-per list, to be minimised. A *metric* (`ndcg@10`) is what a loss optimises, a *measure* (`nDCG@20`) what is evaluated.
+Every loss takes scores, labels and a mask, each (lists, documents). The labels are graded relevance: 1 and above is
+relevant for P@K and AP, below 0 counts as 0; those of a loss for distillation are a teacher's scores. The mask is True
+on real documents, and masked entries may hold anything. A loss returns (lists,) values to be minimised: 0 for a list
+without a relevant document, with fewer than two documents, or without a pair where pairs are compared. It raises
+ValueError if the shapes differ or a hyperparameter is out of range. A *metric* (`ndcg@10`) is what a loss optimises, a
+*measure* (`nDCG@20`) what is evaluated.
 
     >>> import torch
     >>> from rerank.losses import create, smoothi

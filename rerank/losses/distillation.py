@@ -13,15 +13,7 @@ def margin_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Te
     With d = S − y the mean over the N (N − 1) / 2 pairs is 2 / (N − 1) Σ_i (d_i − mean(d))²: it takes O(N) per list.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), the teacher's scores: any finite numbers.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
-
-    Returns:
-        (lists,); 0 for a list with fewer than two documents.
-
-    Raises:
-        ValueError: the shapes differ.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
 
     Reference:
         Hofstätter, Althammer, Schröder, Sertkan and Hanbury: Improving Efficient Neural Ranking Models with
@@ -42,16 +34,8 @@ def distill_kl(scores: Tensor, labels: Tensor, mask: Tensor | None = None, tempe
     `margin_mse`.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), the teacher's scores: any finite numbers.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         temperature: T, above 0; the softmax of a large T gives weight to the documents that the teacher scores low.
-
-    Returns:
-        (lists,); 0 for a list with fewer than two documents.
-
-    Raises:
-        ValueError: the temperature is out of range, or the shapes differ.
 
     Reference:
         Hinton, Vinyals and Dean: Distilling the Knowledge in a Neural Network, 2015. For ranking: Reddi et al.:

@@ -25,16 +25,8 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ap: w = the change of AP if the two documents swap ranks (as in LambdaMART)
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: the metric is none of these, or the shapes differ.
 
     Reference:
         Wang, Li, Golbandi, Bendersky and Najork: The LambdaLoss Framework for Ranking Metric Optimization, CIKM 2018

@@ -14,15 +14,7 @@ def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     Its smallest value is the entropy of softmax(y), not 0.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: the shapes differ.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
 
     Reference:
         Cao, Qin, Liu, Tsai and Li: Learning to Rank: From Pairwise Approach to Listwise Approach, ICML 2007.
@@ -39,15 +31,7 @@ def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     It is −Σ_j (y_j / Σ_k y_k) log softmax(S)_j.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: the shapes differ.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
 
     Reference:
         Bruch, Wang, Bendersky and Najork: An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with
@@ -67,16 +51,8 @@ def listmle(
     (i) is the document at rank i when the documents are sorted by descending label.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         generator: shuffles documents with equal labels; without it they stay in order of appearance.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: the shapes differ.
 
     Reference:
         Xia, Liu, Wang, Zhang and Li: Listwise Approach to Learning to Rank: Theory and Algorithm, ICML 2008.
@@ -109,18 +85,10 @@ def listap(
     torch.tanh(scores) for example, or choose `low` and `high` by the scores of the model.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         bins: number of bins, whose centres are evenly spaced from `high` down to `low`; 2 or more.
         low: lowest bin centre.
         high: highest bin centre.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: `bins` is below 2, `low` is not below `high`, or the shapes differ.
 
     Reference:
         Revaud, Almazán, Rezende and de Souza: Learning with Average Precision: Training Image Retrieval with a Listwise

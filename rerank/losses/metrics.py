@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, mask_inputs
+from rerank.losses.inputs import by_score, mask_inputs
 
 
 class Metric(NamedTuple):
@@ -121,23 +121,11 @@ def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -
 def metric_from_soft_ranks(
     soft_ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
 ) -> Tensor:
-    """The metric from soft ranks (Qin et al. 2010).
+    """The metric from soft ranks, (lists, documents) from 1 on, as (lists,) (Qin et al. 2010).
 
-    Args:
-        soft_ranks: (lists, documents), 1 is best.
-        labels: (lists, documents), 0 on padding.
-        mask: (lists, documents).
-        metric: the metric.
-        beta: inverse temperature, above 0, of the soft cut-off (P@K, NDCG@K) and of the comparison of ranks (AP).
-        cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
-
-    Returns:
-        (lists,).
-
-    Raises:
-        ValueError: beta is out of range.
+    `beta` is the inverse temperature, above 0, of the soft cut-off at rank K + `cutoff_offset` (P@K, NDCG@K) and of the
+    comparison of ranks (AP). Labels are 0 on padding.
     """
-    check_positive("beta", beta)
     name, cutoff = metric
     soft_ranks = soft_ranks.masked_fill(~mask, 1)
     relevant = (labels >= 1).to(soft_ranks.dtype)

@@ -28,18 +28,10 @@ def pirank(
     P@K and AP both losses are equal.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
         straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
@@ -66,17 +58,9 @@ def neural_ndcg(
     The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Pobrotyn and Białobrzeski: NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of

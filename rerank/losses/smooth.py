@@ -30,19 +30,11 @@ def smoothi(
     value and gradient are computed in one pass over the ranks, and the gradient can be taken once.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap. If K exceeds the number of documents, P@K still divides by K.
         alpha: inverse temperature, above 0; it multiplies the scores, so their spread matters.
         delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5.
         stop_gradient: whether p is constant in the backward pass; without it the gradient explodes for large alpha.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Thonet, Cinar, Gaussier, Li and Renders: SmoothI: Smooth Rank Indicators for Differentiable IR Metrics, 2021
@@ -77,19 +69,11 @@ def approx(
     σ(β (π_i − π_j)).
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         alpha: inverse temperature of the soft ranks, above 0.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Qin, Liu and Li: A General Approximation Framework for Direct Optimization of Information Retrieval Measures,
@@ -116,14 +100,9 @@ def metric_loss(
 ) -> Tensor:
     """1 − smooth metric, and 0 for degenerate lists.
 
-    Args:
-        smooth_metric: from prepared scores, labels and mask, and the parsed metric, to (lists,).
-        scores: (lists, documents).
-        labels: (lists, documents).
-        mask: (lists, documents).
-        metric: p@K, ndcg@K, ndcg or ap.
-        entries: computes the metric in blocks of lists, as in `in_blocks`; None if it needs little memory itself.
-        operator: applied to the prepared scores and mask of all lists, before the blocks.
+    `smooth_metric` maps prepared scores, labels and mask, and the parsed metric, to (lists,). With `entries` it is
+    computed in blocks of lists, as in `in_blocks`. `operator` is applied to the prepared scores and mask of all lists,
+    before the blocks.
     """
     parsed = metrics.parse(metric)
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)

@@ -22,17 +22,9 @@ def neuralsort(
     The indicator of rank r is softmax_j(((N + 1 − 2r) S_j − Σ_k |S_j − S_k|) / temperature).
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
@@ -62,18 +54,10 @@ def softsort(
     The indicator of rank r is softmax_j(−|sort(S)_r − S_j|^power / temperature), for the descending sort.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
         power: exponent of the distance between two scores, above 0; 1 takes much less time and memory.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Prillo and Eisenschlos: SoftSort: A Continuous Relaxation for the argsort Operator, ICML 2020.
@@ -111,20 +95,12 @@ def fastsort(
     The metric follows from the soft ranks as in `approx`.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         regularization: l2 or kl, the distance of the projection.
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
-
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
-    Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
 
     Reference:
         Blondel, Teboul, Berthet and Djolonga: Fast Differentiable Sorting and Ranking, ICML 2020.
@@ -156,19 +132,13 @@ def ot(
     The plan is `indicators.soft_permutation`; the metric follows from the soft ranks as in `approx`.
 
     Args:
-        scores: (lists, documents).
-        labels: (lists, documents), graded; 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents; masked entries may hold anything.
+        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
         epsilon: weight of the entropic regularisation, 1e-9 or more; the smaller, the closer to the true ranks.
 
-    Returns:
-        (lists,); 0 for a list without a relevant document or with fewer than two documents.
-
     Raises:
-        ValueError: a hyperparameter is out of range, or the shapes differ.
         RuntimeError: the plan did not converge, for a very small epsilon.
 
     Reference:

@@ -52,7 +52,7 @@ class CrossEncoder(nn.Module):
         self.last_token = loaded.last_token
         self.dropout_keys = seed_dropout(self)
         self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
-        self.padding_reason = pack(self.encoder, loaded.first_position, self.pad_id, loaded.max_length, self.last_token)
+        self.padding_reason = pack(self._probe())
         self.flash = True
         self.compiled = False
 
@@ -69,8 +69,7 @@ class CrossEncoder(nn.Module):
         self.to(device)
         if device.type == "cpu" or self.is_padded:
             return []
-        probe = Probe(self.encoder, self.first_position, self.pad_id, self.max_length, self.last_token)
-        lines = []
+        probe, lines = self._probe(), []
         if has_flash_attention(device):
             self.flash = True
             if not (reason := packing_error(probe, autocast, flash=True)):
@@ -81,6 +80,9 @@ class CrossEncoder(nn.Module):
             self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
             lines.append(self.padding_reason)
         return lines
+
+    def _probe(self) -> Probe:
+        return Probe(self.encoder, self.first_position, self.pad_id, self.max_length, self.last_token)
 
     @property
     def is_padded(self) -> bool:
@@ -98,9 +100,8 @@ class CrossEncoder(nn.Module):
     def _packed_scores(self, inputs: Packed) -> Tensor:
         ids = inputs.input_ids[None]
         lengths = inputs.lengths()
-        offsets = inputs.device_offsets
-        if offsets is None:
-            offsets = inputs.offsets.to(ids.device, torch.int32)
+        given = inputs.device_offsets
+        offsets = inputs.offsets.to(ids.device, torch.int32) if given is None else given
         starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(inputs.input_ids))
         positions = (torch.arange(len(starts), device=ids.device) - starts)[None]
         arguments = {"input_ids": ids, "position_ids": positions + self.first_position}
@@ -170,11 +171,9 @@ class CrossEncoder(nn.Module):
         """The dropout rate of attention weights in training, for the manifest; packed attention has none."""
         config = self.encoder.config
         rate = getattr(config, "attention_probs_dropout_prob", getattr(config, "attention_dropout", 0.0))
-        return (
-            f"{rate}"
-            if self.is_padded or not rate
-            else f"0, not the encoder's {rate}: packed attention drops no weights"
-        )
+        if self.is_padded or not rate:
+            return f"{rate}"
+        return f"0, not the encoder's {rate}: packed attention drops no weights"
 
     def attention_kernel(self, autocast: Autocast) -> str:
         """The kernel of attention where the model is, for the manifest.

@@ -31,7 +31,17 @@ PROBE_WINDOW = 16
 """The attention window that a decoder is tested with, instead of thousands of tokens."""
 
 
-def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_token: LastTokenHead | None = None) -> str:
+class Probe(NamedTuple):
+    """A Hugging Face model whose attention is tried, and how it is called; `last_token` is a decoder's head."""
+
+    model: Any
+    first_position: int
+    pad_id: int
+    max_length: int
+    last_token: LastTokenHead | None = None
+
+
+def pack(probe: Probe) -> str:
     """Makes a Hugging Face model accept packed passages; returns "" on success, or the reason why it cannot.
 
     The forward pass then takes `input_ids` and `position_ids`, (1, tokens), and the keyword `passages`. The last layer
@@ -39,26 +49,22 @@ def pack(model: Any, first_position: int, pad_id: int, max_length: int, last_tok
     body of a model whose head reads the last token, `last_token`, returns all tokens. Two passages are run packed and
     padded, to detect models that mix tokens in other ways.
     """
+    model, last_token = probe.model, probe.last_token
     body = model if last_token is None else last_token.body
     if not getattr(model, "_supports_attention_backend", False):
         return f"the attention of {type(model).__name__} is its own"
     if "position_ids" not in inspect.signature(body.forward).parameters:
         return f"{type(model).__name__} takes no position ids"
-    before = model.config._attn_implementation
-    register_attention()
-    lengths = [min(max_length, PROBE_LENGTH), 7]
     hooks = []
     if last_token is None:
         layers = layers_of(model)
         if not layers:
             return f"{type(model).__name__} has no list of its layers"
         hooks = keep_first_tokens(layers[-1])
+    before = model.config._attn_implementation
+    register_attention()
     try:
-        if last_token is None:
-            model.set_attn_implementation(IMPLEMENTATION)
-            error = _difference(model, first_position, pad_id, lengths)
-        else:
-            error = _difference_of_last_tokens(model, last_token, pad_id, lengths)
+        error = _packed_difference(probe)
         reason = f"{type(model).__name__} gives packed passages other vectors, by {error:.1g}"
     except UnsupportedAttentionError as unsupported:
         error, reason = math.inf, f"{type(model).__name__}: {unsupported}"
@@ -75,16 +81,6 @@ def layers_of(model: Any) -> list[Any]:
     count = model.config.get_text_config().num_hidden_layers
     stacks = (m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m) == count)
     return list(next(stacks, ()))
-
-
-class Probe(NamedTuple):
-    """A model whose attention is tried on its device, and how it is called; see `pack`."""
-
-    model: Any
-    first_position: int
-    pad_id: int
-    max_length: int
-    last_token: LastTokenHead | None = None
 
 
 def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
@@ -118,72 +114,68 @@ def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
     return ""
 
 
+@torch.no_grad()
+def _packed_difference(probe: Probe) -> float:
+    """The largest difference between the vectors of packed and of padded passages, relative to the largest value.
+
+    The padded ones are computed with the model's own attention, which is then replaced.
+    """
+    model, lengths = probe.model, [min(probe.max_length, PROBE_LENGTH), 7]
+    training = model.training
+    model.eval()
+    with _short_windows(model) if probe.last_token else contextlib.nullcontext():
+        padded = _vectors(probe, model, lengths, None)
+        model.set_attn_implementation(IMPLEMENTATION)
+        packed = _vectors(probe, model, lengths, True)
+    model.train(training)
+    return _relative(padded, packed)
+
+
 def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) -> tuple[Tensor, Tensor]:
     """Float32 vectors (passages, hidden) and gradients (tokens, embedding); padded passages if `flash` is None."""
-    model, device = probe.model, next(probe.model.parameters()).device
-    ids, positions, passages = probe_tokens(lengths, probe.pad_id, model.config.get_text_config().vocab_size)
-    padded_ids, mask = _padded(ids, lengths, probe.pad_id)
     embedded: list[Tensor] = []
 
     def keep(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
         embedded.append(output.detach().requires_grad_())
         return embedded[-1]
 
-    arguments: dict[str, Any]
+    handle = probe.model.get_input_embeddings().register_forward_hook(keep)
+    try:
+        vectors = _vectors(probe, probe.model.base_model, lengths, flash).float()
+    finally:
+        handle.remove()
+    direction = torch.arange(
+        vectors.shape[1], device=vectors.device
+    ).cos()  # of a layer norm, the squares' sum is constant
+    (gradient,) = torch.autograd.grad((vectors * direction).sum(), embedded)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return vectors.detach(), (gradient[mask.to(gradient.device)] if flash is None else gradient[0]).float()
+
+
+def _vectors(probe: Probe, model: Any, lengths: list[int], flash: bool | None) -> Tensor:
+    """What `model`, the probe's or its body, computes of each passage: (passages, hidden) vectors, or a head's logits.
+
+    Padded passages if `flash` is None; else packed ones, and `flash` is whether FlashAttention may be called.
+    """
+    device = next(probe.model.parameters()).device
+    ids, positions, passages = probe_tokens(lengths, probe.pad_id, model.config.get_text_config().vocab_size)
     if flash is None:
-        arguments = {"input_ids": padded_ids.to(device), "attention_mask": mask.long().to(device)}
+        mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        padded_ids = torch.full(mask.shape, probe.pad_id)
+        padded_ids[mask] = ids
+        arguments: dict[str, Any] = {"input_ids": padded_ids.to(device), "attention_mask": mask.long().to(device)}
     else:
         first = 0 if probe.last_token else probe.first_position
         arguments = {"input_ids": ids[None].to(device), "position_ids": (positions[None] + first).to(device)}
         arguments["passages"] = Passages(passages.lengths, passages.offsets.to(device), passages.longest, flash)
-    handle = model.get_input_embeddings().register_forward_hook(keep)
-    try:
-        if probe.last_token is None:
-            vectors = model.base_model(**arguments).last_hidden_state[:, 0]
-        else:
-            hidden = probe.last_token.body(**arguments, use_cache=False).last_hidden_state
-            ends = torch.tensor(lengths, device=device) - 1
-            packed_ends = passages.offsets[1:].long().to(device) - 1
-            vectors = hidden[torch.arange(len(lengths)), ends] if flash is None else hidden[0, packed_ends]
-    finally:
-        handle.remove()
-    vectors = vectors.float()
-    direction = torch.arange(vectors.shape[1], device=device).cos()  # a layer norm makes the sum of squares constant
-    (gradient,) = torch.autograd.grad((vectors * direction).sum(), embedded)
-    return vectors.detach(), (gradient[mask.to(device)] if flash is None else gradient[0]).float()
-
-
-@torch.no_grad()
-def _difference(model: Any, first_position: int, pad_id: int, lengths: list[int]) -> float:
-    """The largest difference between the vectors of packed and of padded passages, relative to the largest value."""
-    training = model.training
-    model.eval()
-    ids, positions, passages = probe_tokens(lengths, pad_id, model.config.vocab_size)
-    padded_ids, mask = _padded(ids, lengths, pad_id)
-    outputs = [
-        model(input_ids=padded_ids, attention_mask=mask.long()),
-        model(input_ids=ids[None], position_ids=positions[None] + first_position, passages=passages),
-    ]
-    model.train(training)
-    padded, packed = (out.logits if hasattr(out, "logits") else out.last_hidden_state[:, 0] for out in outputs)
-    return _relative(padded, packed)
-
-
-@torch.no_grad()
-def _difference_of_last_tokens(model: Any, last_token: LastTokenHead, pad_id: int, lengths: list[int]) -> float:
-    """As `_difference`, for the last tokens; the model's own attention gives the padded ones, and is replaced then."""
-    body = last_token.body
-    training = model.training
-    model.eval()
-    ids, positions, passages = probe_tokens(lengths, pad_id, model.config.get_text_config().vocab_size)
-    padded_ids, mask = _padded(ids, lengths, pad_id)
-    with _short_windows(model):
-        padded = body(input_ids=padded_ids, attention_mask=mask.long(), use_cache=False).last_hidden_state
-        model.set_attn_implementation(IMPLEMENTATION)
-        packed = body(input_ids=ids[None], position_ids=positions[None], passages=passages, use_cache=False)
-    model.train(training)
-    ends = torch.tensor(lengths) - 1, passages.offsets[1:].long() - 1
-    return _relative(padded[torch.arange(len(lengths)), ends[0]], packed.last_hidden_state[0, ends[1]])
+    if probe.last_token is None:
+        out = model(**arguments)
+        vectors: Tensor = out.logits if hasattr(out, "logits") else out.last_hidden_state[:, 0]
+        return vectors
+    hidden: Tensor = probe.last_token.body(**arguments, use_cache=False).last_hidden_state
+    if flash is None:
+        return hidden[torch.arange(len(lengths)), torch.tensor(lengths, device=device) - 1]
+    return hidden[0, passages.offsets[1:].long().to(device) - 1]
 
 
 def probe_tokens(lengths: list[int], pad_id: int, vocab_size: int) -> tuple[Tensor, Tensor, Passages]:
@@ -191,14 +183,6 @@ def probe_tokens(lengths: list[int], pad_id: int, vocab_size: int) -> tuple[Tens
     positions = torch.cat([torch.arange(length) for length in lengths])
     ids = (positions % min(50, vocab_size - 1) + pad_id + 1) % vocab_size
     return ids, positions, Passages(lengths, torch.tensor([0, *accumulate(lengths)], dtype=torch.int32), max(lengths))
-
-
-def _padded(ids: Tensor, lengths: list[int], pad_id: int) -> tuple[Tensor, Tensor]:
-    """The ids of packed passages as (passages, longest), and the mask of the real tokens."""
-    padded_ids = torch.full((len(lengths), max(lengths)), pad_id)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    padded_ids[mask] = ids
-    return padded_ids, mask
 
 
 def _relative(padded: Tensor, packed: Tensor) -> float:

@@ -6,7 +6,7 @@ Lists of millions of pairs would take more memory than the model.
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,7 @@ class CandidatePairs(Sequence[tuple[str, str]]):
     lists: Sequence[Candidates]
     starts: list[int]
 
-    @overload
-    def __getitem__(self, place: int) -> tuple[str, str]: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[tuple[str, str]]: ...
-
-    def __getitem__(self, place: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
+    def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return [self[number] for number in range(len(self))[place]]
         number = range(len(self))[place]
@@ -52,13 +46,7 @@ class Chunks(Sequence[Pairs]):
     begins: Sequence[int]
     ends: Sequence[int]
 
-    @overload
-    def __getitem__(self, place: int) -> Pairs: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> "Chunks": ...
-
-    def __getitem__(self, place: "int | slice") -> "Pairs | Chunks":
+    def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return Chunks(self.pairs, self.order, self.begins[place], self.ends[place])
         return [self.pairs[number] for number in self.order[self.begins[place] : self.ends[place]].tolist()]

@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Iterator
-from typing import NoReturn
 
+import msgspec
 from starlette.requests import Request
 
 from rerank.serving.limits import Limits
@@ -96,27 +95,12 @@ async def read_body(request: Request, held: Held) -> bytes:
 def parse(body: bytes) -> Body:
     """The JSON object of a body; raises RefusalError for anything else."""
     try:
-        parsed = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of 5,000 digits, too many brackets
-        raise RefusalError(Reason.MALFORMED, f"the body is not JSON in UTF-8: {_reason(error)}") from None
+        parsed = msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:  # the message has no part of the body in it
+        raise RefusalError(Reason.MALFORMED, f"the body is not JSON in UTF-8: {error}") from None
     if not isinstance(parsed, dict):
         raise RefusalError(Reason.MALFORMED, "the body is JSON, but not an object")
     return parsed
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _reason(error: Exception) -> str:
-    """Where and why a body cannot be parsed, without its content."""
-    match error:
-        case json.JSONDecodeError(msg=reason, pos=place):
-            return f"{reason} at character {place}"
-        case UnicodeDecodeError(start=place):
-            return f"byte {place} is not UTF-8"
-        case _:
-            return str(error).partition(";")[0]
 
 
 def _too_large(limits: Limits) -> RefusalError:

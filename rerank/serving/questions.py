@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from rerank.serving.refusals import Reason, RefusalError
@@ -13,8 +13,7 @@ Body = Mapping[str, Any]
 """The JSON object of a request."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """(query, document) texts to score, and how the answer shows them.
 
     sigmoid: scores are mapped to 0 to 1; top_n: the number of results, None for all; with_texts: results repeat the
@@ -62,84 +61,38 @@ def sigmoid(score: float) -> float:
     return 1 / (1 + small) if score >= 0 else small / (1 + small)
 
 
-def text(body: Body, field: str) -> str:
+class TextObject(msgspec.Struct):
+    """A document as an object."""
+
+    text: str
+
+
+def field(body: Body, name: str, shape: Any) -> Any:
+    """The value of a field, of a type such as `str`, `list[str]` or `bool | None`; a missing field is null.
+
+    Raises RefusalError, which says where another type was found.
+    """
+    try:
+        return msgspec.convert(body.get(name), shape)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$")
+        raise RefusalError(Reason.INVALID, f"{name}{place.rstrip('`')}: {reason[0].lower()}{reason[1:]}") from None
+
+
+def text(body: Body, name: str) -> str:
     """The text of a field that must be there."""
-    return _text(_needed(body, field), field)
+    found: str = field(body, name, str)
+    return found
 
 
-def texts(body: Body, field: str, objects: bool = False) -> list[str]:
-    """The texts of a field that must be there; with `objects`, {"text": "…"} is a text too."""
-    values = _needed(body, field)
-    if not isinstance(values, list):
-        raise RefusalError(Reason.INVALID, f"{field}: expected a list of texts, got {_kind(values)}")
-    if not values:
-        raise RefusalError(Reason.EMPTY, f"{field}: is empty, expected one text or more")
-    return [_document(value, f"{field}[{place}]", objects) for place, value in enumerate(values)]
+def texts(body: Body, name: str, shape: Any = list[str]) -> list[str]:
+    """The texts of a field that must be there: one or more; its shape may allow a single text, or TextObjects."""
+    found = field(body, name, shape)
+    if not found and not isinstance(found, str):
+        raise RefusalError(Reason.EMPTY, f"{name}: is empty, expected one text or more")
+    values = [found] if isinstance(found, str) else found
+    return [value.text if isinstance(value, TextObject) else value for value in values]
 
 
-def text_or_texts(body: Body, field: str) -> list[str]:
-    """The texts of a field that is a text or a list of texts."""
-    value = _needed(body, field)
-    return texts(body, field) if isinstance(value, list) else [_text(value, field)]
-
-
-def flag(body: Body, field: str, default: bool) -> bool:
-    """A truth value; null and a missing field are the default."""
-    value = body.get(field)
-    if value is None:
-        return default
-    if not isinstance(value, bool):
-        raise RefusalError(Reason.INVALID, f"{field}: expected true or false, got {_kind(value)}")
-    return value
-
-
-def count(body: Body, field: str) -> int | None:
-    """A whole number from 1 on, or None for null and a missing field."""
-    value = body.get(field)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise RefusalError(Reason.INVALID, f"{field}: expected a whole number, got {_kind(value)}")
-    if value < 1:
-        raise RefusalError(Reason.INVALID, f"{field}: expected 1 or more")
-    return value
-
-
-def check_model(body: Body) -> None:
-    """Any name of a model is taken, as there is one model; anything but a text is refused."""
-    if body.get("model") is not None:
-        _text(body["model"], "model")
-
-
-def _needed(body: Body, field: str) -> Any:
-    if body.get(field) is None:
-        raise RefusalError(Reason.INVALID, f"{field}: is missing")
-    return body[field]
-
-
-def _document(value: Any, field: str, objects: bool) -> str:
-    if objects and isinstance(value, dict):
-        if not isinstance(value.get("text"), str):
-            raise RefusalError(Reason.INVALID, f'{field}: expected a text or {{"text": "…"}}')
-        return _text(value["text"], field)
-    return _text(value, field)
-
-
-def _text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise RefusalError(Reason.INVALID, f"{field}: expected a text, got {_kind(value)}")
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-        raise RefusalError(Reason.INVALID, f"{field}: has half of a surrogate pair, which is no character")
-    return value
-
-
-def _kind(value: Any) -> str:
-    kinds = {
-        str: "a text",
-        bool: "a truth value",
-        int: "a number",
-        float: "a number",
-        list: "a list",
-        dict: "an object",
-    }
-    return kinds.get(type(value), "null")
+Count = Annotated[int, msgspec.Meta(ge=1)]
+"""A whole number from 1 on."""

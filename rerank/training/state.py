@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
-from rerank.training.linked_tensors import read_tensors, write_tensors
 from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -28,7 +28,7 @@ from rerank.utils.integrity import (
 )
 from rerank.utils.progress import log
 
-HISTORY, KEPT = "history.json", "checkpoint.json"
+TENSORS, HISTORY, KEPT = "state.safetensors", "history.json", "checkpoint.json"
 
 
 class TrainingFolder(Protocol):
@@ -63,17 +63,14 @@ class StagedBest:
 
     def __init__(self, folder: TrainingFolder, save: Callable[[Path], object], run: Run | None) -> None:
         with contextlib.ExitStack() as stack:
-            self.checkpoint = stack.enter_context(atomic_write(folder.checkpoint))
-            save(self.checkpoint)
-            self.record = {
-                (folder.checkpoint / file.relative_to(self.checkpoint)).relative_to(folder.state.parent).as_posix():
-                facts_of(file)
-                for file in files_below(self.checkpoint)
-            }  # fmt: skip
+            staged = stack.enter_context(atomic_write(folder.checkpoint))
+            save(staged)
+            kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
             if run is not None and folder.valid_run is not None:
-                staged = stack.enter_context(atomic_write(folder.valid_run))
-                write_run(staged, run, folder.tag)
-                self.record[folder.valid_run.relative_to(folder.state.parent).as_posix()] = facts_of(staged)
+                kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
+                write_run(kept[folder.valid_run], run, folder.tag)
+            parent = folder.state.parent
+            self.record = {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
             self._stack = stack.pop_all()
 
     def put_in_place(self) -> None:
@@ -104,13 +101,12 @@ def save_state(
 ) -> None:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
 
-    If the epoch is the `best`, its files are put in their places just before the state is, and the state has its
-    weights by a link to those of the checkpoint.
+    If the epoch is the `best`, its files are put in their places just before the state is.
     """
     try:
         with atomic_write(folder.state) as tmp:
             tmp.mkdir()
-            write_tensors(tensors, tmp, best.checkpoint if best else None)
+            _write_tensors(tensors, tmp / TENSORS)
             (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
             (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
             write_record(tmp)
@@ -121,6 +117,16 @@ def save_state(
             best.drop(error)
         raise
     _write_log(folder, history)
+
+
+def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
+    own, storages = {}, set()
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        storage = value.untyped_storage().data_ptr()
+        own[name] = value.clone() if storage in storages else value  # safetensors refuses tensors that share memory
+        storages.add(storage)
+    save_file(own, file)
 
 
 def restore_state(
@@ -144,7 +150,7 @@ def restore_state(
             raise ValueError(f"{RECORD}: expected a file, found none")
         if changed := changes_since_record(state):
             raise ValueError("; ".join(changed))
-        tensors = read_tensors(state)
+        tensors = load_file(state / TENSORS)
         history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
         kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
         _load(tensors, model, optimizer)

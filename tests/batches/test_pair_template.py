@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -7,7 +5,7 @@ from rerank.batches.pair_template import PairTemplate, pair_template
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
-from tests.support.tiny_encoders import KINDS, make_encoder, make_tokenizer
+from tests.support.tiny_encoders import KINDS, make_tokenizer
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "boundary", "layer", "wing"]
 TEXTS = [
@@ -33,12 +31,7 @@ def assert_splices(tokenizer) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_spliced_pair_is_what_the_tokenizer_gives(kind: str, tmp_path: Path) -> None:
-    assert_splices(load_encoder(str(make_encoder(kind, tmp_path / kind, WORDS))).tokenizer)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_spliced_pair_is_what_the_bare_tokenizer_gives(kind: str) -> None:
+def test_spliced_pair_is_what_the_tokenizer_gives(kind: str) -> None:
     assert_splices(make_tokenizer(kind, WORDS))
 
 

@@ -13,7 +13,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.retrieval import lucene_index
-from rerank.training import linked_tensors as training
+from rerank.training import state as training
 from tests.support.small_collection import command, failed, write_collection
 
 

@@ -41,22 +41,21 @@ def dcg(labels: list[int], k: int) -> float:
     return sum((2**label - 1) / math.log2(1 + r) for r, label in enumerate(labels[:k], 1))
 
 
-@pytest.mark.parametrize("documents", [4, 30, 150])
-@pytest.mark.parametrize(("metric", "measure"), [("p@5", "P_5"), ("P@200", "P_200"), ("ap", "map"), ("AP", "map")])
-def test_exact_is_trec_eval(documents: int, metric: str, measure: str) -> None:
-    scores, labels = separated_lists(documents)
-    expected = torch.tensor(trec_eval(scores, labels, measure), dtype=torch.float64)
-    torch.testing.assert_close(exact_metric(scores, labels, metric=metric), expected)
+def test_exact_is_trec_eval() -> None:
+    for documents in (4, 30, 150):
+        scores, labels = separated_lists(documents)
+        for metric, measure in (("p@5", "P_5"), ("P@200", "P_200"), ("ap", "map"), ("AP", "map")):
+            expected = torch.tensor(trec_eval(scores, labels, measure), dtype=torch.float64)
+            torch.testing.assert_close(exact_metric(scores, labels, metric=metric), expected)
 
 
-@pytest.mark.parametrize("metric", ["ndcg", "ndcg@5", "ndcg@1000"])
-def test_exact_ndcg_has_gain_two_to_the_label_minus_one(metric: str) -> None:
+def test_exact_ndcg_has_gain_two_to_the_label_minus_one() -> None:
     scores, labels = separated_lists(30)
-    k = int(metric.partition("@")[2] or 30)
-    values = exact_metric(scores, labels, metric=metric)
-    for value, row, s in zip(values, labels.tolist(), scores.tolist(), strict=True):
-        ranked = [label for _, label in sorted(zip(s, row, strict=True), reverse=True)]
-        assert value.item() == pytest.approx(dcg(ranked, k) / dcg(sorted(row, reverse=True), k), rel=1e-12)
+    for metric, k in (("ndcg", 30), ("ndcg@5", 5), ("ndcg@1000", 1000)):
+        values = exact_metric(scores, labels, metric=metric)
+        for value, row, s in zip(values, labels.tolist(), scores.tolist(), strict=True):
+            ranked = [label for _, label in sorted(zip(s, row, strict=True), reverse=True)]
+            assert value.item() == pytest.approx(dcg(ranked, k) / dcg(sorted(row, reverse=True), k), rel=1e-12)
 
 
 def test_exact_takes_padding_empty_and_single_lists() -> None:
@@ -67,22 +66,25 @@ def test_exact_takes_padding_empty_and_single_lists() -> None:
     assert exact_metric(scores[:, :0], labels[:, :0]).tolist() == [0.0, 0.0, 0.0]
 
 
+METRICS = ("p@3", "ap", "ndcg", "ndcg@5", "p@200")
+
+
 @pytest.mark.parametrize("name", SHARP)
-@pytest.mark.parametrize("documents", [4, 20, 150])
-@pytest.mark.parametrize("metric", ["p@3", "ap", "ndcg", "ndcg@5", "p@200"])
-def test_sharp_losses_are_one_minus_the_true_metric(name: str, documents: int, metric: str) -> None:
-    scores, labels = separated_lists(documents)
-    values = LOSSES[name](scores, labels, metric=metric, **SHARP[name])
+def test_sharp_losses_are_one_minus_the_true_metric(name: str) -> None:
     # Transport never quite separates neighbours: 150 targets are 1 / 149 apart.
     tolerance = 1e-5 if name == "ot" else 1e-9
-    torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
+    for documents in (4, 150):
+        scores, labels = separated_lists(documents)
+        for metric in METRICS if documents == 4 else ("ap", "ndcg@5"):
+            values = LOSSES[name](scores, labels, metric=metric, **SHARP[name])
+            torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("metric", ["p@3", "ap", "ndcg", "ndcg@5", "p@200"])
-def test_straight_through_is_one_minus_the_true_metric_at_any_temperature(metric: str) -> None:
+def test_straight_through_is_one_minus_the_true_metric_at_any_temperature() -> None:
     scores, labels = separated_lists(20)
-    values = LOSSES["pirank"](scores, labels, metric=metric, temperature=50.0, straight_through=True)
-    torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric))
+    for metric in METRICS:
+        values = LOSSES["pirank"](scores, labels, metric=metric, temperature=50.0, straight_through=True)
+        torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric))
 
 
 @pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
@@ -157,39 +159,32 @@ DESCENT = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if LABELS[name] == "judgments"])
+@pytest.mark.parametrize("name", LOSSES)
 def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
+    """By their labels, or in exactly the teacher's order."""
     rate, settings, sorted_lists = DESCENT.get(name, (1.0, {}, 16))
     generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(0, 2 if name == "listap" or name not in DESCENT else 4, (16, 10), generator=generator)
-    labels[:, 0] = 1
-    scores = torch.randn(16, 10, generator=generator).requires_grad_()
-    assert (exact_metric(scores, labels) > 0.95).sum() <= 4
-    optimizer = torch.optim.SGD([scores], lr=rate)
-    for _ in range(200):
-        optimizer.zero_grad()
-        LOSSES[name](scores, labels, **settings).sum().backward()
-        optimizer.step()
-    assert (exact_metric(scores, labels) > 0.95).sum() >= sorted_lists
-
-
-@pytest.mark.parametrize("name", [name for name in LOSSES if LABELS[name] == "scores"])
-def test_gradient_descent_on_free_scores_finds_the_order_of_the_teacher(name: str) -> None:
-    rate, settings, sorted_lists = DESCENT.get(name, (1.0, {}, 16))
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.randn(16, 10, generator=generator) - 3
+    if LABELS[name] == "judgments":
+        labels = torch.randint(0, 2 if name == "listap" or name not in DESCENT else 4, (16, 10), generator=generator)
+        labels[:, 0] = 1
+    else:
+        labels = torch.randn(16, 10, generator=generator) - 3
     scores = torch.randn(16, 10, generator=generator).requires_grad_()
 
     def in_order() -> int:
-        return (scores.argsort(dim=1) == labels.argsort(dim=1)).all(dim=1).sum().item()
+        if LABELS[name] == "judgments":
+            return int((exact_metric(scores, labels) > 0.95).sum())
+        return int((scores.argsort(dim=1) == labels.argsort(dim=1)).all(dim=1).sum())
 
-    assert in_order() == 0
+    assert in_order() <= 4
     optimizer = torch.optim.SGD([scores], lr=rate)
     for _ in range(200):
         optimizer.zero_grad()
         LOSSES[name](scores, labels, **settings).sum().backward()
         optimizer.step()
-    assert in_order() >= sorted_lists
+        if in_order() >= sorted_lists:
+            return
+    raise AssertionError(f"{in_order()} of 16 lists are sorted, expected {sorted_lists}")
 
 
 def test_a_high_temperature_makes_the_divergence_a_share_of_margin_mse() -> None:

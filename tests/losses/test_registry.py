@@ -60,18 +60,12 @@ def failed(capsys, *words) -> str:
 
 
 def test_a_registered_function_is_trained_from_the_command_line(toy, here):
-    main(["train", "--config", "letor.toml", "--fold", "1", "--loss", "toy", "--loss.toy-scale", "2"])
-    experiment = Path("runs/letor/toy")
-    assert tomllib.loads((experiment / "config.toml").read_text())["loss"] == {"name": "toy", "toy_scale": 2.0}
-    manifest = json.loads((experiment / "fold1" / "manifest.json").read_text())
-    assert manifest["config"]["loss"] == {"name": "toy", "toy_scale": 2.0}
-    assert (experiment / "fold1" / "test.run").is_file()
-
-
-def test_flags_override_the_file_one_by_one(toy, here):
+    """Its flags override the file's settings one by one."""
     main(["train", "--config", "letor.toml", "--fold", "1", "--loss.ranks", "2"])
-    settings = tomllib.loads(Path("runs/letor/toy/config.toml").read_text())["loss"]
-    assert settings == {"name": "toy", "toy_scale": 3.0, "ranks": 2}
+    experiment, settings = Path("runs/letor/toy"), {"name": "toy", "toy_scale": 3.0, "ranks": 2}
+    assert tomllib.loads((experiment / "config.toml").read_text())["loss"] == settings
+    assert json.loads((experiment / "fold1" / "manifest.json").read_text())["config"]["loss"] == settings
+    assert (experiment / "fold1" / "test.run").is_file()
 
 
 @pytest.mark.parametrize(

@@ -7,22 +7,24 @@ from rerank.losses import LABELS, LOSSES
 from tests.losses import loops
 
 METRICS = ["ndcg", "ndcg@3", "ndcg@100", "p@2", "p@100", "ap"]
+FEW = ["ndcg@3", "p@2", "ap"]
+"""Where a loop takes long, or another case has the same code for the metric."""
 CASES = [
     *[("smoothi", {"metric": m}) for m in METRICS],
-    *[("smoothi", {"metric": m, "alpha": 3.0, "delta": 0.3}) for m in METRICS],
+    *[("smoothi", {"metric": m, "alpha": 3.0, "delta": 0.3}) for m in FEW],
     ("smoothi", {"metric": "ndcg", "alpha": 2.0, "stop_gradient": False}),
     ("smoothi", {"metric": "ap", "alpha": 2.0, "stop_gradient": False}),
     *[("approx", {"metric": m, "alpha": 2.0, "beta": 1.5, "cutoff_offset": 0.3}) for m in METRICS],
     *[("neuralsort", {"metric": m, "temperature": 3.0}) for m in METRICS],
     *[("pirank", {"metric": m, "temperature": 3.0}) for m in METRICS],
-    *[("pirank", {"metric": m, "temperature": 3.0, "straight_through": True}) for m in METRICS],
-    *[("neural_ndcg", {"metric": m, "temperature": 3.0}) for m in METRICS],
+    *[("pirank", {"metric": m, "temperature": 3.0, "straight_through": True}) for m in FEW],
+    *[("neural_ndcg", {"metric": m, "temperature": 3.0}) for m in FEW],
     *[("softsort", {"metric": m, "temperature": 0.7}) for m in METRICS],
     ("softsort", {"power": 2.0}),
     ("softsort", {"power": 0.5}),
     *[("fastsort", {"metric": m, "strength": 0.5, "beta": 2.0}) for m in METRICS],
-    *[("fastsort", {"metric": m, "strength": 2.0, "regularization": "kl", "beta": 2.0}) for m in METRICS],
-    *[("ot", {"metric": m, "epsilon": 0.1, "beta": 2.0}) for m in METRICS],
+    *[("fastsort", {"metric": m, "strength": 2.0, "regularization": "kl", "beta": 2.0}) for m in FEW],
+    *[("ot", {"metric": m, "epsilon": 0.1, "beta": 2.0}) for m in FEW],
     ("listnet", {}),
     ("softmax", {}),
     ("listmle", {}),
@@ -72,22 +74,6 @@ def test_values_and_gradients_are_those_of_the_loops(name: str, settings: dict) 
         torch.testing.assert_close(values[i], value.to(torch.float64), rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(gradient[i, : len(y)], torch.stack(parts), rtol=1e-6, atol=1e-10)
         assert (gradient[i, len(y) :] == 0).all()
-
-
-# Stop-gradients and constant weights are no derivative of the value, so that finite differences do not apply to them.
-HELD = {"smoothi", "lambda_loss"}
-CHECKED = [
-    (name, settings)
-    for name, settings in CASES
-    if (name not in HELD or "stop_gradient" in settings) and "straight_through" not in settings
-]
-
-
-@pytest.mark.parametrize(("name", "settings"), CHECKED, ids=[f"{name}-{s}" for name, s in CHECKED])
-def test_gradcheck(name: str, settings: dict) -> None:
-    scores, labels, mask = (grid[1:4, :6] for grid in random_lists(name, 1))
-    scores = scores.detach().masked_fill(~mask, 0.0).requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: LOSSES[name](s, labels, mask, **settings), scores, fast_mode=True)
 
 
 def test_listmle_shuffles_the_ties_only() -> None:

@@ -25,8 +25,7 @@ from tests.support.tiny_encoders import make_encoder
 
 CPU = torch.device("cpu")
 QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=4, longest=40)
-KINDS = dict.fromkeys(("bert", "modernbert"), make_encoder)
-KINDS["qwen3"] = make_decoder
+KINDS = {"bert": make_encoder, "qwen3": make_decoder}
 EVERYTHING = 10**6
 
 
@@ -123,31 +122,19 @@ def test_inductors_kernels_give_the_same_gradient(tmp_path, monkeypatch):
     assert counter.frame_count == 1
 
 
-def test_half_precision_is_rounded_alike(tmp_path):
-    dtype = torch.bfloat16
-    model, batch = opened("bert", tmp_path, layers=1)
-    expected = gradient(model, batch, dtype=dtype)
-    compiled(model, batch, "aot_eager", dtype)
-    assert_same(gradient(model, batch, dtype=dtype), expected, 0.01)
-
-
-def test_activations_may_be_checkpointed(tmp_path):
-    model, batch = opened("bert", tmp_path, layers=1)
-    expected = gradient(model, batch)
-    model.checkpoint_activations()
-    compiled(model, batch, "aot_eager")
-    assert_same(gradient(model, batch), expected)
-
-
-def test_low_rank_matrices_are_trained(tmp_path):
-    model, batch = opened("bert", tmp_path, rank=2, layers=1)
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_low_rank_matrices_and_checkpointed_activations_may_be_compiled(dtype, tmp_path):
+    """The matrices in float32; the activations in half precision, which is rounded alike."""
+    model, batch = opened("bert", tmp_path, rank=0 if dtype else 2, layers=1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.fill_(0.01)
-    expected = gradient(model, batch)
-    compiled(model, batch, "aot_eager")
-    assert_same(gradient(model, batch), expected)
+    expected = gradient(model, batch, dtype=dtype)
+    if dtype:
+        model.checkpoint_activations()
+    compiled(model, batch, "aot_eager", dtype)
+    assert_same(gradient(model, batch, dtype=dtype), expected, 0.01 if dtype else 1e-5)
 
 
 def test_masks_of_dropout_are_the_same_bits_from_one_graph():
@@ -155,7 +142,7 @@ def test_masks_of_dropout_are_the_same_bits_from_one_graph():
     keys = seed_dropout(layers)
     counter = CompileCounterWithBackend("inductor")
     together = torch.compile(lambda layer, x: layer(x), dynamic=True, fullgraph=True, backend=counter)
-    for tokens in (5, 37, 64):
+    for tokens in (5, 37):
         positions = torch.arange(tokens)[None]
         keys.tokens = token_keys(torch.full_like(positions, 2**40 + tokens), positions)
         keys.firsts = keys.tokens[0, :1]
@@ -180,25 +167,20 @@ def test_a_compiler_that_fails_is_named_and_the_layers_stay_as_they_were(tmp_pat
 
 
 def test_kernels_that_compute_something_else_are_refused(tmp_path):
-    model, batch = opened("bert", tmp_path, layers=1)
-    expected = gradient(model, batch)
+    model, _ = opened("bert", tmp_path, layers=1)
 
     def halves(graph, inputs):
         return lambda *args: tuple(x / 2 for x in graph(*args))
 
     assert "differ" in compile_layers(model, True, CPU, autocast, halves)
     assert not model.compiled
-    assert torch.equal(gradient(model, batch), expected)
-
-
-def test_attention_that_takes_a_call_for_each_length_is_refused(tmp_path, monkeypatch):
-    model, _ = opened("bert", tmp_path)
-    monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: False)
-    assert "Unsupported" in compile_layers(model, True, CPU, autocast, "eager")
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-def test_nothing_is_compiled_on_a_cpu(tmp_path):
+def test_attention_that_takes_a_call_for_each_length_is_refused_and_a_cpu_compiles_nothing(tmp_path, monkeypatch):
     model, _ = opened("bert", tmp_path)
     assert compile_if_useful(model, True, CPU, lambda: autocast(torch.bfloat16)) == ""
+    assert not any("forward" in vars(module) for module in model.modules())
+    monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: False)
+    assert "Unsupported" in compile_layers(model, True, CPU, autocast, "eager")
     assert not any("forward" in vars(module) for module in model.modules())

@@ -20,52 +20,44 @@ def opened(folder, tmp_path, pooling="mean", seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooling", ["mean", "first", "max", "sum", "softmax"])
-def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, pooling, tmp_path):
-    model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path, pooling)
-    pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
-    with torch.no_grad():
-        together = scores_of(model, inputs_of(pairs))
-        backwards = scores_of(model, inputs_of(pairs[::-1])).flip(0)
-        alone = torch.cat([scores_of(model, inputs_of([pair])) for pair in pairs])
-    assert together.dtype == torch.float32
-    assert together.shape == (len(pairs),)
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
-    torch.testing.assert_close(together, backwards, atol=1e-5, rtol=0)
-    assert together.std() > 1e-4
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_score_of_passages_that_share_tokens_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
-    """And is the same with padding."""
+def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
+    """Whatever the pooling, if passages share tokens, and with padding."""
     model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path)
-    shared = replace(inputs_of, splitting=Splitting(5, 4))
     pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
+    shared = replace(inputs_of, splitting=Splitting(5, 4))
     with torch.no_grad():
-        together = scores_of(model, shared(pairs))
-        alone = torch.cat([scores_of(model, shared([pair])) for pair in pairs])
+        for build, poolings in ((inputs_of, ["mean", "first", "max", "sum", "softmax"]), (shared, ["mean"])):
+            for model.pooling in poolings:
+                together = scores_of(model, build(pairs))
+                alone = torch.cat([scores_of(model, build([pair])) for pair in pairs])
+                torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+        torch.testing.assert_close(together, scores_of(model, shared(pairs[::-1])).flip(0), atol=1e-5, rtol=0)
         plain = scores_of(model, inputs_of(pairs))
         model.padding_reason = "padded, to compare"
-        padded = scores_of(model, shared(pairs))
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
-    torch.testing.assert_close(together, padded, atol=1e-5, rtol=0)
+        torch.testing.assert_close(together, scores_of(model, shared(pairs)), atol=1e-5, rtol=0)
+    assert (together.dtype, together.shape) == (torch.float32, (len(pairs),))
+    assert together.std() > 1e-4
     of_one = torch.tensor([len(shared.lengths(*pair)) == 1 for pair in pairs])
     torch.testing.assert_close(together[of_one], plain[of_one], atol=1e-5, rtol=0)
     assert not torch.equal(together[~of_one], plain[~of_one])
 
 
 @pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
-def test_a_hub_cross_encoder_keeps_its_own_head(kind, tmp_path):
+def test_a_hub_cross_encoder_keeps_its_own_head_and_so_does_its_checkpoint(kind, tmp_path):
     from transformers import AutoModelForSequenceClassification
 
     folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
     model, inputs_of, tokenizer = opened(folder, tmp_path)
     theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
+    assert not (tmp_path / "saved" / HEAD_FILE).exists()
+    again, _, _ = opened(tmp_path / "saved", tmp_path)
     with torch.no_grad():
         ours = scores_of(model, inputs_of([("p", "one"), ("p", "short")]))
         logits = [
             theirs(**tokenizer(QUERIES["p"], TEXTS[d], return_tensors="pt")).logits[0, 0] for d in ("one", "short")
         ]
+        assert scores_of(again, inputs_of([("q", "many")])) == scores_of(model, inputs_of([("q", "many")]))
     torch.testing.assert_close(ours, torch.stack(logits), atol=1e-5, rtol=0)
 
 
@@ -109,16 +101,6 @@ def test_a_checkpoint_is_a_hugging_face_folder_that_gives_the_same_scores(kind, 
         ".model",
         ".jinja",
     }
-
-
-@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
-def test_a_checkpoint_of_a_cross_encoder_keeps_its_head(kind, tmp_path):
-    model, inputs_of, tokenizer = opened(make_cross_encoder(kind, tmp_path / kind, WORDS), tmp_path)
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
-    assert not (tmp_path / "saved" / HEAD_FILE).exists()
-    again, _, _ = opened(tmp_path / "saved", tmp_path)
-    with torch.no_grad():
-        assert scores_of(again, inputs_of([("q", "many")])) == scores_of(model, inputs_of([("q", "many")]))
 
 
 @pytest.mark.parametrize("own_head", [False, True])

@@ -8,7 +8,7 @@ from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_texts
-from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 TEXTS = make_texts({f"d{i}": length for i, length in enumerate([0, 5, 20, 20, 60, 90])})
 
@@ -63,7 +63,7 @@ def test_it_refuses_to_train_without_seeds():
         model(torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "modernbert"])
 def test_a_passage_drops_the_same_whatever_shares_its_forward_pass(kind, tmp_path):
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)

@@ -13,7 +13,7 @@ from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, open_traine
 from rerank.models.heads import FORMS, folded
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
-from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder, make_tokenizer
+from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder, make_tokenizer
 
 QUERY = "amber river"
 DOCUMENTS = list(make_texts({"empty": 0, "word": 1, "short": 8, "long": 60, "longer": 90}).values())
@@ -61,19 +61,15 @@ def scores_in_transformers(folder, documents=DOCUMENTS):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_three_libraries_give_a_document_of_one_passage_the_same_score(kind, tmp_path):
-    folder = saved(kind, tmp_path)
+def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_three_libraries(kind, tmp_path):
+    """Of documents of one passage; the config says how the head was made."""
+    folder = saved(kind, tmp_path, max_positions=128)
     ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
-    assert 0.5 < np.abs(ours).max() < 50
+    assert 0.3 < np.abs(ours).max() < 50
     assert ours.std() > 1e-3
     tolerance = {"atol": 1e-5, "rtol": 1e-5}
     np.testing.assert_allclose(scores_in_sentence_transformers(folder), ours, **tolerance)
     np.testing.assert_allclose(scores_in_transformers(folder), ours, **tolerance)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_is_a_sequence_classifier_with_one_output_that_says_how_it_was_made(kind, tmp_path):
-    folder = saved(kind, tmp_path, max_positions=48)
     config = json.loads((folder / "config.json").read_text())
     (architecture,) = config["architectures"]
     assert architecture.endswith("ForSequenceClassification")
@@ -84,7 +80,7 @@ def test_a_checkpoint_is_a_sequence_classifier_with_one_output_that_says_how_it_
     names = load_file(folder / "model.safetensors").keys()
     assert {f"{facts['dense']}.weight", f"{facts['output']}.weight"} <= names
     assert not (folder / HEAD_FILE).exists()
-    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 48
+    assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 128
 
 
 def test_a_run_in_tf32_saves_its_checkpoints_and_goes_on_in_tf32(tmp_path):
@@ -98,10 +94,17 @@ def test_a_run_in_tf32_saves_its_checkpoints_and_goes_on_in_tf32(tmp_path):
         matmul.fp32_precision = before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])  # the three forms
 def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
     model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))
     names = [name for name, _ in model.named_parameters()]
+    body = {id(parameter) for parameter in model.encoder.parameters()}
+    model.train()
+    with folded(model.encoder, model.head, model.pad_id) as (classifier, _):
+        theirs = {id(parameter) for parameter in classifier.parameters()}
+        assert body <= theirs  # shared, not copied
+        assert len(theirs - body) <= 4
+    assert all(module.training for module in model.modules())
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     assert [name for name, _ in model.named_parameters()] == names  # saving leaves nothing behind
     again, _, _ = open_cross_encoder(str(tmp_path / "saved"), "mean", seed=9)
@@ -111,19 +114,6 @@ def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
     save_cross_encoder(again, tokenizer, tmp_path / "twice", 800)
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "twice" / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_weights_of_the_body_are_shared_not_copied(kind, tmp_path):
-    model, _ = trained(make_encoder(kind, tmp_path / kind, WORDS))
-    body = {id(parameter) for parameter in model.encoder.parameters()}
-    model.train()
-    with folded(model.encoder, model.head, model.pad_id) as (classifier, _):
-        theirs = {id(parameter) for parameter in classifier.parameters()}
-        assert body <= theirs
-        assert len(theirs - body) <= 4
-    assert {id(parameter) for parameter in model.encoder.parameters()} == body
-    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("scale", [1e-3, 400.0])
@@ -138,7 +128,7 @@ def test_small_and_large_scores_keep_their_digits(kind, scale, tmp_path):
     assert difference <= relative * np.abs(ours).max()
 
 
-@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_a_trained_cross_encoder_keeps_its_own_head_and_gets_the_identity(kind, tmp_path):
     folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
     model, tokenizer, _ = open_cross_encoder(str(folder), "mean", 0)
@@ -197,26 +187,8 @@ def test_where_no_head_can_hold_the_layer_sentence_transformers_reads_it_as_a_mo
     assert torch.equal(again.head.weight, model.head.weight)
 
 
-@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
-def test_a_checkpoint_of_an_older_version_still_opens(kind, tmp_path):
-    """It was the encoder alone, with the layer in a file of its own."""
-    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))
-    model.encoder.config.rerank = {"pooling": "max", "max_doc_tokens": 700}
-    model.encoder.save_pretrained(tmp_path / "old")
-    tokenizer.save_pretrained(tmp_path / "old")
-    save_file(model.head.state_dict(), tmp_path / "old" / HEAD_FILE)
-    again = open_trained_cross_encoder(str(tmp_path / "old"), "mean", 800)
-    assert (again.model.pooling, again.max_doc_tokens) == ("max", 700)
-    assert torch.equal(again.model.head.weight, model.head.weight)
-    save_cross_encoder(again.model, tokenizer, tmp_path / "new", 700)
-    old, new = (Reranker.load(tmp_path / name, device="cpu").score(QUERY, DOCUMENTS) for name in ("old", "new"))
-    np.testing.assert_array_equal(old, new)
-    np.testing.assert_allclose(scores_in_transformers(tmp_path / "new"), new, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])
-def test_a_checkpoint_that_lacks_its_head_is_refused(kind, tmp_path):
-    folder = saved(kind, tmp_path)
+def test_a_checkpoint_that_lacks_its_head_is_refused(tmp_path):
+    folder = saved("electra", tmp_path)
     facts = json.loads((folder / "config.json").read_text())["rerank"]["head"]
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if not name.startswith(facts["output"])}

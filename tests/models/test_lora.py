@@ -15,7 +15,7 @@ from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 TEXTS = make_texts({"short": 3, "one": 20, "two": 60})
 PAIRS = [("q", doc_id) for doc_id in TEXTS]
-MAKERS = {"qwen3": make_decoder, "gemma2": make_decoder, "bert": make_encoder, "modernbert": make_cross_encoder}
+MAKERS = {"qwen3": make_decoder, "bert": make_encoder, "modernbert": make_cross_encoder}
 
 
 def opened(kind, folder, rank=4, seed=0):

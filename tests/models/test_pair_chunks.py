@@ -42,19 +42,17 @@ def chunks_in_a_loop(pairs, lengths, tokens):
     return chunks
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_chunks_are_those_of_a_loop(monkeypatch, seed):
+def test_chunks_are_those_of_a_loop(monkeypatch):
     monkeypatch.setattr(pair_chunks, "AT_ONCE", 7)
-    rng = np.random.default_rng(seed)
-    lists, pairs, lengths = draw_lists(rng)
-    tokens = int(rng.integers(1, 80))
-    chunks, expected = (
-        chunk_by_length(pairs_of(lists), Lengths(lengths), tokens),
-        chunks_in_a_loop(pairs, lengths, tokens),
-    )
-    assert [list(chunk) for chunk in chunks] == expected
-    assert [list(chunk) for chunk in chunks[1::2]] == expected[1::2]  # those of the second of two processes
-    assert len(chunks) == len(expected)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lists, pairs, lengths = draw_lists(rng)
+        tokens = int(rng.integers(1, 80))
+        chunks = chunk_by_length(pairs_of(lists), Lengths(lengths), tokens)
+        expected = chunks_in_a_loop(pairs, lengths, tokens)
+        assert [list(chunk) for chunk in chunks] == expected
+        assert [list(chunk) for chunk in chunks[1::2]] == expected[1::2]  # those of the second of two processes
+        assert len(chunks) == len(expected)
 
 
 def test_pairs_are_a_sequence():

@@ -6,7 +6,6 @@ from accelerate import Accelerator, PartialState
 
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.models.pair_chunks import chunk_by_length
 from rerank.models.scoring import score_candidates
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
@@ -35,18 +34,6 @@ def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
             alone = [scores_of(model, inputs_of([(found.query_id, doc_id)])).item() for doc_id in found.doc_ids]
         for run in runs:
             assert list(run[found.query_id].values()) == pytest.approx(alone, abs=1e-5)
-
-
-def test_chunks_hold_every_pair_once_longest_first_and_within_the_budget(opened):
-    _, inputs_of = opened
-    pairs = [(found.query_id, doc_id) for found in LISTS for doc_id in found.doc_ids]
-    chunks = chunk_by_length(pairs, inputs_of, 300)
-    assert sorted(pair for chunk in chunks for pair in chunk) == sorted(pairs)
-    longest = [max(int(inputs_of.lengths(*pair).max()) for pair in chunk) for chunk in chunks]
-    assert longest == sorted(longest, reverse=True)
-    for chunk in chunks:
-        passages = [int(length) for pair in chunk for length in inputs_of.lengths(*pair)]
-        assert len(chunk) == 1 or sum(passages) <= 300
 
 
 def test_a_score_that_is_not_finite_is_an_error(opened):

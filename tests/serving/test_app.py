@@ -16,14 +16,7 @@ from rerank.serving.limits import Limits
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
-from tests.support.servers import Server, gated, in_threads, served, wait_until
-
-BODIES = {
-    "/rerank": {"query": "amber", "texts": ["birch"]},
-    "/v1/rerank": {"query": "amber", "documents": ["birch"]},
-    "/v2/rerank": {"query": "amber", "documents": ["birch"]},
-    "/score": {"text_1": "amber", "text_2": "birch"},
-}
+from tests.support.servers import BODIES, Server, gated, in_threads, served, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +25,14 @@ def locked(reranker):
         yield server
 
 
-@pytest.mark.parametrize("path", DIALECTS)
-def test_a_key_is_needed_where_there_is_one(locked, path):
-    body = BODIES[path]
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "secret-key"},
-        {"Authorization": "Basic a"},
-    ):
-        refused = locked.ask(path, body, **headers)
-        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
-        assert b"secret-key" not in refused.body
-    assert locked.ask(path, body, Authorization="Bearer secret-key").status == 200
-    assert locked.ask(path, body, authorization="bearer secret-key").status == 200
+def test_a_key_is_needed_where_there_is_one(locked):
+    for path, body in BODIES.items():
+        for given in ({}, *({"Authorization": key} for key in ("Bearer wrong", "secret-key", "Basic a"))):
+            refused = locked.ask(path, body, **given)
+            assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert b"secret-key" not in refused.body
+        assert locked.ask(path, body, Authorization="Bearer secret-key").status == 200
+        assert locked.ask(path, body, authorization="bearer secret-key").status == 200
 
 
 def test_health_alone_needs_no_key(locked):
@@ -135,9 +122,9 @@ def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
     assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-@pytest.mark.parametrize("page", ["docs/guides/serving.md"])
-def test_the_four_curl_lines_of_the_documentation_are_answered(server, page):
-    lines = re.findall(r"^curl -s 127\.0\.0\.1:8080(\S+) --json '(.*)'$", (ROOT / page).read_text(), re.MULTILINE)
+def test_the_four_curl_lines_of_the_documentation_are_answered(server):
+    page = (ROOT / "docs/guides/serving.md").read_text()
+    lines = re.findall(r"^curl -s 127\.0\.0\.1:8080(\S+) --json '(.*)'$", page, re.MULTILINE)
     assert [path for path, _ in lines] == list(DIALECTS)
     for path, body in lines:
         answer = server.ask(path, body.encode())

@@ -6,7 +6,7 @@ import pytest
 
 from rerank.serving.limits import Limits
 from rerank.utils.errors import UserError
-from tests.support.servers import gated, in_threads, served, wait_until
+from tests.support.servers import BODIES, gated, in_threads, served, wait_until
 
 LIMITS = Limits(max_body_bytes=4096, max_documents=5, max_tokens=300, max_queue=6, body_seconds=0.5)
 GOOD = {"query": "amber", "texts": ["birch"]}
@@ -23,39 +23,32 @@ def padded(size):
     return (body + " " * (size - len(body))).encode()
 
 
-@pytest.mark.parametrize("size", [4097, 8000, 16_384])
-def test_a_body_over_the_limit_is_refused(server, size):
+def test_a_body_over_the_limit_is_refused(server):
     assert server.ask("/rerank", padded(4096)).status == 200
-    refused = server.ask("/rerank", padded(size))
-    assert (refused.status, refused.json["error_type"]) == (413, "Validation")
-    assert "4096 bytes" in refused.json["error"]
-    assert server.ask("/rerank", GOOD).status == 200
+    for size in (4097, 8000, 16_384):
+        refused = server.ask("/rerank", padded(size))
+        assert (refused.status, refused.json["error_type"]) == (413, "Validation")
+        assert "4096 bytes" in refused.json["error"]
+        assert server.ask("/rerank", GOOD).status == 200
 
 
-def test_a_body_far_over_the_limit_is_refused_before_it_is_read(server):
+@pytest.mark.parametrize(
+    ("header", "parts", "status"),
+    [
+        (b"Content-Length: 99999999999", [], b"413"),  # refused before it is read
+        (b"Transfer-Encoding: chunked", [b"400\r\n" + b" " * 1024 + b"\r\n"] * 20, b"413"),
+        (b"Content-Length: 100", [b"{"], b"408"),
+    ],
+    ids=["far over the limit", "without a length", "that does not arrive"],
+)
+def test_a_body_whose_length_is_wrong_is_given_up(server, header, parts, status):
     with server.connect() as connection:
         connection.sendall(
-            b"POST /score HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
+            b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + header + b"\r\n\r\n"
         )
-        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_body_without_a_length_is_counted(server):
-    with server.connect() as connection:
-        connection.sendall(
-            b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
-        for _ in range(20):
-            connection.sendall(b"400\r\n" + b" " * 1024 + b"\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
-
-
-def test_a_body_that_does_not_arrive_is_given_up(server):
-    with server.connect() as connection:
-        connection.sendall(
-            b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-        )
-        assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+        for part in parts:
+            connection.sendall(part)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 " + status + b" ")
 
 
 def test_too_many_documents_are_refused(server):
@@ -82,12 +75,7 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
 
         def refused():
             wait_until(lambda: server.service.engine.queued_documents() == 6)
-            answers = [
-                server.ask("/rerank", GOOD),
-                server.ask("/v1/rerank", {"query": "amber", "documents": ["birch"]}),
-                server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}),
-                server.ask("/score", {"text_1": "amber", "text_2": "birch"}),
-            ]
+            answers = [server.ask(path, body) for path, body in BODIES.items()]
             gate.open()
             return answers
 

@@ -16,7 +16,13 @@ from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
 from tests.support.patience import SECONDS
 
-"""The longest wait for an answer, on a busy machine."""
+BODIES = {
+    "/rerank": {"query": "amber", "texts": ["birch"]},
+    "/v1/rerank": {"query": "amber", "documents": ["birch"]},
+    "/v2/rerank": {"query": "amber", "documents": ["birch"]},
+    "/score": {"text_1": "amber", "text_2": "birch"},
+}
+"""A request of each dialect, by its path."""
 
 
 class Answer(NamedTuple):

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import torch
+
 from rerank.batches.batch import make_batch
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
+from tests.support.small_world import make_inputs
 
 
 class ListsTask:
@@ -36,3 +40,23 @@ class ListsTask:
         folder.mkdir()
         (folder / "weights").write_text(f"{self.saved}")
         self.saved += 1
+
+
+def open_task(encoder: Path, folder: Path, world, make=ListsTask, tokens=4096):
+    """A task with the model of an encoder and the lists of `make_lists`, whose tokens go into `folder`."""
+    queries, texts, lists = world
+    folder.mkdir(exist_ok=True)
+    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
+    task = make(model, make_inputs(folder / "tokens", tokenizer, max_length, queries, texts), lists, tokens)
+    task.tokenizer = tokenizer
+    return task
+
+
+def weights_of(model) -> torch.Tensor:
+    """All parameters, as one vector."""
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def without_times(history):
+    """The records of a training without what no two trainings share."""
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in history]

@@ -6,21 +6,14 @@ from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.average import AveragedWeights
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import ListsTask
-from tests.support.small_world import WORDS, make_inputs, make_lists
-from tests.support.tiny_encoders import make_encoder
+from tests.support.small_task import ListsTask, open_task, weights_of
+from tests.support.small_world import make_lists
 
-QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=3)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
+WORLD = make_lists(queries=4, documents=3)
 
 
 class WatchedTask(ListsTask):
@@ -39,27 +32,23 @@ class WatchedTask(ListsTask):
         self.kept.append(weights_of(self.model))
 
 
-def weights_of(model):
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-
-
-def trained(encoder, folder, average, monkeypatch=None, loss=smoothi, **settings):
+def trained(encoder, folder, average, **settings):
     """Trains in `folder`; gives the task and the weights after each step."""
-    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
-    folder.mkdir(exist_ok=True)
-    task = WatchedTask(model, make_inputs(folder / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
-    steps = [weights_of(model)]
+    task = open_task(encoder, folder, WORLD, WatchedTask)
+    steps = [weights_of(task.model)]
 
     class Spy(torch.optim.Adam):
         def step(self, closure=None):
             super().step(closure)
-            steps.append(weights_of(model))
+            steps.append(weights_of(task.model))
 
     settings = TrainingSettings(**{"epochs": 3, "lists_per_step": 2, "average": average} | settings)
     values = iter(range(10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.optim, "Adam", Spy)
-        train(task, loss, PretrainingFolder(folder), settings, Accelerator(cpu=True), lambda run: float(next(values)))
+        train(
+            task, smoothi, PretrainingFolder(folder), settings, Accelerator(cpu=True), lambda run: float(next(values))
+        )
     return task, steps
 
 

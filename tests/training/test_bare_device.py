@@ -55,12 +55,13 @@ def test_a_step_and_a_scoring_pass_have_no_float64_and_no_missing_operation(kind
     assert not lacking(device)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in UNMEASURED])
-def test_no_loss_makes_float64_on_the_device(name, tmp_path, monkeypatch):
+def test_no_loss_makes_float64_on_the_device(tmp_path, monkeypatch):
     model, batch = open_world("bert", tmp_path, monkeypatch)
-    with BareDevice(item=5) as device:
-        accumulate_gradient(model, batch, LOSSES[name], 1 / 2, BARE, TokenBudget(10**6))
-    assert not device.doubles
+    for name in LOSSES:
+        if name not in UNMEASURED:
+            with BareDevice(item=5) as device:
+                accumulate_gradient(model, batch, LOSSES[name], 1 / 2, BARE, TokenBudget(10**6))
+            assert not device.doubles, name
 
 
 def test_a_double_on_the_device_is_found():

@@ -14,9 +14,9 @@ from rerank.training import gradients
 from rerank.training.gradients import accumulate_gradient, probe_memory
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
-from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
-QUERIES, TEXTS, LISTS = make_lists(queries=3, documents=12, longest=120)
+QUERIES, TEXTS, LISTS = make_lists(queries=3, documents=8, longest=90)
 PLAIN = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autocast("cpu", enabled=False))
 BF16 = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autocast("cpu", torch.bfloat16))
 EVERYTHING = 10**6
@@ -35,7 +35,7 @@ def opened(tmp_path, kind="bert", make=make_encoder, pooling="mean"):
             module.pos_dropout.p = 0.0  # DeBERTa's, of relative positions, belongs to no passage
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)
     batch = make_batch(LISTS, inputs_of)
-    return model.train(), batch._replace(inputs=batch.inputs.seeded(torch.arange(36) + 2**33))
+    return model.train(), batch._replace(inputs=batch.inputs.seeded(torch.arange(24) + 2**33))
 
 
 def gradient(model, batch, tokens, loss=smoothi, accelerator=PLAIN):
@@ -50,36 +50,38 @@ def assert_same(found, expected, tolerance=1e-5):
     assert (one - other).norm() < tolerance * other.norm()
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.parametrize(
-    "loss", [smoothi, partial(smoothi, metric="ap", alpha=5.0), hinge], ids=["ndcg", "ap", "hinge"]
+    ("loss", "pooling"), [(partial(smoothi, metric="ap", alpha=5.0), "mean"), (hinge, "max")], ids=["ap", "hinge"]
 )
 def test_it_is_the_gradient_of_the_mean_loss_of_all_lists_in_one_graph(loss, pooling, tmp_path):
     model, batch = opened(tmp_path, pooling=pooling)
     loss(batch.grid(scores_of(model, batch.inputs)), batch.labels, batch.mask).mean().backward()
     expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
-    for tokens in (1, 150, 700, 3000, EVERYTHING):
-        _, found = gradient(model, batch, tokens, loss)
-        assert_same(found, expected)
+    for tokens in (1, 700, EVERYTHING):
+        assert_same(gradient(model, batch, tokens, loss)[1], expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradient_caching_is_exact_with_every_encoder(kind, tmp_path):
-    model, batch = opened(tmp_path, kind)
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("bert", make_encoder),
+        ("deberta-v2", make_encoder),
+        ("modernbert", make_encoder),
+        ("roberta", make_cross_encoder),
+    ],
+)
+def test_gradient_caching_is_exact_with_every_kind_of_encoder(make, kind, tmp_path):
+    """Of token types, padding, windows, and heads of their own."""
+    model, batch = opened(tmp_path, kind, make)
     measured, expected = gradient(model, batch, EVERYTHING)
     cached_measured, cached = gradient(model, batch, 200)
     assert_same(cached, expected)
     torch.testing.assert_close(cached_measured, measured, atol=1e-5, rtol=0)
 
 
-def test_gradient_caching_is_exact_with_a_head_of_its_own(tmp_path):
-    model, batch = opened(tmp_path, "roberta", make_cross_encoder)
-    assert_same(gradient(model, batch, 200)[1], gradient(model, batch, EVERYTHING)[1])
-
-
-@pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
 def test_gradient_checkpointing_changes_nothing(kind, tmp_path):
-    """DeBERTa and MPNet take their passages in groups of similar length, whose layers are all recomputed at the end."""
+    """MPNet takes its passages in groups of similar length, whose layers are all recomputed at the end."""
     model, batch = opened(tmp_path, kind)
     expected = gradient(model, batch, EVERYTHING)[1]
     model.checkpoint_activations()
@@ -137,16 +139,16 @@ def peak(work):
 
 
 def test_a_long_list_needs_the_memory_of_one_micro_batch(tmp_path):
-    queries, texts, lists = make_lists(queries=1, documents=150, longest=200)
+    queries, texts, lists = make_lists(queries=1, documents=60, longest=200)
     make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
     model, tokenizer, max_length = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)
     inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
     batch = make_batch(lists, inputs_of)
-    batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(150)))
+    batch = batch._replace(inputs=batch.inputs.seeded(torch.arange(60)))
     model.train()
-    one = peak(lambda: probe_memory(model, batch, PLAIN, TokenBudget(1000)))
+    one = peak(lambda: probe_memory(model, batch, PLAIN, TokenBudget(600)))
     whole = peak(lambda: accumulate_gradient(model, batch, smoothi, 1.0, PLAIN, TokenBudget(EVERYTHING)))
-    cached = peak(lambda: accumulate_gradient(model, batch, smoothi, 1.0, PLAIN, TokenBudget(1000)))
+    cached = peak(lambda: accumulate_gradient(model, batch, smoothi, 1.0, PLAIN, TokenBudget(600)))
     assert one > 0
     assert whole > 5 * one
     assert cached < 1.5 * one
@@ -178,7 +180,7 @@ def test_a_list_whose_loss_does_not_fit_is_one_clear_line(tmp_path):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     model, batch = opened(tmp_path)
-    with pytest.raises(UserError, match=r"query q\d: out of memory in the loss of 1 lists of 12 documents"):
+    with pytest.raises(UserError, match=r"query q\d: out of memory in the loss of 1 lists of 8 documents"):
         gradient(model, batch, EVERYTHING, greedy)
 
 
@@ -196,9 +198,8 @@ def test_a_loss_that_fits_beside_fewer_passages_halves_the_budget(tmp_path):
     assert_same([p.grad for p in model.parameters() if p.grad is not None], expected)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_first_stage_scores_are_added_whatever_fits_into_memory(pooling, tmp_path):
-    model, batch = opened(tmp_path, pooling=pooling)
+def test_first_stage_scores_are_added_whatever_fits_into_memory(tmp_path):
+    model, batch = opened(tmp_path, pooling="max")
     first = torch.randn(int(batch.mask.sum()), generator=torch.Generator().manual_seed(0))
     batch, model.first_stage_weight = batch._replace(first_scores=first), 2.0
     grid = batch.grid(scores_of(model, batch.inputs) + 2 * first)

@@ -8,35 +8,23 @@ import torch
 from accelerate import Accelerator
 
 from rerank.config import TrainingSettings
-from rerank.losses import hinge, smoothi
-from rerank.models.checkpoints import open_cross_encoder
+from rerank.losses import smoothi
 from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop
 from rerank.training.device import open_accelerator
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import ListsTask
-from tests.support.small_world import WORDS, make_inputs, make_lists
-from tests.support.tiny_encoders import make_encoder
+from tests.support.small_task import open_task, weights_of, without_times
+from tests.support.small_world import make_lists
 from tests.support.two_processes import in_two_processes
 
-QUERIES, TEXTS, LISTS = make_lists(queries=8, documents=4)
+WORLD = make_lists(queries=8, documents=4)
+LISTS = WORLD[2]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
-
-
-def opened(folder, tmp_path):
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    return ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
-
-
-def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, unvalidated=False, **settings):
+def trained(encoder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096, unvalidated=False, **settings):
     """Trains on LISTS and returns the model, the history and the number of checkpoints; `values` are of validation."""
-    task = opened(folder, tmp_path)
-    task.memory.tokens = tokens
+    task = open_task(encoder, tmp_path, WORLD, tokens=tokens)
     values = iter(values or range(100))
     validate = None if unvalidated else lambda run: float(next(values))
     settings = TrainingSettings(**{"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings)
@@ -45,18 +33,14 @@ def trained(folder, tmp_path, name="run", loss=smoothi, values=None, tokens=4096
     return task.model, history, task.saved
 
 
-def weights(model):
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-
-
-def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(folder, tmp_path, monkeypatch):
-    task = opened(folder, tmp_path)
+def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(encoder, tmp_path, monkeypatch):
+    task = open_task(encoder, tmp_path, WORLD)
     model = task.model.eval()  # the comparison is of gradients, so without dropout
     batch = task.batch(LISTS)
     flat = model.pool(model(batch.inputs), batch.inputs.documents)
     smoothi(batch.grid(flat), batch.labels, batch.mask).mean().backward()
     expected = [parameter.grad for parameter in model.parameters()]
-    task = opened(folder, tmp_path)
+    task = open_task(encoder, tmp_path, WORLD)
     model = task.model.eval()
     model.train = lambda mode=True: model  # stays in evaluation mode
     seen = {}
@@ -75,108 +59,79 @@ def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(
         torch.testing.assert_close(seen[id(parameter)], gradient, atol=1e-3 * float(largest), rtol=0)
 
 
-def timeless(history):
-    """The records without what no two runs share."""
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in history]
+def test_a_seed_repeats_a_run_bit_for_bit(encoder, tmp_path):
+    first, history, _ = trained(encoder, tmp_path, "first")
+    again, same, _ = trained(encoder, tmp_path, "again")
+    other, _, _ = trained(encoder, tmp_path, "other", seed=8)
+    assert torch.equal(weights_of(first), weights_of(again))
+    assert without_times(history) == without_times(same)
+    assert not torch.equal(weights_of(first), weights_of(other))  # dropout differs
 
 
-def test_a_seed_repeats_a_run_bit_for_bit(folder, tmp_path):
-    first, history, _ = trained(folder, tmp_path, "first")
-    again, same, _ = trained(folder, tmp_path, "again")
-    other, _, _ = trained(folder, tmp_path, "other", seed=8)
-    assert torch.equal(weights(first), weights(again))
-    assert timeless(history) == timeless(same)
-    assert not torch.equal(weights(first), weights(other))  # dropout differs
-
-
-def test_a_resumed_run_ends_as_an_uninterrupted_one(folder, tmp_path):
-    whole, history, _ = trained(folder, tmp_path, "whole", epochs=4)
-    trained(folder, tmp_path, "parts", epochs=2)
-    resumed, same, kept = trained(folder, tmp_path, "parts", epochs=4, values=[2, 3])
-    assert torch.equal(weights(whole), weights(resumed))
-    assert timeless(history) == timeless(same)
+def test_a_resumed_run_ends_as_an_uninterrupted_one(encoder, tmp_path):
+    whole, history, _ = trained(encoder, tmp_path, "whole", epochs=4)
+    trained(encoder, tmp_path, "parts", epochs=2)
+    resumed, same, kept = trained(encoder, tmp_path, "parts", epochs=4, values=[2, 3])
+    assert torch.equal(weights_of(whole), weights_of(resumed))
+    assert without_times(history) == without_times(same)
     assert kept == 2
     assert [json.loads(line) for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()] == same
 
 
-def test_an_interrupt_in_an_epoch_leaves_the_epoch_before(folder, tmp_path):
-    def interrupted(scores, labels, mask):
-        raise KeyboardInterrupt
-
-    trained(folder, tmp_path, "run", epochs=1)
-    with pytest.raises(KeyboardInterrupt):
-        trained(folder, tmp_path, "run", epochs=2, loss=interrupted)
-    resumed, _, _ = trained(folder, tmp_path, "run", epochs=2, values=[1])
-    whole, _, _ = trained(folder, tmp_path, "whole", epochs=2)
-    assert torch.equal(weights(whole), weights(resumed))
-
-
-def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(folder, tmp_path):
-    _, history, kept = trained(folder, tmp_path, values=[0.1, 0.3, 0.3, 0.2, 0.1, 0.9], epochs=6, patience=3)
+def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(encoder, tmp_path):
+    _, history, kept = trained(encoder, tmp_path, values=[0.1, 0.3, 0.3, 0.2, 0.1, 0.9], epochs=6, patience=3)
     assert [record["valid"] for record in history] == [0.1, 0.3, 0.3, 0.2, 0.1]
     assert kept == 2
 
 
-def test_without_validation_the_last_epoch_is_kept_and_nothing_stops_earlier(folder, tmp_path):
-    model, history, _ = trained(folder, tmp_path, unvalidated=True, epochs=3, patience=1)
+def test_without_validation_the_last_epoch_is_kept_and_nothing_stops_earlier(encoder, tmp_path):
+    model, history, _ = trained(encoder, tmp_path, unvalidated=True, epochs=3, patience=1)
     assert [record["epoch"] for record in history] == [1, 2, 3]
     assert not any("valid" in record for record in history)
     log = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in log] == history
-    validated, _, _ = trained(folder, tmp_path, "validated", epochs=3)
-    assert torch.equal(weights(model), weights(validated))  # validation decides when to stop, not what is learnt
+    validated, _, _ = trained(encoder, tmp_path, "validated", epochs=3)
+    assert torch.equal(weights_of(model), weights_of(validated))  # validation decides when to stop, not what is learnt
+    trained(encoder, tmp_path, "parts", unvalidated=True, epochs=1)
+    resumed, again, saved = trained(encoder, tmp_path, "parts", unvalidated=True, epochs=3)
+    assert (len(again), saved) == (3, 2)
+    assert torch.equal(weights_of(model), weights_of(resumed))
 
 
-def test_without_validation_a_resumed_training_ends_as_the_whole(folder, tmp_path):
-    trained(folder, tmp_path, "parts", unvalidated=True, epochs=1)
-    resumed, history, saved = trained(folder, tmp_path, "parts", unvalidated=True, epochs=3)
-    assert (len(history), saved) == (3, 2)
-    whole, _, _ = trained(folder, tmp_path, "whole", unvalidated=True, epochs=3)
-    assert torch.equal(weights(whole), weights(resumed))
-
-
-def test_a_training_does_not_go_on_in_another_way(folder, tmp_path):
-    trained(folder, tmp_path, "with", epochs=1)
+def test_a_training_does_not_go_on_in_another_way(encoder, tmp_path):
+    trained(encoder, tmp_path, "with", epochs=1)
     with pytest.raises(UserError, match=r"with.state: begun with validation, now without; go on as before, or remove"):
-        trained(folder, tmp_path, "with", unvalidated=True, epochs=2)
-    trained(folder, tmp_path, "without", unvalidated=True, epochs=2)
+        trained(encoder, tmp_path, "with", unvalidated=True, epochs=2)
+    trained(encoder, tmp_path, "without", unvalidated=True, epochs=2)
     with pytest.raises(UserError, match=r"without.state: begun without validation, now with"):
-        trained(folder, tmp_path, "without", epochs=3)
+        trained(encoder, tmp_path, "without", epochs=3)
     with pytest.raises(UserError, match=r"without.state: has 2 epochs, now 1 are wanted; remove the folder to start"):
-        trained(folder, tmp_path, "without", unvalidated=True, epochs=1)
+        trained(encoder, tmp_path, "without", unvalidated=True, epochs=1)
 
 
-def test_it_learns_a_handful_of_queries_by_heart(folder, tmp_path):
-    for loss in (smoothi, hinge):
-        _, history, _ = trained(folder, tmp_path, loss.__name__, loss=loss, epochs=40)
-        assert history[-1]["ndcg"] > 0.97 > history[0]["ndcg"] + 0.1
+def test_it_learns_a_handful_of_queries_by_heart(encoder, tmp_path):
+    _, history, _ = trained(encoder, tmp_path, epochs=25)
+    assert history[-1]["ndcg"] > 0.95 > history[0]["ndcg"] + 0.1
 
 
-def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_lists(folder, tmp_path):
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_lists(encoder, tmp_path):
     def broken(scores, labels, mask):
         return scores.sum(1) * torch.tensor([1.0, torch.nan, 1.0, 1.0])
 
     with pytest.raises(
         UserError, match=r"epoch 1, step 1: the loss is not finite on query q1 with documents d1-0, d1-1"
     ):
-        trained(folder, tmp_path, loss=broken)
+        trained(encoder, tmp_path, loss=broken)
 
 
-def test_clipping_bounds_the_step(folder, tmp_path):
-    free, _, _ = trained(folder, tmp_path, "free", epochs=1)
-    clipped, _, _ = trained(folder, tmp_path, "clipped", epochs=1, clip=1e-9)
-    start = opened(folder, tmp_path).model
-    assert (weights(clipped) - weights(start)).norm() < (weights(free) - weights(start)).norm()
+def test_clipping_bounds_the_step(encoder, tmp_path):
+    free, _, _ = trained(encoder, tmp_path, "free", epochs=1)
+    clipped, _, _ = trained(encoder, tmp_path, "clipped", epochs=1, clip=1e-9)
+    start = open_task(encoder, tmp_path, WORLD).model
+    assert (weights_of(clipped) - weights_of(start)).norm() < (weights_of(free) - weights_of(start)).norm()
 
 
-def test_a_damaged_state_is_one_clear_line(folder, tmp_path):
-    trained(folder, tmp_path, "run", epochs=1)
-    (tmp_path / "run" / "state" / "state.safetensors").write_bytes(b"?")
-    with pytest.raises(UserError, match=r"cannot resume training .*; remove the folder to start again"):
-        trained(folder, tmp_path, "run", epochs=2)
-
-
-def gradients_and_messages(folder, tmp_path, broken=False):
+def gradients_and_messages(encoder, tmp_path, broken=False):
     """Of each step, this process's own gradient, the gradient that the optimizer gets, and the messages sent for it."""
     steps, messages = [], []
     accumulate, send, step = loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step
@@ -202,7 +157,7 @@ def gradients_and_messages(folder, tmp_path, broken=False):
         return smoothi(scores, labels, mask)
 
     loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step = own, sent, received
-    task = opened(folder, tmp_path / f"of{os.environ['RANK']}")
+    task = open_task(encoder, tmp_path / f"of{os.environ['RANK']}", WORLD)
     accelerator = open_accelerator(device="cpu")
     settings = TrainingSettings(epochs=1, lists_per_step=4, seed=7, clip=0)
     target = PretrainingFolder(tmp_path / "run")
@@ -210,10 +165,8 @@ def gradients_and_messages(folder, tmp_path, broken=False):
     return steps
 
 
-def test_the_gradients_of_two_processes_are_summed_in_one_message_per_step(folder, tmp_path):
-    for number in (0, 1):
-        (tmp_path / f"of{number}").mkdir()
-    one, two = in_two_processes(tmp_path, gradients_and_messages, folder, tmp_path)
+def test_the_gradients_of_two_processes_are_summed_in_one_message_per_step(encoder, tmp_path):
+    one, two = in_two_processes(tmp_path, gradients_and_messages, encoder, tmp_path)
     assert len(one) == len(two) == 2
     for (own, received, messages), (other, same, _) in zip(one, two, strict=True):
         assert messages == 1
@@ -227,10 +180,8 @@ def summary(gradient):
     return gradient.shape, gradient.flatten().tolist()
 
 
-def test_a_loss_that_is_not_finite_in_one_process_stops_both(folder, tmp_path):
-    for number in (0, 1):
-        (tmp_path / f"of{number}").mkdir()
-    for error in in_two_processes(tmp_path, gradients_and_messages, folder, tmp_path, True):
+def test_a_loss_that_is_not_finite_in_one_process_stops_both(encoder, tmp_path):
+    for error in in_two_processes(tmp_path, gradients_and_messages, encoder, tmp_path, True):
         assert isinstance(error, UserError)
         assert str(error).startswith("epoch 1, step 1: the loss is not finite on query q1 with documents d1-0, d1-1")
         assert "query q3" in str(error)

@@ -7,15 +7,13 @@ from torch import nn
 
 from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.loop import train
 from rerank.training.optimizer import learning_rate_factor, make_optimizer
-from tests.support.small_task import ListsTask
-from tests.support.small_world import WORDS, make_inputs, make_lists
-from tests.support.tiny_encoders import make_encoder
+from tests.support.small_task import ListsTask, open_task
+from tests.support.small_world import make_lists
 
-QUERIES, TEXTS, LISTS = make_lists(queries=6, documents=3)
+WORLD = make_lists(queries=6, documents=3)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +69,6 @@ def test_without_decay_the_optimizer_is_adam_with_the_groups_as_they_are():
     assert (len(group["params"]), group["weight_decay"]) == (len(list(model.parameters())), 0)
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
-
-
 class ThreeGroups(ListsTask):
     """The groups of a cross-encoder, and one more."""
 
@@ -94,8 +87,7 @@ def rates_of_steps(encoder, tmp_path, monkeypatch, make_task=ListsTask, **settin
             return super().step(closure)
 
     monkeypatch.setattr(torch.optim, "Adam", Spy)
-    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
-    task = make_task(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
+    task = open_task(encoder, tmp_path, WORLD, make_task)
     settings = TrainingSettings(epochs=3, lists_per_step=4, **settings)
     train(task, smoothi, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), lambda run: 0.0)
     return seen

@@ -2,38 +2,45 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
 from accelerate import Accelerator
+from safetensors.torch import load_file
 
 from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop
-from rerank.training.linked_tensors import read_tensors
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import ListsTask
-from tests.support.small_world import WORDS, make_inputs, make_lists
-from tests.support.tiny_encoders import make_encoder
+from tests.support.small_task import open_task, weights_of
+from tests.support.small_world import make_lists
 
-QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=3)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_encoder("bert", tmp_path_factory.mktemp("bert"), WORDS, max_positions=48)
+WORLD = make_lists(queries=4, documents=3)
 
 
 def trained(encoder, tmp_path, epochs=2, loss=smoothi, validate=lambda run: 0.5, **settings):
     """Trains, or goes on, in tmp_path/run; the first epoch is the best. Returns the weights."""
-    model, tokenizer, max_length = open_cross_encoder(str(encoder), "mean", 0)
-    task = ListsTask(model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), LISTS)
+    task = open_task(encoder, tmp_path, WORLD)
     settings = TrainingSettings(**{"epochs": epochs, "lists_per_step": 4, "seed": 7} | settings)
     train(task, loss, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), validate)
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    return weights_of(task.model)
+
+
+@pytest.fixture(scope="module")
+def one_epoch(encoder, tmp_path_factory):
+    """A folder with a training of one epoch."""
+    folder = tmp_path_factory.mktemp("one")
+    trained(encoder, folder, epochs=1)
+    return folder
+
+
+@pytest.fixture
+def begun(one_epoch, tmp_path):
+    """A copy of it to go on in."""
+    return shutil.copytree(one_epoch, tmp_path / "begun")
 
 
 DAMAGES = {
@@ -45,26 +52,31 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["state.safetensors", "history.json", "checkpoint.json", "files.json"])
-def test_any_damage_to_the_state_is_noticed(encoder, tmp_path, name, damage):
-    trained(encoder, tmp_path, epochs=1)
-    DAMAGES[damage](tmp_path / "run" / "state" / name)
-    place = re.escape(str(tmp_path / "run" / "state"))
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *(("checkpoint.json", damage) for damage in DAMAGES),
+        *((name, "with a bit flipped") for name in ("state.safetensors", "history.json")),
+        ("state.safetensors", "removed"),
+        *(("files.json", damage) for damage in ("emptied", "removed", "an empty list")),
+    ],
+)
+def test_any_damage_to_the_state_is_noticed(encoder, begun, name, damage):
+    DAMAGES[damage](begun / "run" / "state" / name)
+    place = re.escape(str(begun / "run" / "state"))
     with pytest.raises(
         UserError, match=rf"^{place}: cannot resume training \(.*{name}.*\); remove the folder to start"
     ):
-        trained(encoder, tmp_path)
+        trained(encoder, begun)
 
 
-@pytest.mark.parametrize("damage", ["emptied", "with a bit flipped", "removed"])
-def test_a_damaged_checkpoint_of_an_earlier_epoch_is_not_the_result(encoder, tmp_path, damage):
-    trained(encoder, tmp_path, epochs=1)
-    DAMAGES[damage](tmp_path / "run" / "checkpoint" / "weights")
+@pytest.mark.parametrize("damage", ["with a bit flipped", "removed"])
+def test_a_damaged_checkpoint_of_an_earlier_epoch_is_not_the_result(encoder, begun, damage):
+    DAMAGES[damage](begun / "run" / "checkpoint" / "weights")
     with pytest.raises(
         UserError, match=r"run: the best epoch's files have changed since they were written \(checkpoint/"
     ):
-        trained(encoder, tmp_path)
+        trained(encoder, begun)
 
 
 def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tmp_path, monkeypatch):
@@ -77,23 +89,11 @@ def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tm
             trained(encoder, tmp_path, epochs=1)
     (tmp_path / "run" / "log.jsonl").unlink(missing_ok=True)
     parts = trained(encoder, tmp_path)
-    (tmp_path / "whole").mkdir()
     assert torch.equal(parts, trained(encoder, tmp_path / "whole"))
 
 
 @pytest.mark.parametrize("in_background", [False, True])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"schedule": "linear", "warmup_ratio": 0.4},
-        {"schedule": "constant", "warmup_ratio": 0.8},
-        {"weight_decay": 0.1},
-        {"average": 0.9},
-        {"schedule": "linear", "weight_decay": 0.1, "average": 0.9},
-    ],
-    ids=str,
-)
-def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatch, settings, in_background):
+def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatch, in_background):
     """The weights and the whole state, with the optimizer's values and the average; no default training is the same."""
     monkeypatch.setattr(loop, "saves_in_background", lambda device: in_background)
     steps = []
@@ -104,26 +104,23 @@ def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatc
             raise KeyboardInterrupt
         return smoothi(scores, labels, mask)
 
-    settings |= {"epochs": 4, "lists_per_step": 2}
+    sizes = {"epochs": 4, "lists_per_step": 2}
+    settings = sizes | {"schedule": "linear", "warmup_ratio": 0.4, "weight_decay": 0.1, "average": 0.9}
     with pytest.raises(KeyboardInterrupt):
         trained(encoder, tmp_path, loss=interrupted, **settings)
     assert len(json.loads((tmp_path / "run" / "state" / "history.json").read_text())) == 2
     parts = trained(encoder, tmp_path, **settings)
-    for name in ("whole", "default"):
-        (tmp_path / name).mkdir()
     assert torch.equal(parts, trained(encoder, tmp_path / "whole", **settings))
-    states = [read_tensors(folder / "run" / "state") for folder in (tmp_path, tmp_path / "whole")]
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
-    assert any(name.startswith("average.") for name in states[0]) == ("average" in settings)
-    default = trained(encoder, tmp_path / "default", epochs=4, lists_per_step=2)
-    assert torch.equal(parts, default) == (settings.keys() == {"average", "epochs", "lists_per_step"})
+    state, whole = (load_file(folder / "run/state/state.safetensors") for folder in (tmp_path, tmp_path / "whole"))
+    assert state.keys() == whole.keys()
+    assert all(torch.equal(value, whole[name]) for name, value in state.items())
+    assert any(name.startswith("average.") for name in state)
+    assert not torch.equal(parts, trained(encoder, tmp_path / "default", **sizes))
 
 
-def test_the_log_is_written_again_from_the_state(encoder, tmp_path):
-    trained(encoder, tmp_path, epochs=2)
-    log = tmp_path / "run" / "log.jsonl"
+def test_the_log_is_written_again_from_the_state(encoder, begun):
+    log = begun / "run" / "log.jsonl"
     before = log.read_text()
     log.write_text("damaged")
-    trained(encoder, tmp_path, epochs=2)
+    trained(encoder, begun, epochs=1)
     assert log.read_text() == before

@@ -14,14 +14,8 @@ from torch import Tensor
 def hinge_sums(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
     """The sum of max(0, margin - (S_i - S_j)) over the pairs y_i > y_j; sums and comparisons are in float64.
 
-    Args:
-        scores: (lists, documents), 0 on padding.
-        labels: (lists, documents), 0 on padding.
-        mask: (lists, documents), True on real documents.
-        margin: difference of scores from which a pair costs nothing.
-
-    Returns:
-        The sum (lists,), its derivative (lists, documents), and the number of pairs (lists,).
+    Scores and labels are (lists, documents), 0 on padding. Returns the sum (lists,), its derivative (lists, documents),
+    and the number of pairs (lists,).
     """
     classes, pairs = _classes(labels, mask)
     ranked, order = scores.masked_fill(~mask, torch.inf).contiguous().sort(dim=1)

@@ -15,14 +15,8 @@ def decreasing_blocks(level: Callable[[Tensor], Tensor], mask: Tensor) -> Tensor
     """The runs of equal values in the non-increasing isotonic solution.
 
     Pooling in any order gives the solution, so each round pools every run of blocks whose levels do not decrease.
-    Random lists take a few rounds; at most, it takes as many as there are documents.
-
-    Args:
-        level: from block numbers to the optimal value of each entry's block, (lists, documents).
-        mask: (lists, documents), True on real entries, which come first; the others never join them.
-
-    Returns:
-        Block numbers (lists, documents).
+    Random lists take a few rounds; at most, it takes as many as there are documents. `level` maps block numbers to the
+    optimal value of each entry's block; all are (lists, documents). Real entries come first; the others never join.
     """
     blocks = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
     while True:

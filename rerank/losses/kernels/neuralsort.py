@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, tie_bounds
+from rerank.losses.kernels.autograd import wants_gradient
 
 ROWS = 128
 """Ranks in a tile: with fewer, the band is narrower; with more, there are fewer calls."""
@@ -21,20 +22,12 @@ NEGLIGIBLE = 60.0
 
 
 def neuralsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
+    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for I of `indicators.neuralsort_indicators`.
 
-    Args:
-        scores: (lists, documents), 0 on padding.
-        labels: (lists, documents), 0 on padding, without a gradient.
-        mask: (lists, documents), True on real documents; no list is empty.
-        temperature: above 0.
-        count: number of ranks.
-
-    Returns:
-        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
+    Scores and labels are (lists, documents), 0 on padding; the labels have no gradient, and no list is empty. Returns
+    (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
     """
-    needs_gradient = torch.is_grad_enabled() and scores.requires_grad
-    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, needs_gradient)
+    ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count, wants_gradient(scores))
     return ranked
 
 

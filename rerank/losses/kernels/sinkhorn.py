@@ -35,16 +35,10 @@ def transport_plan(logits: Tensor, mask: Tensor, warm_starts: int) -> Tensor:
 
     Solved in float64 until no column sum is further from 1 than TOLERANCE plus the rounding of the logits.
 
-    Args:
-        logits: (lists, rows, columns), -cost / epsilon.
-        mask: (lists, columns), True on real columns; a list has as many real rows, which come first.
-        warm_starts: number of solves with larger entropies before, each COOLING times the next one.
-
-    Returns:
-        (lists, rows, columns) float64; 0 on masked rows and columns. The gradient can be taken once.
-
-    Raises:
-        RuntimeError: the plan did not converge.
+    The logits, (lists, rows, columns), are -cost / epsilon; a list has as many real rows, which come first, as real
+    columns. `warm_starts` is the number of solves with larger entropies before, each COOLING times the next one.
+    Returns float64 of the logits' shape, 0 on masked rows and columns. The gradient can be taken once. Raises
+    RuntimeError if the plan did not converge.
     """
     plan: Tensor = _Plan.apply(logits.double(), mask, warm_starts)
     return plan

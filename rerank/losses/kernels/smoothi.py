@@ -22,18 +22,9 @@ BLOCK = 2**18
 
 
 def smoothi_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float) -> Tensor:
-    """The metric of `rank_indicators` of the scores minus their minimum; value and gradient differ by rounding only.
+    """The metric of `rank_indicators` of the scores minus their minimum, (lists,); the same up to rounding.
 
-    Args:
-        scores: (lists, documents), as returned by `prepare_inputs`, like labels and mask.
-        labels: (lists, documents).
-        mask: (lists, documents).
-        metric: the metric.
-        alpha: inverse temperature.
-        delta: how far a ranked document is pushed down for the following ranks.
-
-    Returns:
-        (lists,).
+    Scores, labels and mask are those of `prepare_inputs`, (lists, documents) each.
     """
     needs_gradient = wants_gradient(scores)
     scores = scores.contiguous()
@@ -134,13 +125,8 @@ def _weights(ranks: Tensor, metric: Metric) -> Tensor:
 def _slopes(e: Tensor, weights: Tensor, live: Tensor, seen: Tensor, shares: Tensor, metric: Metric) -> Tensor:
     """c_r times the metric's `normaliser`, for AP without the total of e_m / m.
 
-    Args:
-        e: (lists, ranks), the expected label at some consecutive ranks.
-        weights: (lists, ranks), `_weights`; 0 beyond the documents.
-        live: (lists, ranks), 1 if the list has that many documents, else 0.
-        seen: (lists, ranks), the sum of e over the ranks above each.
-        shares: (lists, ranks), the sum of e_m / m over the ranks above each.
-        metric: the metric.
+    All are (lists, ranks), for some consecutive ranks: `e` the expected labels, `weights` those of `_weights`, 0 beyond
+    the documents, where `live` is 0 and not 1; `seen` and `shares` sum e and e_m / m over the ranks above.
     """
     if metric.name == "ndcg":
         return torch.exp2(e) * weights

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score
+from rerank.losses.kernels.autograd import wants_gradient
 from rerank.losses.metrics import Metric, metric_from_soft_ranks
 
 ROWS = 210
@@ -18,17 +19,10 @@ def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
 
     With documents sorted by descending score, the pairs right of the diagonal suffice, as sigma(-x) = 1 - sigma(x); the
     smaller of the two is computed. The slopes sigma (1 - sigma) of these pairs, one half of (documents x documents) a
-    list, are kept for the backward pass.
-
-    Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on the documents to compare.
-        alpha: inverse temperature, above 0.
-
-    Returns:
-        (lists, documents), 0 if the mask is False. The gradient can be taken once.
+    list, are kept for the backward pass. Scores, mask and result are (lists, documents); documents whose mask is False
+    are not compared and have 0. The gradient can be taken once.
     """
-    soft_ranks: Tensor = _SoftRanks.apply(scores, mask, alpha, torch.is_grad_enabled() and scores.requires_grad)
+    soft_ranks: Tensor = _SoftRanks.apply(scores, mask, alpha, wants_gradient(scores))
     return soft_ranks
 
 
@@ -86,9 +80,4 @@ class _SoftRanks(torch.autograd.Function):
             sums[:, :, stop:] += weights[:, :, start:stop] @ slope[:, :, stop - start :]
             start = stop
         ranked = (ctx.alpha * (sums[:, 0] - grad * sums[:, 1])).masked_fill_(~ctx.real, 0)
-        return (
-            torch.zeros(ctx.shape, dtype=grad.dtype, device=grad.device).scatter_(1, ctx.order, ranked),
-            None,
-            None,
-            None,
-        )
+        return grad.new_zeros(ctx.shape).scatter_(1, ctx.order, ranked), None, None, None

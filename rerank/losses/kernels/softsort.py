@@ -16,17 +16,10 @@ from rerank.losses.inputs import by_score, tie_bounds
 
 
 def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each rank, sum_j I_j^r y_j, for I of `indicators.softsort_indicators` with power 1.
+    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for `indicators.softsort_indicators` with power 1.
 
-    Args:
-        scores: (lists, documents), 0 on padding.
-        labels: (lists, documents), 0 on padding, without a gradient.
-        mask: (lists, documents), True on real documents.
-        temperature: above 0.
-        count: number of ranks.
-
-    Returns:
-        (lists, ranks), 0 beyond the number of documents. The gradient can be taken once.
+    Scores and labels are (lists, documents), 0 on padding; the labels have no gradient. Returns (lists, ranks), 0
+    beyond the number of documents. The gradient can be taken once.
     """
     ranked: Tensor = _Ranked.apply(scores, labels, mask, temperature, count)
     return ranked

@@ -4,8 +4,8 @@ import uuid
 from typing import Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.jina import results
-from rerank.serving.questions import Body, Question, Scored, check_model, count, flag, text, texts
+from rerank.serving.dialects.jina import read_documents, results
+from rerank.serving.questions import Body, Count, Question, Scored, field
 from rerank.serving.refusals import Reason, RefusalError
 
 
@@ -14,13 +14,9 @@ def read(body: Body) -> Question:
 
     `max_tokens_per_doc` cuts documents earlier than the model does; without it they are not cut at Cohere's 4,096.
     """
-    check_model(body)
-    query = text(body, "query")
-    return Question(
-        pairs=[(query, document) for document in texts(body, "documents", objects=True)],
-        top_n=count(body, "top_n"),
-        with_texts=flag(body, "return_documents", False),
-        max_doc_tokens=count(body, "max_tokens_per_doc"),
+    return read_documents(body)._replace(
+        with_texts=bool(field(body, "return_documents", bool | None)),
+        max_doc_tokens=field(body, "max_tokens_per_doc", Count | None),
     )
 
 

@@ -3,18 +3,22 @@
 from typing import Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.questions import Body, Question, Scored, check_model, count, flag, text, texts
+from rerank.serving.questions import Body, Count, Question, Scored, TextObject, field, text, texts
 from rerank.serving.refusals import RefusalError
 
 
 def read(body: Body) -> Question:
     """{model, query, documents[], top_n, return_documents}; a document is a text or {"text": "…"}."""
-    check_model(body)
+    return read_documents(body)._replace(with_texts=field(body, "return_documents", bool | None) is not False)
+
+
+def read_documents(body: Body) -> Question:
+    """What Jina's and Cohere's requests have in common; any name of a model is taken, as there is one model."""
+    field(body, "model", str | None)
     query = text(body, "query")
     return Question(
-        pairs=[(query, document) for document in texts(body, "documents", objects=True)],
-        top_n=count(body, "top_n"),
-        with_texts=flag(body, "return_documents", True),
+        pairs=[(query, document) for document in texts(body, "documents", list[str | TextObject])],
+        top_n=field(body, "top_n", Count | None),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.questions import Body, Question, Scored, flag, text, texts
+from rerank.serving.questions import Body, Question, Scored, field, text, texts
 from rerank.serving.refusals import Reason, RefusalError
 
 ERROR_TYPES = {
@@ -23,9 +23,9 @@ def read(body: Body) -> Question:
     query = text(body, "query")
     return Question(
         pairs=[(query, document) for document in texts(body, "texts")],
-        sigmoid=not flag(body, "raw_scores", False),
-        with_texts=flag(body, "return_text", False),
-        may_cut=flag(body, "truncate", True),
+        sigmoid=not field(body, "raw_scores", bool | None),
+        with_texts=bool(field(body, "return_text", bool | None)),
+        may_cut=field(body, "truncate", bool | None) is not False,
     )
 
 

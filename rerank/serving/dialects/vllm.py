@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.questions import Body, Question, Scored, check_model, flag, text_or_texts
+from rerank.serving.questions import Body, Question, Scored, field, texts
 from rerank.serving.refusals import Reason, RefusalError
 
 TYPES = {
@@ -22,17 +22,17 @@ def read(body: Body) -> Question:
 
     One query is paired with every document; several are paired with as many documents, one by one.
     """
-    check_model(body)
+    field(body, "model", str | None)
     first, second = ("queries", "documents") if "queries" in body else ("text_1", "text_2")
-    queries, documents = text_or_texts(body, first), text_or_texts(body, second)
+    queries, documents = (texts(body, name, str | list[str]) for name in (first, second))
     if len(queries) not in (1, len(documents)):
         raise RefusalError(
             Reason.INVALID,
             f"{first}, {second}: {len(queries)} and {len(documents)} texts; expected as many, or one and any number",
         )
     queries = queries * len(documents) if len(queries) == 1 else queries
-    use_activation = flag(body, "use_activation", flag(body, "activation", True))
-    return Question(list(zip(queries, documents, strict=True)), sigmoid=use_activation)
+    flags = [field(body, name, bool | None) for name in ("use_activation", "activation")]
+    return Question(list(zip(queries, documents, strict=True)), sigmoid=next((f for f in flags if f is not None), True))
 
 
 def answer(scored: Scored) -> dict[str, Any]:

@@ -13,21 +13,21 @@ from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists
 
 CASES = [
-    *[(name, {"metric": metric}) for name in ("approx", "neuralsort", "softsort", "fastsort", "ot")
-      for metric in ("ndcg", "ndcg@4", "p@3", "p@200", "ap")],
-    ("approx", {"alpha": 30.0, "beta": 2.0, "metric": "ap"}),
-    ("approx", {"alpha": 0.1, "beta": 0.5, "cutoff_offset": 0.2, "metric": "ndcg@5"}),
-    ("neuralsort", {"temperature": 20.0}),
+    *[(name, {"metric": metric}) for name in ("approx", "neuralsort", "softsort", "fastsort", "pirank")
+      for metric in ("ndcg@4", "p@200", "ap")],
+    ("ot", {"metric": "ndcg@4"}),
+    ("neural_ndcg", {"metric": "ndcg@4"}),
+    ("approx", {"alpha": 300.0, "beta": 2.0, "metric": "ap"}),
+    ("approx", {"alpha": 0.01, "beta": 0.5, "cutoff_offset": 0.2, "metric": "ndcg@5"}),
+    ("neuralsort", {"temperature": 1e4}),
     ("neuralsort", {"temperature": 0.05}),
-    *[(name, {"metric": metric}) for name in ("pirank", "neural_ndcg") for metric in ("ndcg", "ndcg@4", "p@3", "ap")],
     ("pirank", {"temperature": 0.05}),
-    ("softsort", {"temperature": 0.05}),
+    ("softsort", {"temperature": 1e-6}),
     ("softsort", {"temperature": 20.0, "metric": "ap"}),
     ("softsort", {"power": 2.0}),
     ("softsort", {"power": 0.5, "metric": "p@3"}),
     ("fastsort", {"regularization": "kl", "metric": "ap", "beta": 1.0}),
     ("ot", {"epsilon": 0.5, "metric": "ap"}),
-    ("ot", {"epsilon": 1e-3}),
 ]  # fmt: skip
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 
@@ -47,16 +47,19 @@ def cut(monkeypatch, block: int, rows: int) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize(("documents", "block", "rows"), [(23, 1, 5), (23, 700, 4), (23, 2**20, 64), (2, 1, 1)])
-def test_values_and_gradients_are_those_of_the_graph(
-    name: str, settings: dict, documents: int, block: int, rows: int, monkeypatch
-) -> None:
-    cut(monkeypatch, block, rows)
-    scores, labels, mask = ragged_lists(documents)
-    values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
-    expected = value_and_gradient(lambda *lists, **s: loss_of(name, *lists, **s), scores, labels, mask, **settings)
-    torch.testing.assert_close(values, expected[0], rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(gradient, expected[1], rtol=1e-10, atol=1e-10)
+def test_values_and_gradients_are_those_of_the_graph(name: str, settings: dict, monkeypatch) -> None:
+    for documents in (23, 2):
+        scores, labels, mask = ragged_lists(documents)
+        expected = value_and_gradient(lambda *lists, **s: loss_of(name, *lists, **s), scores, labels, mask, **settings)
+        for block, rows in ((1, 5), (700, 4), (2**20, 64)) if documents == 23 else ((1, 1),):
+            cut(monkeypatch, block, rows)
+            values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
+            torch.testing.assert_close(values, expected[0], rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(gradient, expected[1], rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        unwatched = LOSSES[name](scores, labels, mask, **settings)
+    assert not unwatched.requires_grad
+    torch.testing.assert_close(unwatched, values, rtol=1e-14, atol=0)
 
 
 @EVERY
@@ -67,17 +70,6 @@ def test_float32_is_near_float64(name: str, settings: dict) -> None:
     expected = value_and_gradient(LOSSES[name], exact, labels, mask, **settings)
     torch.testing.assert_close(values.double(), expected[0], rtol=0, atol=1e-4)
     torch.testing.assert_close(gradient.double(), expected[1], rtol=0, atol=2e-3 * expected[1].abs().max().item())
-
-
-@EVERY
-def test_without_a_gradient_the_values_are_the_same(name: str, settings: dict) -> None:
-    scores, labels, mask = ragged_lists(23)
-    values = LOSSES[name](scores, labels, mask, **settings)
-    assert values.requires_grad
-    with torch.no_grad():
-        unwatched = LOSSES[name](scores, labels, mask, **settings)
-    assert not unwatched.requires_grad
-    torch.testing.assert_close(unwatched, values.detach(), rtol=1e-14, atol=0)
 
 
 @EVERY

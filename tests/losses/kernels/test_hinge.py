@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from rerank.losses import hinge
-from tests.losses import loops
 
 
 def visited(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
@@ -23,13 +22,12 @@ def value_and_gradient(loss, scores: Tensor, *arguments) -> tuple[Tensor, Tensor
     return values.detach(), torch.autograd.grad(values.sum(), scores)[0]
 
 
-@pytest.mark.parametrize("labels_of_a_list", [2, 3, 5, 8, 1000])
-@pytest.mark.parametrize("documents", [2, 3, 17, 64, 200])
-@pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
-def test_counting_is_visiting(labels_of_a_list: int, documents: int, spread: float) -> None:
+@pytest.mark.parametrize("labels_of_a_list", [2, 5, 1000])
+@pytest.mark.parametrize("documents", [2, 17, 200])
+def test_counting_is_visiting(labels_of_a_list: int, documents: int) -> None:
     """Labels are fractions too; scores are tied, lie on the kink (multiples of 1/4), or far from 0."""
     generator = torch.Generator().manual_seed(documents)
-    scores = spread * torch.randn(5, documents, generator=generator, dtype=torch.float64)
+    scores = torch.tensor([1, 1, 1, 0.01, 30])[:, None] * torch.randn(5, documents, generator=generator).double()
     scores[0], scores[1], scores[2] = 0, (scores[1] * 4).round() / 4, scores[2] + 1000
     labels = torch.randint(0, labels_of_a_list, (5, documents), generator=generator).double()
     labels[3] /= 7
@@ -40,17 +38,6 @@ def test_counting_is_visiting(labels_of_a_list: int, documents: int, spread: flo
         expected = value_and_gradient(visited, scores, labels, mask, margin)
         got = value_and_gradient(hinge, scores, labels, mask, margin)
         torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-12)
-
-
-def test_counting_is_the_loop() -> None:
-    generator = torch.Generator().manual_seed(0)
-    y = (torch.randint(0, 30, (40,), generator=generator) / 4).tolist()
-    row = [s.requires_grad_() for s in torch.randn(40, generator=generator, dtype=torch.float64)]
-    value = loops.hinge(row, y)
-    scores = torch.stack(row).detach()[None]
-    got, gradient = value_and_gradient(hinge, scores, torch.tensor([y]))
-    torch.testing.assert_close(got[0], value.detach())
-    torch.testing.assert_close(gradient[0], torch.stack(torch.autograd.grad(value, row)))
 
 
 def test_the_kink_has_no_gradient() -> None:

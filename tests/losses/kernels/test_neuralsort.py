@@ -1,27 +1,9 @@
-"""NeuralSort's expected labels against the operator, where the band is all, some or one of the documents."""
+"""The band of NeuralSort's permutation that is computed; `test_blocks` has the values."""
 
-import pytest
 import torch
 
-from rerank.losses import neuralsort_indicators
 from rerank.losses.kernels import neuralsort as neuralsort_bands
 from rerank.losses.kernels.neuralsort import neuralsort_ranked
-from tests.losses.graphs import ragged_lists
-
-
-@pytest.mark.parametrize("temperature", [1e-4, 0.3, 10.0, 1e4])
-@pytest.mark.parametrize("count", [3, 40])
-def test_expected_labels_are_those_of_the_operator(temperature: float, count: int, monkeypatch) -> None:
-    monkeypatch.setattr(neuralsort_bands, "ROWS", 7)
-    scores, labels, mask = ragged_lists(40)
-    scores, labels, mask = scores.detach()[:5], labels[:5].double(), mask[:5]
-    clean, labels = scores.masked_fill(~mask, 0).requires_grad_(), labels.masked_fill(~mask, 0)
-    ranked = neuralsort_ranked(clean, labels, mask, temperature, count)
-    expected = (neuralsort_indicators(clean, mask, temperature, count) * labels[:, None]).sum(dim=2)
-    torch.testing.assert_close(ranked, expected, rtol=1e-10, atol=1e-11)
-    weights = torch.randn(ranked.shape, generator=torch.Generator().manual_seed(0), dtype=ranked.dtype)
-    gradients = [torch.autograd.grad((given * weights).sum(), clean)[0] for given in (ranked, expected)]
-    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-9 / min(temperature, 1))
 
 
 def test_the_band_is_narrow_where_scores_are_apart_and_all_of_it_where_they_are_not(monkeypatch) -> None:

@@ -45,8 +45,7 @@ def test_a_list_of_several_blocks_is_the_loop(name: str, settings: dict) -> None
 
 
 @EVERY
-@pytest.mark.parametrize("grades", [2, 5, 1000])
-@pytest.mark.parametrize("extreme", [1.0, 1e5])
+@pytest.mark.parametrize(("grades", "extreme"), [(2, 1e5), (1000, 1.0)])
 def test_the_size_of_the_blocks_changes_nothing(
     name: str, settings: dict, grades: int, extreme: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

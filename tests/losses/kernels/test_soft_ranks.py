@@ -1,4 +1,4 @@
-"""Positions by tiles against the operator, and the AP of positions among the relevant documents only."""
+"""Positions by tiles, and the AP of positions among the relevant documents only; `test_blocks` has the values."""
 
 import pytest
 import torch
@@ -8,20 +8,6 @@ from rerank.losses.kernels import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels.soft_ranks import tiled_metric
 from rerank.losses.metrics import Metric, metric_from_soft_ranks
 from tests.losses.graphs import ragged_lists
-
-
-@pytest.mark.parametrize("alpha", [0.01, 1.0, 300.0])
-@pytest.mark.parametrize("rows", [1, 4, 19, 20])
-def test_positions_are_those_of_the_operator(alpha: float, rows: int, monkeypatch) -> None:
-    monkeypatch.setattr(tiled_soft_ranks, "ROWS", rows)
-    scores, _, mask = ragged_lists(19)
-    clean = scores.detach().masked_fill(~mask, 0).requires_grad_()
-    places = tiled_soft_ranks.tiled_soft_ranks(clean, mask, alpha)
-    expected = approx_soft_ranks(clean, mask, alpha)
-    torch.testing.assert_close(places, expected, rtol=1e-13, atol=1e-13)
-    weights = torch.randn(places.shape, generator=torch.Generator().manual_seed(0), dtype=places.dtype)
-    gradients = [torch.autograd.grad((given * weights).sum(), clean)[0] for given in (places, expected)]
-    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
 
 
 def test_the_backward_pass_can_be_repeated() -> None:
