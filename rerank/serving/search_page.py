@@ -22,7 +22,7 @@ from rerank.data.queries import check_query
 from rerank.data.types import Hit
 from rerank.serving.bodies import Bodies, check_headers, parse, read_body
 from rerank.serving.limits import Limits
-from rerank.serving.questions import text
+from rerank.serving.questions import field, text
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -68,11 +68,13 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     async def endpoint(request: Request) -> Response:
         try:
             body = parse(await _read(request, bodies, "application/json"))
-            top, explain = _whole(body, "top", TOP, MOST), _truth(body, "explain")
-            hits = await searches.run(text(body, "query"), top)
+            top, explain = field(body, "top", int | None), field(body, "explain", bool | None)
+            if top is not None and not 1 <= top <= MOST:
+                raise RefusalError(Reason.INVALID, f"top: expected a whole number from 1 to {MOST}, got {top}")
+            hits = await searches.run(text(body, "query"), top or TOP)
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
-        return JSONResponse({"hits": [_as_json(hit, explain) for hit in hits]}, headers=_headers())
+        return JSONResponse({"hits": [_as_json(hit, bool(explain)) for hit in hits]}, headers=_headers())
 
     return [
         Route("/", form, methods=["GET"]),
@@ -160,20 +162,6 @@ def _form_query(body: bytes) -> str:
     except ValueError:
         raise RefusalError(Reason.MALFORMED, "expected a form with the field query, in UTF-8") from None
     return fields.get("query", [""])[0]
-
-
-def _whole(body: Any, key: str, default: int, most: int) -> int:
-    value = body.get(key, default)
-    if type(value) is not int or not 1 <= value <= most:
-        raise RefusalError(Reason.INVALID, f"{key}: expected a whole number from 1 to {most}")
-    return value
-
-
-def _truth(body: Any, key: str) -> bool:
-    value = body.get(key, False)
-    if type(value) is not bool:
-        raise RefusalError(Reason.INVALID, f"{key}: expected true or false")
-    return value
 
 
 def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
