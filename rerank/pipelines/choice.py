@@ -1,7 +1,7 @@
-"""Which stage answers: the cheapest whose ranking is as good as the best, on queries that taught it nothing."""
+"""Which stage answers: the best on queries that taught it nothing; a cross-encoder must be clearly ahead."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, stdev
 
 from rerank.data.types import Judgments, Run
@@ -11,20 +11,17 @@ Values = Mapping[str, float]
 """query_id -> the value of a measure."""
 
 
-def choose(values: Mapping[str, Values]) -> str:
-    """The first stage whose mean is at most one standard error below the best one's.
+def choose(values: Mapping[str, Values], costly: Collection[str] = ()) -> str:
+    """The stage with the best mean; of equal ones, the first.
 
-    `values` are name -> the values of its ranking by query, in the order of the stages, of which a later one costs
-    more. The standard error is that of the mean difference to the best stage over the queries that both have. A stage
-    with fewer queries than those before it is one that was fitted once a fold: it is taken only if it is ahead of the
-    stage that would be chosen without it by more than one standard error.
+    `values` are name -> the values of its ranking by query, in the order of the stages. A stage of `costly`, one with a
+    cross-encoder, takes many times as long for a query: it is taken only if it is ahead of the best of the others by
+    more than one standard error of the mean difference, over the queries that both have.
     """
-    queries = max(map(len, values.values()))
-    whole = {name: of for name, of in values.items() if len(of) == queries}
-    best = max(whole, key=lambda name: fmean(whole[name].values()))
-    chosen = next(name for name in whole if name == best or not is_ahead(whole[best], whole[name]))
+    cheap = {name: fmean(of.values()) for name, of in values.items() if name not in costly}
+    chosen = max(cheap, key=cheap.__getitem__) if cheap else next(iter(values))
     for name, of in values.items():
-        if name not in whole and is_ahead(of, values[chosen]):
+        if name in costly and is_ahead(of, values[chosen]):
             chosen = name
     return chosen
 

@@ -163,13 +163,14 @@ def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) ->
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
     values: dict[str, dict[str, float]] = {name: {} for name in stages}
     nested: dict[str, float] = {}
+    costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
     for part in tested:
         for name in stages:
             values[name] |= _values(fitting, name, part, frozenset({part}), measure)
-        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in stages})
+        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in stages}, costly)
         log.info(f"part {part}: the other queries choose {chosen}")
         nested |= {query_id: values[chosen][query_id] for query_id in values[chosen] if query_id in set(parts[part])}
-    answer = choose(values) if len(tested) > 1 else chosen
+    answer = choose(values, costly) if len(tested) > 1 else chosen
     kept = prefix(stages, answer)
     rankers = {name: fitting.ranker(name) for name in kept}
     pipeline = Fitted(kept, fitting.world, rankers)
