@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.main import main
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import failed, in_a_copy
 
 FILES = {
     "words.tsv": "n1 good\n",
@@ -158,10 +157,9 @@ def hashes(folder):
 
 
 @pytest.fixture(scope="module")
-def folder(home, tmp_path_factory):
-    """A folder with a trained fold and FILES; none of its files may change."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1", "--epochs", "1"))
+def folder(trained, tmp_path_factory):
+    """A trained fold and FILES; none of its files may change."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
         for name, text in FILES.items():
             Path(name).parent.mkdir(exist_ok=True)
             Path(name).write_text(text)

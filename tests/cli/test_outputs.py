@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from tests.support.small_collection import SETTINGS, command, failed, write_collection, write_encoder
+from tests.support.small_collection import failed, in_a_copy
 from tests.support.small_results import write_results
 
 COMMANDS = {
@@ -27,17 +27,16 @@ WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>"}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """As the session's, with a trained fold and the results of an experiment."""
-    folder = tmp_path_factory.mktemp("outputs")
-    write_collection(folder / "towns")
-    write_encoder(folder / "encoder")
-    (folder / "towns.toml").write_text(SETTINGS.replace("epochs = 2", "epochs = 1"))
-    write_results(folder / "results", {"hinge": 1.0}, epochs=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(command("--fold", "1"))
+def trained(trained, tmp_path_factory):
+    """A trained fold and the results of an experiment."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
+        write_results(folder / "results", {"hinge": 1.0}, epochs=1)
     return folder
+
+
+@pytest.fixture
+def here(there):
+    return there
 
 
 def make_fifo(path):
