@@ -112,8 +112,7 @@ def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypat
         assert "cannot be written" in failed(capsys, *COMMANDS[name], "--out", f"/proc/out{SUFFIX[name]}")
 
 
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "exists"), [("score", True), ("plot", False), ("report", False)])
 def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
     target, link = Path("elsewhere") / f"target{SUFFIX[name]}", Path(f"out{SUFFIX[name]}")
     target.parent.mkdir()
@@ -160,10 +159,6 @@ def test_a_shell_can_redirect_and_pipe_standard_output(here, tmp_path):
     with (tmp_path / "file").open("wb") as file:
         subprocess.run([*words, "/dev/stdout"], stdout=file, check=True)
     assert subprocess.run([*words, "-"], stdout=subprocess.PIPE, check=True).stdout == (tmp_path / "file").read_bytes()
-    if Path("/dev/full").exists():
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run([*words, "-"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        assert (done.returncode, done.stderr) == (2, "rerank: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("out", [".run", ".run.gz", "folder/.run"])
