@@ -9,7 +9,7 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
 
-CRASHES = "import ctypes, time\ndef test_it():\n    time.sleep(0.5)\n    ctypes.string_at(0)\n"
+CRASHES = "import ctypes, time\ndef test_it():\n    time.sleep(1)\n    ctypes.string_at(0)\n"
 HOLDS_THE_INTERPRETER = "import ctypes\ndef test_it():\n    ctypes.PyDLL(None).sleep(600)\n"
 HANGS_AFTER_A_FAILURE = """
 import ctypes, pytest
@@ -20,7 +20,7 @@ def world():
 def test_it(world):
     assert False
 """
-SETTINGS = "[pytest]\nfaulthandler_timeout = 1\nfaulthandler_exit_on_timeout = true\n"
+SETTINGS = "[pytest]\nfaulthandler_timeout = 2\nfaulthandler_exit_on_timeout = true\n"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ SETTINGS = "[pytest]\nfaulthandler_timeout = 1\nfaulthandler_exit_on_timeout = t
 def test_it_ends_with_an_error_whatever_happens_to_a_process(tmp_path, fault):
     (tmp_path / "pytest.ini").write_text(SETTINGS)
     (tmp_path / "test_fault.py").write_text(fault)
-    for number in range(2):
+    for number in range(4):
         (tmp_path / f"test_sound{number}.py").write_text("def test_it():\n    pass\n")
     flags = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0"]
     words = [sys.executable, "-m", "pytest", "-p", "tests.support.watch", *flags]
