@@ -12,7 +12,7 @@ import torch
 from rerank.cli.main import main
 from rerank.training import saving
 from rerank.utils.progress import log_to_terminal
-from tests.support.small_collection import SETTINGS, write_collection, write_encoder
+from tests.support.small_collection import SETTINGS, command, in_a_copy, write_collection, write_encoder
 from tests.support.watch import pytest_exception_interact, pytest_handlecrashitem, pytest_testnodedown  # noqa: F401
 
 # Models this small are faster on one thread, and a second one makes them wait for each other on a busy machine.
@@ -71,6 +71,14 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def trained(home, tmp_path_factory):
+    """A copy of `home` with a trained fold, runs/towns/smoothi/fold1."""
+    with in_a_copy(home, tmp_path_factory) as folder:
+        main(command("--fold", "1"))
+    return folder
+
+
 @pytest.fixture
 def here(home, tmp_path, monkeypatch):
     """A copy of the module's `home` to work in."""
@@ -81,7 +89,7 @@ def here(home, tmp_path, monkeypatch):
 
 @pytest.fixture
 def there(trained, tmp_path, monkeypatch):
-    """A copy of the module's `trained` to work in."""
+    """A copy of `trained` to work in."""
     shutil.copytree(trained, tmp_path / "home")
     monkeypatch.chdir(tmp_path / "home")
     return tmp_path / "home"

@@ -34,53 +34,42 @@ class Collection:
 
     @property
     def source(self) -> str:
-        """What the user wrote: a folder or an id."""
         return self.origin.source
 
     @property
     def name(self) -> str:
-        """A name for the folder of results."""
         return self.origin.name
 
     @property
     def qrels(self) -> Judgments:
-        """The judgments; {} without judgments."""
         return self.origin.qrels
 
     @property
     def folds(self) -> tuple[Fold, ...]:
-        """The official folds, or the only fold of a published split, or ()."""
         return self.origin.folds
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines about the split, and about what the collection has and is not used."""
         return self.origin.notes
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the texts of the documents: it names the caches that are made from them."""
         return self._documents.fingerprint
 
     @property
     def has_documents(self) -> bool:
-        """Whether the documents are on this machine or can be downloaded."""
         return self._documents.has_documents
 
     def expect_judgments(self) -> None:
-        """Raises UserError, which names what is missing, if the collection has no judgments."""
         self.origin.expect_judgments()
 
     def count(self) -> int:
-        """The number of documents, about; 0 if unknown."""
         return self._documents.count()
 
     def documents(self) -> Iterator[Document]:
-        """Every document. Raises UserError for an id that occurs twice."""
         return self._documents.documents()
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked. Raises UnknownDocumentError, a UserError, for an unknown id."""
         return self._documents.get(doc_ids)
 
     @property

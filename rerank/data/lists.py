@@ -4,14 +4,14 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypedDict
 
 from rerank.data.json_lines import read_objects
 from rerank.data.trec import FLOAT32_MAX
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.json_files import keys_shown, shown
+from rerank.utils.json_files import check_shape, keys_shown, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -21,6 +21,16 @@ OF_TEXT = "text "
 """How the id of a text begins that has none of its own; ids of collections contain no white space."""
 
 Labels = Literal["judgments", "scores"]
+
+
+class ListLine(TypedDict, total=False):
+    """A line of a file; it has one of the first two keys, one of the next two, and the last one."""
+
+    query_id: str
+    query: str
+    doc_ids: list[str]
+    documents: list[str]
+    labels: list[float]
 
 
 @dataclass(frozen=True)
@@ -104,8 +114,9 @@ def _read_list(
     record: dict[str, Any], queries: Mapping[str, str], labels: Labels, by_text: dict[str, str]
 ) -> Candidates:
     """The list of a line; a query given by text is added to `by_text`. Raises ValueError for a malformed line."""
+    check_shape(record, ListLine)
     query_key, documents_key = _one_of(record, "query_id", "query"), _one_of(record, "doc_ids", "documents")
-    query_id = _text(record[query_key], query_key)
+    query_id, documents, values = record[query_key], record[documents_key], record.get("labels", [])
     if query_key == "query":
         if not query_id.strip():
             _fail("the text of a query under 'query'", repr(query_id))
@@ -113,22 +124,21 @@ def _read_list(
         by_text[query_id] = text
     elif query_id not in queries:
         raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
-    documents, values = _array(record, documents_key), _array(record, "labels")
     if len(documents) < 2:
         _fail(f"two documents or more under {documents_key!r}", str(len(documents)))
     if len(values) != len(documents):
         _fail(f"{len(documents)} labels, one for each document", str(len(values)))
-    doc_ids = tuple(_text(document, documents_key) for document in documents)
-    if documents_key == "documents":
-        doc_ids = tuple(map(id_of_text, doc_ids))
-    elif unfit := next((doc_id for doc_id in doc_ids if doc_id.split() != [doc_id]), None):
+    if documents_key == "doc_ids" and (unfit := next((one for one in documents if one.split() != [one]), None)):
         _fail("ids without white space under 'doc_ids'", repr(unfit))
+    doc_ids = tuple(documents if documents_key == "doc_ids" else map(id_of_text, documents))
     if len(set(doc_ids)) < len(doc_ids):
-        last = {doc_id: place for place, doc_id in enumerate(doc_ids)}
-        twice = next(place for place, doc_id in enumerate(doc_ids) if last[doc_id] != place)
-        _fail("each document once", f"{str(documents[twice])[:60]!r} again")
-    for value in values:
-        _check_label(value, labels)
+        twice = next(text for place, text in enumerate(documents) if text in documents[:place])
+        _fail("each document once", f"{twice[:60]!r} again")
+    least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
+    if wrong := [value for value in values if not least <= value <= most]:
+        what = f"judgments from 0 to {HIGHEST_GRADE}" if labels == "judgments" else "finite numbers (float32)"
+        why = ", as the loss takes no teacher's scores" if labels == "judgments" else ""
+        _fail(f"{what} under 'labels'{why}", shown(wrong[0]))
     return Candidates(query_id, doc_ids, tuple(map(float, values)))
 
 
@@ -138,30 +148,6 @@ def _one_of(record: dict[str, Any], *keys: str) -> str:
         got = " and ".join(given) or f"none (the keys are {keys_shown(record)})"
         _fail(f"one of {' and '.join(keys)}", got)
     return given[0]
-
-
-def _array(record: dict[str, Any], key: str) -> list[Any]:
-    value = record.get(key)
-    if not isinstance(value, list):
-        _fail(f"an array under {key!r}", "none" if key not in record else shown(value))
-    return value
-
-
-def _text(value: Any, key: str) -> str:
-    if not isinstance(value, str):
-        _fail(f"text under {key!r}", shown(value))
-    return value
-
-
-def _check_label(value: Any, labels: Labels) -> None:
-    least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        if labels == "judgments":
-            _fail(
-                f"judgments from 0 to {HIGHEST_GRADE} under 'labels', as the loss takes no teacher's scores",
-                shown(value),
-            )
-        _fail("finite numbers under 'labels'", shown(value))
 
 
 def _fail(expected: str, got: str) -> NoReturn:

@@ -1,8 +1,8 @@
 """Splits: which queries train, validate and test, where a collection publishes it or leaves it open."""
 
 import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rerank.data.folds import FINAL
@@ -15,6 +15,9 @@ SPLIT = "split"
 SHARE = 0.1
 """The share of the queries that validate, if nothing else says which do."""
 
+ORDER = ("test", "valid", "train")
+"""Of the parts that have a query, the first of these is the one that uses it."""
+
 WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
@@ -24,25 +27,6 @@ class Judged(NamedTuple):
     qrels: Judgments
     folds: tuple[Fold, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class JudgmentsOfParts(Mapping[str, dict[str, int]]):
-    """Judgments of several parts; `part_of` is query_id to the part whose judgments of the query count."""
-
-    def __init__(self, parts: Mapping[str, Judgments], part_of: dict[str, str]) -> None:
-        self._parts, self._part_of = parts, part_of
-
-    def __getitem__(self, query_id: str) -> dict[str, int]:
-        return self._parts[self._part_of[query_id]][query_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._part_of)
-
-    def __len__(self) -> int:
-        return len(self._part_of)
-
-    def __contains__(self, query_id: object) -> bool:
-        return query_id in self._part_of
 
 
 def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
@@ -55,7 +39,7 @@ def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Ju
     """
     part_of: dict[str, str] = {}
     lost: Counter[tuple[str, str]] = Counter()
-    for part in ("test", "valid", "train"):
+    for part in ORDER:
         for query_id in parts.get(part, {}):
             if query_id in part_of:
                 lost[part, part_of[query_id]] += 1
@@ -76,9 +60,8 @@ def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Ju
         f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
         f"the fold {SPLIT}",
     )
-    merged: Judgments = JudgmentsOfParts(parts, part_of)
-    if all(isinstance(judgments, dict) for judgments in parts.values()):
-        merged = dict(merged)
+    # The first of these that has a query: its judgments are not copied, as there may be millions.
+    merged: Judgments = ChainMap(*(parts[part] for part in ORDER if part in parts))  # type: ignore[arg-type]
     return Judged(merged, (Fold(SPLIT, train, valid, test),), told)
 
 

@@ -46,21 +46,17 @@ class WithSplits:
 
     @property
     def source(self) -> str:
-        """What the user wrote, or the source of the queries that test."""
         return self.given or self.tested.source
 
     @property
     def name(self) -> str:
-        """The source, with - for /, or the name of the collection that tests."""
         return self.given.replace("/", "-") or self.tested.name
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
-        """query_id to text, of every query of all parts."""
         return self._merge({part: source.queries for part, source in self._parts.items()})
 
     def query_texts(self, field: str) -> dict[str, str]:
-        """query_id to the text of a field, of every query of all parts."""
         return self._merge({part: source.query_texts(field) for part, source in self._parts.items()})
 
     def _merge(self, parts: Mapping[str, dict[str, str]]) -> dict[str, str]:
@@ -81,40 +77,32 @@ class WithSplits:
 
     @property
     def qrels(self) -> Judgments:
-        """The judgments of all parts."""
         return self._judged.qrels
 
     @property
     def folds(self) -> tuple[Fold, ...]:
-        """The fold of the split."""
         return self._judged.folds
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines about the split."""
         return self._judged.notes
 
     @property
     def fingerprint(self) -> str:
-        """That of the documents, which all parts share."""
         return self.tested.fingerprint
 
     @property
     def has_documents(self) -> bool:
-        """Whether the documents are on this machine or can be downloaded."""
         return self.tested.has_documents
 
     def expect_judgments(self) -> None:
         """Does nothing: opening has checked that all parts have judgments."""
 
     def count(self) -> int:
-        """The number of documents."""
         return self.tested.count()
 
     def documents(self) -> Iterator[Document]:
-        """Every document."""
         return self.tested.documents()
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked."""
         return self.tested.get(doc_ids)

@@ -75,11 +75,6 @@ def test_queries_that_the_collection_lacks_are_said(here, capsys):
     assert len(read_run("new.run")) == 15
 
 
-def test_measures_after_the_runs(here, capsys):
-    main(["eval", "runs/towns/bm25.run", "--measures", "P@1", "map"])
-    assert "P@1" in capsys.readouterr().out
-
-
 def test_a_closed_pipe_and_a_full_device_are_no_tracebacks(here):
     words = [sys.executable, "-m", "rerank", "eval", "runs/towns/bm25.run"]
     reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)

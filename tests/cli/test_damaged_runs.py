@@ -26,10 +26,9 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def finished(home, tmp_path_factory):
-    """A folder with a fold that is trained."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1"))
+def finished(trained, tmp_path_factory):
+    """A trained fold, and what the commands keep."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
         assert [ended(words) for words in COMMANDS.values()] == [0] * len(COMMANDS)
         for output in ("page.html", "chart.svg", "new.run", "new.run.json"):
             Path(output).unlink()

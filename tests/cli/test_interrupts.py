@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,16 +38,16 @@ SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminate
 LINE = "rerank: {}; nothing is left half-written, and the same command goes on from here\n"
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(folder / "target"), *words],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def begun(*words: str, **settings: Any) -> subprocess.Popen:
+    """A process of Python that has said that it has begun."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, *words], **({"cwd": ROOT} | settings), **pipes, text=True)
     assert process.stdout.readline() == "begun\n"
     return process
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen:
+    return begun("-c", COMMAND, str(folder / "target"), *words)
 
 
 @pytest.mark.parametrize("number, code, what", SIGNALS)
@@ -63,15 +64,8 @@ def test_a_signal_cleans_up_and_is_one_line_and_the_code_of_the_shell(tmp_path, 
 def test_a_signal_during_the_imports_is_one_line_too(tmp_path, package, number, code, what):
     """A package of this name is found first, and takes a minute to import."""
     (tmp_path / f"{package}.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rerank", "eval", "a.run"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "begun\n"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    process = begun("-m", "rerank", "eval", "a.run", cwd=tmp_path, env=environment)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (code, LINE.format(what))

@@ -1,4 +1,4 @@
-"""Commands that are killed, or started side by side: the next command gives what an undisturbed one gives."""
+"""A training that is killed: the next command gives what an undisturbed one gives."""
 
 import random
 import shutil
@@ -11,7 +11,7 @@ from scripts.campaign.forked import Command, Forked
 from tests.support.small_collection import command
 
 SEED = 0
-KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
+KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGHUP: 129}
 RESULTS = ("test.run", "valid.run", "test.passages.json", "checkpoint/model.safetensors", "checkpoint/head.safetensors")
 
@@ -60,14 +60,3 @@ def test_training_that_is_killed_again_and_again_ends_as_if_it_had_not_been(fork
     expected = contents(folder / "reference/towns/smoothi/fold1")
     assert len(expected) >= 4
     assert contents(folder / "runs/towns/smoothi/fold1") == expected
-
-
-def test_commands_side_by_side_in_a_new_folder_make_what_they_share_once(forked, folder):
-    retrieve = Command(("retrieve", "--collection", "towns", "--output.folder", "new"))
-    train = Command(words_of_train("--epochs", "1", "--output.folder", "new", "--name", "a"))
-    ended = forked.run(folder, retrieve, retrieve, train)
-    assert [one.code for one in ended] == [0, 0, 0], ended
-    logs = "".join(one.err for one in ended)
-    assert logs.count("BM25 of 15 queries") == 1
-    assert (folder / "new/towns/bm25.run").read_bytes() == (folder / "runs/towns/bm25.run").read_bytes()
-    assert not leftovers(folder)

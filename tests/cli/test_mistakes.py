@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.main import main
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import failed, in_a_copy
 
 FILES = {
     "words.tsv": "n1 good\n",
@@ -158,10 +157,9 @@ def hashes(folder):
 
 
 @pytest.fixture(scope="module")
-def folder(home, tmp_path_factory):
-    """A folder with a trained fold and FILES; none of its files may change."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1", "--epochs", "1"))
+def folder(trained, tmp_path_factory):
+    """A trained fold and FILES; none of its files may change."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
         for name, text in FILES.items():
             Path(name).parent.mkdir(exist_ok=True)
             Path(name).write_text(text)
@@ -181,56 +179,26 @@ def test_a_mistake_is_one_line(folder, monkeypatch, capsys, line):
     assert len(found) < 2100
 
 
-DAMAGED = {
-    "not UTF-8": (
-        "towns/qrels/test.tsv",
-        b"q0\td\xff\t1\n",
-        "retrieve --collection towns",
-        "expected UTF-8, got d\\xff",
-    ),
-    "no number": (
-        "towns/qrels/test.tsv",
-        b"q0\td0-0\tone\n",
-        "retrieve --collection towns",
-        "test.tsv:1: expected an integer relevance, got one",
-    ),
-    "the origin of BM25's run": (
+QRELS, CONFIG, RETRIEVE = "towns/qrels/test.tsv", "encoder/config.json", "retrieve --collection towns"
+DAMAGED = [
+    (QRELS, b"q0\td\xff\t1\n", RETRIEVE, "expected UTF-8, got d\\xff"),
+    (QRELS, b"q0\td0-0\tone\n", RETRIEVE, "test.tsv:1: expected an integer relevance, got one"),
+    (
         "runs/towns/bm25.json",
         b"[1]",
         FOLD,
-        "bm25.json: expected `object`, got `array`; remove it and bm25.run to retrieve again",
+        "bm25.json: expected `object`, got `array`; remove it and bm25.run to",
     ),
-    "a checkpoint's settings": (
-        "encoder/config.json",
-        "x",
-        FOLD,
-        "encoder/config.json: expected `object`, got `str` - at `$.rerank`",
-    ),
-    "a checkpoint's pooling": (
-        "encoder/config.json",
-        {"pooling": 3},
-        FOLD,
-        "encoder/config.json: expected `str`, got `int` - at `$.rerank.pooling`",
-    ),
-    "a checkpoint's document length": (
-        "encoder/config.json",
-        {"max_doc_tokens": 0},
-        FOLD,
-        "encoder/config.json: expected 1 or more under 'max_doc_tokens', got 0",
-    ),
-    "a checkpoint's overlap": (
-        "encoder/config.json",
-        {"passage_overlap": -1},
-        FOLD,
-        "encoder/config.json: expected 0 or more under 'passage_overlap', got -1",
-    ),
-}
+    (CONFIG, "x", FOLD, f"{CONFIG}: expected `object`, got `str` - at `$.rerank`"),
+    (CONFIG, {"pooling": 3}, FOLD, f"{CONFIG}: expected `str`, got `int` - at `$.rerank.pooling`"),
+    (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected 1 or more under 'max_doc_tokens', got 0"),
+    (CONFIG, {"passage_overlap": -1}, FOLD, f"{CONFIG}: expected 0 or more under 'passage_overlap', got -1"),
+]
 """What is damaged: the file, its bytes or the value of `rerank` in its JSON, a command, and what its line says."""
 
 
-@pytest.mark.parametrize("what", DAMAGED)
-def test_a_damaged_file_is_named(here, capsys, what):
-    file, content, line, expected = DAMAGED[what]
+@pytest.mark.parametrize(("file", "content", "line", "expected"), DAMAGED)
+def test_a_damaged_file_is_named(here, capsys, file, content, line, expected):
     path = Path(file)
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -251,12 +219,11 @@ LINES = {
 """Documents that no run file or index can hold."""
 
 
-@pytest.mark.parametrize("number", range(len(LINES)))
-def test_a_document_that_cannot_be_indexed_is_refused_with_its_line(here, capsys, number):
-    line, expected = list(LINES.items())[number]
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_document_that_cannot_be_indexed_is_refused_with_its_line(here, capsys, line):
     with Path("towns/corpus.jsonl").open("ab") as corpus:
         corpus.write(line + b"\n")
     told = failed(capsys, "retrieve", "--collection", "towns", "--output.folder", "new")
     assert "towns/corpus.jsonl:91: " in told
-    assert expected in told
+    assert LINES[line] in told
     assert len(told) < 500

@@ -38,10 +38,9 @@ def cluster():
 
 
 @pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
-    """A folder with a trained fold, and the run that one process scores in three parts."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1", "--epochs", "1"))
+def trained(trained, tmp_path_factory):
+    """A trained fold, and the run that one process scores in three parts."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
         main(["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "3"])
         Path("out.run").rename("whole.run")
     return folder

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rerank.cli.main import main
-from tests.support.small_collection import SETTINGS, command, failed, write_collection, write_encoder
+from tests.support.small_collection import failed, in_a_copy
 from tests.support.small_results import write_results
 
 COMMANDS = {
@@ -27,17 +27,16 @@ WRITTEN = {"score": b"Q0", "plot": b"%PDF", "report": b"<!doctype html>"}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """As the session's, with a trained fold and the results of an experiment."""
-    folder = tmp_path_factory.mktemp("outputs")
-    write_collection(folder / "towns")
-    write_encoder(folder / "encoder")
-    (folder / "towns.toml").write_text(SETTINGS.replace("epochs = 2", "epochs = 1"))
-    write_results(folder / "results", {"hinge": 1.0}, epochs=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(command("--fold", "1"))
+def trained(trained, tmp_path_factory):
+    """A trained fold and the results of an experiment."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
+        write_results(folder / "results", {"hinge": 1.0}, epochs=1)
     return folder
+
+
+@pytest.fixture
+def here(there):
+    return there
 
 
 def make_fifo(path):
@@ -113,8 +112,7 @@ def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypat
         assert "cannot be written" in failed(capsys, *COMMANDS[name], "--out", f"/proc/out{SUFFIX[name]}")
 
 
-@pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "exists"), [("score", True), ("plot", False), ("report", False)])
 def test_the_target_of_a_link_is_written_and_the_link_stays(here, name, exists):
     target, link = Path("elsewhere") / f"target{SUFFIX[name]}", Path(f"out{SUFFIX[name]}")
     target.parent.mkdir()
@@ -161,10 +159,6 @@ def test_a_shell_can_redirect_and_pipe_standard_output(here, tmp_path):
     with (tmp_path / "file").open("wb") as file:
         subprocess.run([*words, "/dev/stdout"], stdout=file, check=True)
     assert subprocess.run([*words, "-"], stdout=subprocess.PIPE, check=True).stdout == (tmp_path / "file").read_bytes()
-    if Path("/dev/full").exists():
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run([*words, "-"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-        assert (done.returncode, done.stderr) == (2, "rerank: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("out", [".run", ".run.gz", "folder/.run"])

@@ -9,22 +9,11 @@ import pytest
 from huggingface_hub import errors
 
 from rerank.cli.main import main
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import failed
 from tests.support.tiny_encoders import make_encoder
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 FILES = ["README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-
-
-@pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
-    """The folder of the collection with a trained fold."""
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copytree(home, folder, dirs_exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(command("--fold", "1"))
-    return folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, in_a_copy
+from tests.support.small_collection import command
 
 
 def test_a_checkpoint_re_ranks_a_run(here):
@@ -40,14 +40,6 @@ def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(here):
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--out", "again.run"]
     main([*words, "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
     assert {len(documents) for documents in read_run("again.run").values()} == {3}
-
-
-@pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
-    """A folder with a trained fold."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1"))
-    return folder
 
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"

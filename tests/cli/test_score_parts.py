@@ -12,7 +12,7 @@ from rerank.data.trec import read_run
 from rerank.jobs import score_run
 from rerank.jobs.score_parts import cut, default_parts
 from rerank.utils.files import file_hash
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import failed, in_a_copy
 from tests.support.two_processes import in_two_processes
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
@@ -21,10 +21,9 @@ PARTS = Path("out.run.parts")
 
 
 @pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
-    """A folder with a trained fold, and the run that one process writes in four parts."""
-    with in_a_copy(home, tmp_path_factory) as folder:
-        main(command("--fold", "1", "--epochs", "1"))
+def trained(trained, tmp_path_factory):
+    """A trained fold, and the run that one process writes in four parts."""
+    with in_a_copy(trained, tmp_path_factory) as folder:
         score("--parts", "4")
         Path("out.run").rename("whole.run")
         Path("out.run.json").unlink()

@@ -1,7 +1,6 @@
 """Settings as flags and as the sections of a TOML file."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rerank.cli.app import app
 from rerank.cli.main import main
 from rerank.cli.settings import setting_flags
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
+from rerank.runs.settings import to_toml
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.small_collection import failed
@@ -34,19 +34,11 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
 
 
 def test_robust04_toml_is_the_defaults_and_the_papers_setting():
-    from rerank.config import Config
-    from rerank.runs.settings import to_toml
-
     text = (ROOT / "configs" / "robust04.toml").read_text()
     given = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert [line.split("  #")[0].rstrip() for line in given] == [
         line for line in to_toml(Config()).splitlines() if line
     ]
-
-
-def test_config_is_in_the_help():
-    for name in ("doctor", "retrieve", "pretrain", "train", "score"):
-        assert "--config" in flags_of(name)
 
 
 def test_a_file_with_all_settings_is_accepted(here):
@@ -55,6 +47,7 @@ def test_a_file_with_all_settings_is_accepted(here):
 
 
 def test_commands_take_the_settings_that_act_on_them():
+    assert all("--config" in flags_of(name) for name in ("doctor", "retrieve", "pretrain", "train", "score"))
     assert set(setting_flags()) <= flags_of("train")
     assert "--training.lr" not in flags_of("retrieve") | flags_of("pretrain") | flags_of("score") | flags_of("doctor")
     assert {"--collection", "--depth", "--device", "--training.max-tokens-per-forward"} <= flags_of("score")
@@ -62,17 +55,10 @@ def test_commands_take_the_settings_that_act_on_them():
     assert {"--lr", "--depth", "--batch-size", "--device", "--seed", "--epochs", "--name"} <= flags_of("train")
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--nonsense"], "Unknown option: --nonsense."),
-        (["--encoder", "./nowhere"], "--encoder ./nowhere: no such file or folder"),
-        (["--device", "gpu"], "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps"),
-    ],
-)
-def test_a_wrong_flag_or_value_is_refused_at_once(capsys, monkeypatch, words, expected):
+def test_a_wrong_flag_or_value_is_refused_at_once(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rerank.jobs.train", None)  # nothing is imported that could retrieve
-    assert expected in failed(capsys, "train", *words)
+    for words in (["--nonsense"], ["--encoder", "./nowhere"], ["--device", "gpu"]):
+        assert words[-1] in failed(capsys, "train", *words)
 
 
 def test_a_leading_tilde_is_the_home_folder(here, capsys, monkeypatch):
@@ -95,11 +81,6 @@ def test_python_made_settings_have_the_same_bounds():
         with pytest.raises(UserError, match=expected):
             validate(config)
     validate(Config(output=OutputSettings(name="tokens-2")))
-
-
-def test_the_settings_are_imported_without_torch():
-    code = "import sys, rerank.cli.train, rerank.cli.score; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_flags_may_be_left_out_where_pydantic_is_imported(capsys):

@@ -66,12 +66,6 @@ def test_a_folder_gives_queries_qrels_and_texts(folder):
     ]
 
 
-def test_the_header_of_qrels_may_be_absent(folder):
-    path = folder / "qrels" / "test.tsv"
-    path.write_text("q1\td2\t2\nq2\td1\t1\n")
-    assert open_collection(str(folder)).qrels == {"q1": {"d2": 2}, "q2": {"d1": 1}}
-
-
 def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_time(folder, tmp_path):
     before = open_collection(str(folder)).fingerprint
     shutil.copytree(folder, tmp_path / "copy")
@@ -83,14 +77,11 @@ def test_the_fingerprint_follows_the_documents_and_neither_the_place_nor_the_tim
     assert list(collection.get(["d1"])) == [("d1", "", "other")]
 
 
-def test_opening_does_not_read_the_documents(folder):
-    (folder / "corpus.jsonl").write_text("not JSON")
-    assert len(open_collection(str(folder)).queries) == 3
-
-
-def test_a_missing_document_is_named(folder):
+def test_a_missing_document_is_named_and_opening_reads_none(folder):
     with pytest.raises(UserError, match=r"corpus\.jsonl: has no document d7"):
         list(open_collection(str(folder)).get(["d1", "d7"]))
+    (folder / "corpus.jsonl").write_text("not JSON")
+    assert len(open_collection(str(folder)).queries) == 3
 
 
 @pytest.fixture
@@ -191,10 +182,11 @@ def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_
         ('{"_id": "d4", "text": "x", "title": 7}', r"corpus\.jsonl:4: expected a text under 'title', got 7"),
         ('{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: the _id 'd 4' is empty or has white space"),
         ('{"_id": "d1", "text": "x"}', r"corpus\.jsonl:4: the document d1 occurs a second time"),
+        ('{"_id": "d4", "text": "caf\udce9"}', r"corpus\.jsonl:4: not JSON \('utf-8' codec"),
     ],
 )
 def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
-    with (folder / "corpus.jsonl").open("a") as corpus:
+    with (folder / "corpus.jsonl").open("a", errors="surrogateescape") as corpus:
         corpus.write(line + "\n")
     collection = open_collection(str(folder))
     for read in (lambda: list(collection.documents()), lambda: list(collection.get(["d1"]))):
@@ -204,6 +196,10 @@ def test_a_bad_line_of_the_corpus_is_named(folder, line, message):
 
 
 def test_a_folder_without_judgments_is_a_collection_whose_queries_are_all_searched(folder):
+    judged = folder / "qrels" / "test.tsv"
+    judged.rename(judged.with_name("judged.tsv"))  # which are not taken for none
+    with pytest.raises(UserError, match=r"no qrels/test\.tsv; a collection folder holds"):
+        open_collection(str(folder)).qrels  # noqa: B018
     shutil.rmtree(folder / "qrels")
     collection = open_collection(str(folder))
     assert collection.qrels == {}
@@ -212,31 +208,19 @@ def test_a_folder_without_judgments_is_a_collection_whose_queries_are_all_search
         collection.expect_judgments()
 
 
-def test_judgments_of_another_name_are_not_taken_for_none(folder):
-    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "judged.tsv")
-    with pytest.raises(UserError, match=r"no qrels/test\.tsv; a collection folder holds"):
-        open_collection(str(folder)).qrels  # noqa: B018
-
-
 def test_documents_alone_need_no_queries_and_no_judgments(folder):
     (folder / "queries.jsonl").unlink()
     (folder / "qrels" / "test.tsv").unlink()
     alone = open_collection(str(folder))
     documents = list(alone.documents())
     assert list(alone.get([document.doc_id for document in documents])) == documents
-    with pytest.raises(UserError, match=r"no queries\.jsonl; a collection folder holds"):
+    with pytest.raises(UserError, match=r"no queries\.jsonl; a collection folder holds corpus\.jsonl .*test\.tsv"):
         alone.queries  # noqa: B018
     with pytest.raises(UserError, match=r"no queries\.jsonl and no qrels/test\.tsv; a collection folder holds"):
         alone.expect_judgments()
     (folder / "corpus.jsonl").unlink()
     with pytest.raises(UserError, match=r"no corpus\.jsonl; a collection folder holds"):
         open_collection(str(folder))
-
-
-def test_bytes_that_are_not_utf8_are_named(folder):
-    (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "caf\xe9"}\n')
-    with pytest.raises(UserError, match=r"corpus\.jsonl:1: not JSON \('utf-8' codec"):
-        list(open_collection(str(folder)).documents())
 
 
 @pytest.mark.parametrize(
@@ -257,14 +241,6 @@ def test_bytes_that_are_not_utf8_are_named(folder):
 def test_bad_queries_and_qrels_are_named(folder, name, content, message):
     (folder / name).write_text(content)
     with pytest.raises(UserError, match=message):
-        open_collection(str(folder)).queries  # noqa: B018
-
-
-def test_a_folder_without_its_files_tells_the_layout(folder):
-    (folder / "queries.jsonl").unlink()
-    with pytest.raises(
-        UserError, match=r"no queries\.jsonl; a collection folder holds corpus\.jsonl .*qrels/test\.tsv"
-    ):
         open_collection(str(folder)).queries  # noqa: B018
 
 
@@ -295,11 +271,7 @@ def test_a_path_is_never_taken_for_an_id(folder, monkeypatch, source):
     with pytest.raises(UserError, match="no such folder; expected a folder with corpus") as caught:
         open_collection(source)
     assert "did you mean" not in str(caught.value)
-
-
-def test_a_file_that_is_no_collection_says_what_is_expected(folder):
-    expected = r"corpus\.jsonl: is a file without feature vectors; expected a folder with corpus\.jsonl, queries\.jsonl"
-    with pytest.raises(UserError, match=expected):
+    with pytest.raises(UserError, match=r"jsonl: is a file without feature vectors; expected a folder with"):
         open_collection(str(folder / "corpus.jsonl"))
 
 
@@ -329,12 +301,12 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         list(collection.documents())
 
 
-@pytest.mark.parametrize("module", ["rerank.data", "rerank.data.letor", "rerank.data.collections", "rerank.retrieval"])
-def test_importing_loads_no_heavy_package(module):
+def test_importing_loads_no_heavy_package():
     code = (
-        f"import sys, {module}; "
+        "import sys, rerank.data.letor, rerank.data.collections, rerank.retrieval; "
         "loaded = {'torch', 'pyarrow', 'ir_datasets', 'pyserini', 'jnius'} & set(sys.modules); "
-        "assert not loaded, loaded"
+        "assert not loaded, loaded; "
+        "import rerank.cli.train, rerank.cli.score; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 

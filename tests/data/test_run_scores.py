@@ -38,7 +38,7 @@ def draw_scores(draw: random.Random, kind: str, documents: int) -> list[float]:
 @pytest.mark.parametrize("kind", ["model", "features", "close", "float64", "half", "nine digits", "extremes"])
 def test_a_run_that_is_read_and_written_is_the_same_file(tmp_path: Path, kind: str) -> None:
     draw = random.Random(kind)
-    for trial in range(60):
+    for trial in range(20):
         documents = [f"d{i}" for i in range(draw.randint(1, 30))]
         run = {
             f"q{trial}-{i}": dict(zip(documents, draw_scores(draw, kind, len(documents)), strict=True))

@@ -1,6 +1,7 @@
 """Tokenised documents: the store on disk, the one in memory, and long texts in pieces."""
 
 import random
+from functools import partial
 from itertools import chain, pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.data import tokens as tokens_module
-from rerank.data.tokens import PIECE, make_store, open_store, pieces, read_store, tokenise
+from rerank.data.tokens import make_store, open_store, pieces, read_store, tokenise
 from rerank.utils import resumable
 from tests.support import tiny_decoders
 from tests.support.small_world import WORDS, make_texts
@@ -119,20 +120,23 @@ def test_pieces_make_up_the_text_and_are_cut_before_white_space_where_there_is_a
 
 
 DECODERS = ["qwen3", "llama", "gemma"]
+SIZE = 2**12
+"""Of a piece, in the place of PIECE."""
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *DECODERS])
 def test_texts_up_to_the_limit_have_exactly_their_tokens_and_longer_ones_those_of_their_pieces(kind, monkeypatch):
     monkeypatch.setattr(tokens_module, "PIECES_PER_CHUNK", 3)
+    monkeypatch.setattr(tokens_module, "pieces", partial(pieces, size=SIZE))
     tokenizer = (tiny_decoders.make_tokenizer if kind in DECODERS else make_tokenizer)(kind, WORDS)
     words = [*WORDS, ",", ".", "\n", "é", "日本", "x" * 30, "[MASK]", "</s>"]
-    text = " ".join(random.Random(kind).choices(words, k=PIECE // 2))
-    texts = {"empty": "", "short": text[:500], "at the limit": text[:PIECE], "blob": "ab" * PIECE, "long": text * 2}
+    text = " ".join(random.Random(kind).choices(words, k=SIZE // 2))
+    texts = {"empty": "", "short": text[:500], "at the limit": text[:SIZE], "blob": "ab" * SIZE, "long": text * 2}
     whole = {doc_id: tokenise([text], tokenizer)[0] for doc_id, text in texts.items()}
     store = make_store(list(texts), texts.values(), tokenizer, 1000)
     assert {doc_id: store[doc_id].tolist() for doc_id in texts} == {d: ids[:1000] for d, ids in whole.items()}
     assert store.lengths[:3].tolist() == [len(whole[doc_id]) for doc_id in list(texts)[:3]]
-    parts = [len(list(chain.from_iterable(tokenise(list(pieces(text)), tokenizer)))) for text in texts.values()]
+    parts = [len(list(chain.from_iterable(tokenise(list(pieces(text, SIZE)), tokenizer)))) for text in texts.values()]
     assert store.lengths.tolist() == parts
     assert store.lengths.tolist() == pytest.approx([len(ids) for ids in whole.values()], rel=0.001, abs=8)
 

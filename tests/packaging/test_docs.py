@@ -2,14 +2,13 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 import rerank
 from rerank.cli.app import app
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 COMMANDS = [command for page in PAGES for command in re.findall(r"^    (rerank .*)$", page.read_text(), re.MULTILINE)]
 PYTHON = [code for page in PAGES for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]

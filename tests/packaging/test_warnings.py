@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 OLD = "import warnings\ndef old():\n    warnings.warn('old is deprecated', DeprecationWarning, stacklevel=2)\n"
 
@@ -76,22 +75,9 @@ def test_exception_that_cannot_be_raised_is_an_error_only_where_it_is_ours(tmp_p
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            ROOT / "pyproject.toml",
-            "--rootdir",
-            tmp_path,
-            "-p",
-            "no:cacheprovider",
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path / "site-packages")},
-    )
+    flags = ["-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-p", "no:cacheprovider"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "site-packages")}
+    words = [sys.executable, "-m", "pytest", *flags]
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert "1 failed, 1 passed" in ran.stdout, ran.stdout
     assert "FAILED tests/test_leaks.py::test_file_that_is_not_closed" in ran.stdout

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 def files(folder: Path) -> set[str]:
@@ -28,18 +28,8 @@ def test_the_wheel_has_the_package_its_data_and_the_configs_and_nothing_else(tmp
     for name in ("scripts", "tests"):  # which the wheel must not take in
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-        "--wheel-dir",
-        "dist",
-        ".",
-    ]
+    flags = ["--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", "dist"]
+    command = [sys.executable, "-m", "pip", "wheel", *flags, "."]
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     (wheel,) = (tmp_path / "dist").glob("ir_rerank-*.whl")

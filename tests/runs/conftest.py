@@ -1,5 +1,5 @@
 """What the tests of folders of runs share with those of reports."""
 
-from tests.reports.conftest import folder, results
+from tests.reports.conftest import folder, results, written
 
-__all__ = ["folder", "results"]
+__all__ = ["folder", "results", "written"]

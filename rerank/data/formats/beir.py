@@ -54,12 +54,10 @@ class BeirFolder:
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the source is a folder."""
         return Path(source).is_dir()
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self._folder.resolve().name
 
     @property
@@ -121,11 +119,9 @@ class BeirFolder:
         return True
 
     def expect_judgments(self) -> None:
-        """Raises UserError if there is no qrels/test.tsv."""
         self._check_files(CORPUS, QUERIES, QRELS)
 
     def count(self) -> int:
-        """The number of lines of corpus.jsonl."""
         with self._corpus.open("rb") as lines:
             return sum(1 for _ in lines)
 

@@ -26,12 +26,10 @@ class BeirZip(BeirFolder):
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the source ends in .zip and is no folder."""
         return source.lower().endswith(".zip") and not Path(source).is_dir()
 
     @property
     def name(self) -> str:
-        """The file's name without .zip."""
         return Path(self.source).resolve().stem
 
 

@@ -50,7 +50,6 @@ class IrDataset:
 
     @property
     def name(self) -> str:
-        """The id, with - for /."""
         return self.source.replace("/", "-")
 
     @functools.cached_property
@@ -103,7 +102,6 @@ class IrDataset:
 
     @property
     def fingerprint(self) -> str:
-        """The id that all collections with these documents share."""
         return str(library().docs_parent_id(self.source))
 
     @property
@@ -119,7 +117,6 @@ class IrDataset:
         return missing_documents(self._handler)
 
     def expect_judgments(self) -> None:
-        """Raises UserError if ir_datasets has no queries or no qrels for the id."""
         self._check_parts("documents", "queries", "qrels")
 
     def count(self) -> int:
@@ -127,7 +124,6 @@ class IrDataset:
         return int((library().load(self.source).docs_metadata() or {}).get("count") or 0)
 
     def documents(self) -> Iterator[Document]:
-        """Every document. Raises UserError if the documents are missing."""
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
             for number, doc in enumerate(library().load(self.source).docs_iter(), 1):

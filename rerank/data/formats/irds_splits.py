@@ -14,7 +14,6 @@ class _PublishedSplit:
 
     @classmethod
     def matches(cls, source: str) -> bool:
-        """Whether the source is such an id."""
         return IrDataset.matches(source) and bool(published_split(source))
 
     def __call__(self, source: str) -> WithSplits:

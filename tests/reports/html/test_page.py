@@ -3,6 +3,9 @@
 import json
 import re
 import shutil
+from pathlib import Path
+
+import pytest
 
 from rerank.cli.main import main
 from rerank.runs.manifest import write_manifest
@@ -16,7 +19,7 @@ CHARTS_OF_ALL, CHARTS_OF_ONE = 2, 5
 
 def report(folder, *words):
     main(["report", str(folder), "--measure", "nDCG@5", *words])
-    return Page(folder / "report.html")
+    return Page(Path(words[-1]) if words else folder / "report.html")
 
 
 def edit(path, change):
@@ -24,9 +27,13 @@ def edit(path, change):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_the_page_has_every_part_and_needs_no_other_file(folder, capsys):
-    page = report(folder)
-    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+@pytest.fixture(scope="module")
+def page(written):
+    """The page of all results."""
+    return report(written / "runs" / "towns", "--out", str(written / "report.html"))
+
+
+def test_the_page_has_every_part_and_needs_no_other_file(page, written):
     assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
     assert "Not available" not in page.text
     for part in (
@@ -48,22 +55,23 @@ def test_the_page_has_every_part_and_needs_no_other_file(folder, capsys):
     assert len(ids) == len(set(ids))
     assert links
     assert all(link.removeprefix("#") in ids for link in links)
-    assert not re.search(r"url\((?!#)|@import", (folder / "report.html").read_text())
+    assert not re.search(r"url\((?!#)|@import", (written / "report.html").read_text())
 
 
-def test_the_same_runs_are_the_same_bytes(folder):
+def test_the_same_runs_are_the_same_bytes(page, written, capsys):
+    folder = written / "runs" / "towns"
     report(folder)
-    first = (folder / "report.html").read_bytes()
-    report(folder)
-    assert (folder / "report.html").read_bytes() == first
+    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    assert (folder / "report.html").read_bytes() == (written / "report.html").read_bytes()
+    (folder / "report.html").unlink()
 
 
-def test_the_table_is_that_of_eval(folder):
+def test_the_table_is_that_of_eval(page, written):
+    folder = written / "runs" / "towns"
     runs = [folder / f"{FIRST_STAGE}.run", *(folder / name / "all.run" for name in ("good", "poor"))]
     values = re.findall(r"\d\.\d{4} ± \d\.\d{4}", str(compare_files(runs)))
     assert len(values) == 30
-    shown = report(folder).text
-    assert all(value in shown for value in values)
+    assert all(value in page.text for value in values)
 
 
 def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
@@ -76,9 +84,8 @@ def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
     assert page.count("mark") > 0
 
 
-def test_the_most_changed_queries_have_their_documents_and_the_querys_words_marked(folder):
-    page = report(folder)
-    source = (folder / "report.html").read_text()
+def test_the_most_changed_queries_have_their_documents_and_the_querys_words_marked(page, written):
+    source = (written / "report.html").read_text()
     summaries = re.findall(r'<summary><span class="(up|down)">([+-]\d\.\d{3})</span> (q\d+): (\w+)</summary>', source)
     assert 20 <= len(summaries) <= 40
     for way, change, query_id, text in summaries:
