@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rerank.evaluation.compare import Comparison, compare
     from rerank.evaluation.evaluate import evaluate
     from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
-    from rerank.experiments.train import train_folds as train
+    from rerank.jobs.train import train_folds as train
     from rerank.models.reranker import Reranker
     from rerank.retrieval.bm25 import retrieve
 
@@ -54,7 +54,7 @@ _PLACES = {
     "read_qrels": "rerank.data.trec:read_qrels",
     "read_run": "rerank.data.trec:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
-    "train": "rerank.experiments.train:train_folds",
+    "train": "rerank.jobs.train:train_folds",
     "tune_weights": "rerank.evaluation.fusion:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",

@@ -37,7 +37,7 @@ for name in (
     os.environ.pop(name, None)
 
 
-SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/experiments/sweep/test_run.py", "tests/models/test_compiled.py")
+SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/jobs/sweep/test_run.py", "tests/models/test_compiled.py")
 """Files that no process should start when the others are about to end."""
 
 

@@ -54,7 +54,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def _make_runs(folder: Path) -> None:
-    from rerank.experiments.train import train_folds
+    from rerank.jobs.train import train_folds
 
     start = time.time()
     make_inputs(folder)

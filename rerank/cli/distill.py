@@ -46,6 +46,6 @@ def distill(
         check_measure("--training.measure", config.training.measure)
     for teacher in teachers:
         check_path("teacher", teacher)
-    from rerank.experiments.distill import distill
+    from rerank.jobs.distill import distill
 
     print_result(distill(config, teachers, fold, teacher_template, pseudo_queries).path)

@@ -51,6 +51,6 @@ def export(
     check_new_folder(folder, "folder")
     if calibrate:
         check_file("--calibrate", calibrate)
-    from rerank.experiments.export import export_checkpoint
+    from rerank.jobs.export import export_checkpoint
 
     print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate, config.collection.source))

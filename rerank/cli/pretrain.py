@@ -42,6 +42,6 @@ def pretrain(*, out: OutputPath, config: Config) -> None:
         The folder to write: a checkpoint for --encoder and for `rerank score`.
     """
     check_new_folder(out)
-    from rerank.experiments.pretraining.pretrain import pretrain_into
+    from rerank.jobs.pretraining.pretrain import pretrain_into
 
     print_result(pretrain_into(config, out))

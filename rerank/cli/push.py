@@ -17,6 +17,6 @@ def push(checkpoint: FilePath, name: str, *, private: bool = False, dry_run: boo
     dry_run
         Prints the files and their sizes and uploads nothing.
     """
-    from rerank.experiments.push import push_checkpoint
+    from rerank.jobs.push import push_checkpoint
 
     print(push_checkpoint(checkpoint, name, private=private, dry_run=dry_run))

@@ -92,7 +92,7 @@ def score(
     if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
         check_file("run", run)
     if then:
-        from rerank.experiments.cascade import THEN_DEPTH, Then, rescore_cascade
+        from rerank.jobs.cascade import THEN_DEPTH, Then, rescore_cascade
 
         second = Then(then, then_depth or THEN_DEPTH, then_template)
         cascaded = rescore_cascade(config, checkpoint, second, run, out, collection or None)
@@ -100,7 +100,7 @@ def score(
             print_result(cascaded.table)
             print_output(cascaded.run)
         return
-    from rerank.experiments.rescore import rescore
+    from rerank.jobs.rescore import rescore
 
     written = rescore(config, checkpoint, run, out, collection or None, parts, number, on)
     if written is None:

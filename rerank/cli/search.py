@@ -53,8 +53,8 @@ def search(
     validate(config)
     check_path("checkpoint", checkpoint)
     check_query(query)
-    from rerank.experiments.search import as_model_was_trained, open_searched, say_other_first_stage
-    from rerank.experiments.search import search as search_collection
+    from rerank.jobs.search import as_model_was_trained, open_searched, say_other_first_stage
+    from rerank.jobs.search import search as search_collection
     from rerank.training.open_reranker import open_reranker
 
     model = open_reranker(config, checkpoint)

@@ -91,7 +91,7 @@ def serve(
 
 def _search_page(config: Config, service: "Service") -> "list[Route]":
     """The routes of the page that searches the collection of the settings, whose index is built first."""
-    from rerank.experiments.search import open_searched, say_other_first_stage, search
+    from rerank.jobs.search import open_searched, say_other_first_stage, search
     from rerank.serving.search_page import page_routes
 
     say_other_first_stage(service.reranker)

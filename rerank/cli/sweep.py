@@ -37,6 +37,6 @@ def sweep(
         Where they train: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS), ray://HOST:10001.
     """
     check_file("grid", grid)
-    from rerank.experiments.sweep.run import run_sweep
+    from rerank.jobs.sweep.run import run_sweep
 
     sys.exit(0 if run_sweep(grid, settings, config, fold, workers, on) else 1)

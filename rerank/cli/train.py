@@ -39,14 +39,14 @@ def train(
     if on != LOCAL:
         _train_on_cluster(config, fold, on, epochs_from)
         return
-    from rerank.experiments.train import train_folds
+    from rerank.jobs.train import train_folds
 
     print_result(train_folds(config, fold, epochs_from).path)
 
 
 def _train_on_cluster(config: Config, fold: str, on: str, epochs_from: Path | None) -> None:
     """Trains the folds and prints the folder; exits with 1 if some have failed."""
-    from rerank.experiments.sweep.folds_on_ray import train_on_cluster
+    from rerank.jobs.sweep.folds_on_ray import train_on_cluster
 
     trained = train_on_cluster(config, fold, on, epochs_from)
     print_result(trained.folder.path)

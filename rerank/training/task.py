@@ -17,7 +17,7 @@ Part = Literal["train", "valid", "test"]
 class Task(Protocol):
     """A model, the lists that train it, and the queries that validate it; `rerank.training.loop.train` trains it.
 
-    A fold of text, a fold of feature vectors and a pre-training are tasks (rerank.experiments).
+    A fold of text, a fold of feature vectors and a pre-training are tasks (rerank.tasks).
     """
 
     @property

@@ -170,7 +170,7 @@ def _warm_up(words: list[list[str]]) -> None:
     """Runs commands in this process, which prints nothing."""
     import torch
 
-    import rerank.experiments.sweep.run  # noqa: F401 - what `train` and `retrieve` import
+    import rerank.jobs.sweep.run  # noqa: F401 - what `train` and `retrieve` import
     from rerank.cli.main import main
 
     torch.set_num_threads(1)

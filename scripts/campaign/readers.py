@@ -70,7 +70,7 @@ def _settings(path: Path) -> None:
 
 
 def _grid(path: Path) -> None:
-    from rerank.experiments.sweep.grid import cells, read_grid
+    from rerank.jobs.sweep.grid import cells, read_grid
     from rerank.runs.settings import read_toml
 
     grid = read_grid(path)

@@ -20,7 +20,7 @@ from rerank.cli.demo import LOSSES, demo_config, make_inputs
 from rerank.config import FirstStageSettings
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.experiments.train import train_folds
+from rerank.jobs.train import train_folds
 from rerank.runs.layout import CollectionFolder
 
 INSTRUCTIONS = {

@@ -24,11 +24,11 @@ import torch
 from rerank.config import Config, replace_setting
 from rerank.data.types import Run
 from rerank.evaluation.tables.table import aligned
-from rerank.experiments.dataset import FoldTask
-from rerank.experiments.sweep.grid import cells, read_grid
-from rerank.experiments.train import Experiment, open_experiment
+from rerank.jobs.sweep.grid import cells, read_grid
+from rerank.jobs.train import Experiment, open_experiment
 from rerank.runs.layout import PretrainingFolder
 from rerank.runs.settings import read_toml
+from rerank.tasks.dataset import FoldTask
 from rerank.training.loop import train
 from rerank.training.losses import open_loss
 from rerank.utils.errors import UserError

@@ -9,7 +9,7 @@ from rerank.cli.main import main
 from rerank.data import demo
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
-from rerank.experiments.train import train_folds
+from rerank.jobs.train import train_folds
 from rerank.runs.table import compare_files
 
 

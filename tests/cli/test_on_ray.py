@@ -13,7 +13,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.experiments.sweep import jobs as sweep
+from rerank.jobs.sweep import jobs as sweep
 from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from tests.support.patience import SECONDS

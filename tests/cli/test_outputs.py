@@ -92,8 +92,8 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
     out = Path(f"out{SUFFIX[name]}")
     REFUSED[kind](out)
     before = identity(out)
-    monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
-    monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
+    monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
+    monkeypatch.setattr("rerank.jobs.pretraining.pretrain.pretrain", None)
     for module in ("html.page", "charts.plot"):
         monkeypatch.setattr(f"rerank.reports.{module}.read_results", None)
     line = failed(capsys, *COMMANDS[name], "--out", str(out))
@@ -104,7 +104,7 @@ def test_anything_but_a_file_is_refused_by_name_before_any_work(here, capsys, mo
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_place_where_nothing_can_be_written_is_refused(here, capsys, monkeypatch, name):
-    monkeypatch.setattr("rerank.experiments.pretraining.pretrain.pretrain", None)
+    monkeypatch.setattr("rerank.jobs.pretraining.pretrain.pretrain", None)
     out = f"towns.toml/out{SUFFIX[name]}"
     assert f"--out {out}: cannot be written: Not a directory" in failed(capsys, *COMMANDS[name], "--out", out)
     long = "x" * 300 + SUFFIX[name]
@@ -169,7 +169,7 @@ def test_a_shell_can_redirect_and_pipe_standard_output(here, tmp_path):
 
 @pytest.mark.parametrize("out", [".run", ".run.gz", "folder/.run"])
 def test_a_run_without_a_name_is_refused_before_scoring(here, capsys, monkeypatch, out):
-    monkeypatch.setattr("rerank.experiments.rescore.open_accelerator", None)
+    monkeypatch.setattr("rerank.jobs.rescore.open_accelerator", None)
     assert f"--out {out}: expected a name before .run" in failed(capsys, *COMMANDS["score"], "--out", out)
     assert not Path("folder").exists()
 

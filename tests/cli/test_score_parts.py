@@ -9,8 +9,8 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.experiments import score_run
-from rerank.experiments.score_parts import cut, default_parts
+from rerank.jobs import score_run
+from rerank.jobs.score_parts import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.two_processes import in_two_processes

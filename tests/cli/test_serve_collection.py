@@ -15,7 +15,7 @@ import pytest
 
 from rerank import Reranker
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
-from rerank.experiments.search import open_searched, search
+from rerank.jobs.search import open_searched, search
 from tests.support.paths import ROOT
 from tests.support.servers import SECONDS
 from tests.support.small_documents import write_documents

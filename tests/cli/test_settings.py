@@ -71,7 +71,7 @@ def test_commands_take_the_settings_that_act_on_them():
     ],
 )
 def test_a_wrong_flag_or_value_is_refused_at_once(capsys, monkeypatch, words, expected):
-    monkeypatch.setitem(sys.modules, "rerank.experiments.train", None)  # nothing is imported that could retrieve
+    monkeypatch.setitem(sys.modules, "rerank.jobs.train", None)  # nothing is imported that could retrieve
     assert expected in failed(capsys, "train", *words)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.experiments import train
+from rerank.jobs import train
 from rerank.models.memory import ALLOCATOR_SETTINGS
 from tests.support.small_collection import command, write_qrels
 from tests.support.two_processes import in_two_processes

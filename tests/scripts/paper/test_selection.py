@@ -1,7 +1,7 @@
 import pytest
 
 from rerank.data.types import Fold
-from rerank.experiments.sweep.run import best_cells
+from rerank.jobs.sweep.run import best_cells
 from rerank.runs.manifest import write_manifest
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation

@@ -1,0 +1,1 @@
+"""What commands do with settings: train folds, score runs, pre-train, distil, sweep, export and upload."""

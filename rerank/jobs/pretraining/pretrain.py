@@ -1,0 +1,251 @@
+"""Pre-trains an encoder on pseudo-queries made from a collection's documents."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from rerank.batches.batch import Batch, Packed, make_batch
+from rerank.batches.passages import PassageBuilder
+from rerank.batches.text_template import open_template
+from rerank.config import Config, sections
+from rerank.data.collections import Collection
+from rerank.data.lists import read_training_lists
+from rerank.data.tokens import open_store
+from rerank.data.types import Candidates, Qrels, Run
+from rerank.jobs.model_card import write_training_card
+from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
+from rerank.models.checkpoints import save_cross_encoder
+from rerank.models.hub import file_hashes
+from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.scoring import score_candidates
+from rerank.runs.layout import CollectionFolder, PretrainingFolder
+from rerank.runs.manifest import write_manifest
+from rerank.runs.pretraining_checks import expect_undamaged
+from rerank.tasks.checks import check_encoder, pretraining_loss
+from rerank.tasks.first_stage import documents_and_index, recorded
+from rerank.tasks.text_model import kernels, open_model
+from rerank.training.device import open_training_accelerator, precision_facts
+from rerank.training.gradients import Loss
+from rerank.training.loop import train
+from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
+from rerank.training.task import Part
+from rerank.training.tracking import check_tracker, tracked
+from rerank.training.validation import mean_loss, validation_value
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, check_new_folder, short_hash
+from rerank.utils.integrity import files_below, record_of
+from rerank.utils.json_files import read_json
+from rerank.utils.progress import log
+
+STEPS = 400
+"""Steps of `rerank pretrain` if the settings give none."""
+CHANGED_LATER = ("checkpoint/config.json",)
+"""Where the pre-training is recorded at its end (see `_finish`)."""
+
+
+def pretrain_into(config: Config, out: Path) -> Path:
+    """Pre-trains and copies the checkpoint to the new folder `out`; raises UserError if something is there.
+
+    Without a number of steps in the settings it takes STEPS.
+    """
+    check_new_folder(out)
+    if not config.pretraining.steps:
+        log.info(f"{STEPS} steps at most; --pretraining.steps gives another number")
+        config = replace(config, pretraining=replace(config.pretraining, steps=STEPS))
+    accelerator = open_training_accelerator(config.training)
+    checkpoint = pretrain(config, accelerator)
+    if accelerator.is_main_process:
+        with atomic_write(out) as tmp:
+            shutil.copytree(checkpoint, tmp)
+    return out
+
+
+def pretrain(config: Config, accelerator: Accelerator) -> Path:
+    """The checkpoint of the encoder, pre-trained on the collection's documents.
+
+    It is made once for everything that the result depends on, in runs/<collection>/pretrained-<hash>/, where an
+    interrupted pre-training is resumed. Queries, judgments and folds are not read. Raises UserError if the documents
+    are too few or too short.
+    """
+    loss = pretraining_loss(config)
+    check_tracker(config.training.track)
+    check_encoder(config)
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection and index"):
+        collection, index = documents_and_index(config)
+    folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
+    with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
+        if folder.manifest.is_file():
+            expect_checkpoint(folder.checkpoint)
+            if accelerator.is_main_process:
+                expect_undamaged(folder)
+                log.info(f"pre-training: {folder.path} already exists")
+        else:
+            with main_process_first(accelerator, "lists of pseudo-queries"):
+                if not folder.lists.is_file():  # it is written last
+                    lists, held_out = make_pseudo_lists(config, collection, index)
+                    write_lists(folder.held_out, held_out, once=True)
+                    write_lists(folder.lists, lists)
+            task = PretrainingTask(config, collection, folder, accelerator)
+            _train(config, task, loss, folder, accelerator)
+    return folder.checkpoint
+
+
+def expect_checkpoint(checkpoint: Path) -> None:
+    """Raises UserError if the pre-trained encoder was removed, before its folds begin or between them."""
+    if not checkpoint.is_dir():
+        raise UserError(
+            f"{checkpoint}: is missing, although its pre-training is finished; remove {checkpoint.parent}, if it is "
+            "there, and run again to pre-train again"
+        )
+
+
+def _identity(config: Config, collection: Collection) -> str:
+    """A hash of everything that the result depends on: documents, encoder, settings."""
+    first, training = config.first_stage, config.training
+    return short_hash(
+        collection.fingerprint,
+        *file_hashes(config.encoder.name),
+        config.pretraining,
+        replace(config.encoder, name="", first_stage_weight=0.0),
+        (first.index, first.k1, first.b, config.collection.language),
+        (training.seed, training.clip, training.precision, training.tf32, training.deterministic),
+    )
+
+
+class PretrainingTask:
+    """Pseudo-queries and a cross-encoder: see `rerank.training.task.Task`. The held-out lists validate."""
+
+    def __init__(
+        self, config: Config, collection: Collection, folder: PretrainingFolder, accelerator: Accelerator
+    ) -> None:
+        self.config, self.collection, self.accelerator = config, collection, accelerator
+        self.model, self.tokenizer, self.max_length = open_model(config, config.encoder.name, accelerator)
+        with main_process_first(accelerator, "tokens of the documents"):
+            self.lists, self.passages = self._open(folder.lists, folder.tokens)
+            self.held_out, self.held_out_passages = self._open(folder.held_out, folder.tokens)
+        self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+
+    def _open(self, file: Path, cache: Path) -> tuple[list[Candidates], PassageBuilder]:
+        """The lists of a file and the passages of their documents."""
+        found = read_training_lists(file, {}, "scores")
+        _, doc_ids = found.doc_ids()
+        template = open_template(self.tokenizer, self.model.template)
+        documents = open_store(
+            cache,
+            doc_ids,
+            lambda left: islice(found.texts(), len(doc_ids) - len(left), None),
+            self.tokenizer,
+            self.config.encoder.max_doc_tokens,
+            found.sha256,
+            template.document_lead,
+        )
+        tokenizer, splitting = self.tokenizer, self.model.splitting
+        return found.lists, PassageBuilder.build(
+            found.queries, documents, tokenizer, template, self.max_length, splitting
+        )
+
+    @property
+    def lists_per_epoch(self) -> int:
+        """The training lists between two validations."""
+        return self.config.pretraining.validate_every * self.config.pretraining.lists_per_step
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
+        return self.model.parameter_groups(self.config.pretraining.lr, self.config.pretraining.head_lr)
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """The next lists, each used once."""
+        return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        """Packed passages of the lists' documents."""
+        return make_batch(lists, self.passages)
+
+    def score(self, part: Part) -> Run:
+        """Scores the held-out lists, whatever the part."""
+        return score_candidates(
+            self.model, self.held_out_passages, self.held_out, self.accelerator, self.memory, "validating"
+        )
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean loss of the held-out lists."""
+        return mean_loss(run, self.held_out, loss)
+
+    def qrels(self, part: Part) -> Qrels:
+        """The labels of the held-out lists: 1 for the source of a pseudo-query, 0 for the other documents."""
+        return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self.held_out}
+
+    def save(self, folder: Path) -> None:
+        """Writes a Hugging Face folder that records the collection."""
+        settings = recorded(self.config.collection)
+        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
+
+
+def _train(
+    config: Config, task: PretrainingTask, loss: Loss, folder: PretrainingFolder, accelerator: Accelerator
+) -> None:
+    def validate(run: Run) -> float:
+        """MRR of the held-out lists."""
+        return validation_value(task, run, "RR", loss)
+
+    mrr_before = validate(task.score("valid"))
+    if accelerator.is_main_process:
+        log.info(
+            f"pre-training: {config.encoder.name} on {accelerator.device}, epochs of "
+            f"{config.pretraining.validate_every} steps, validated by MRR of held-out lists; before the first "
+            f"{mrr_before:.4f}"
+        )
+    settings = replace(
+        config.training,
+        epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
+        lists_per_step=config.pretraining.lists_per_step,
+        schedule=config.pretraining.schedule,
+        warmup_ratio=config.pretraining.warmup_ratio,
+        weight_decay=0.0,  # this and the average are of the training that follows
+        average=0.0,
+        patience=config.pretraining.patience,
+    )
+    with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):
+        history = train(task, loss, folder, settings, accelerator, validate, CHANGED_LATER)
+    accelerator.free_memory()
+    if accelerator.is_main_process:
+        _finish(config, task, folder, history, mrr_before)
+    accelerator.wait_for_everyone()
+
+
+def _finish(
+    config: Config, task: PretrainingTask, folder: PretrainingFolder, history: list[dict[str, Any]], mrr_before: float
+) -> None:
+    """Records the pre-training in the checkpoint's config, writes the manifest, and removes temporary files."""
+    best = max(history, key=lambda record: record["valid"])
+    lists = min(best["epoch"] * task.lists_per_epoch, len(task.lists))
+    facts = {
+        "hash": folder.identity,
+        "collection": config.collection.source,
+        "encoder": config.encoder.name,
+        "steps": -(-lists // config.pretraining.lists_per_step),
+        "pseudo_queries": lists,
+        "loss": config.pretraining.loss,
+        "mrr_held_out": round(best["valid"], 4),
+        "mrr_before": round(mrr_before, 4),
+    }
+    path = folder.checkpoint / "config.json"
+    settings = read_json(path, dict[str, Any], f"remove {folder.path} to pre-train again")
+    settings["rerank"]["pretraining"] = facts
+    with atomic_write(path) as tmp:
+        tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
+    means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
+    files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
+    computed = {**precision_facts(task.accelerator), **kernels(task.model, task.accelerator)}
+    manifest = {"config": sections(config), "pretraining": facts, "history": means, **computed, "files": files}
+    write_manifest(folder.manifest, manifest)
+    for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
+        shutil.rmtree(temporary)

@@ -1,0 +1,203 @@
+"""Training lists of pseudo-queries: the document that the query was made from, its source, among negatives.
+
+Negatives are documents that BM25 ranks high for the pseudo-query, and random ones.
+"""
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rerank.config import Config
+from rerank.data.collections import Collection
+from rerank.data.types import Document, Run
+from rerank.jobs.pretraining.pseudo_queries import (
+    CHUNK,
+    KINDS,
+    MIN_WORDS,
+    GetDocuments,
+    PseudoQuery,
+    frequencies_of,
+    pseudo_queries,
+    text_of,
+    usable_documents,
+    words,
+)
+from rerank.retrieval.bm25 import search
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write
+from rerank.utils.progress import log, progress
+
+SPARE = 3
+"""Random documents drawn beyond those requested, as some are too short."""
+MIN_DOCUMENTS = 10
+HELD_OUT_NEGATIVES = 9
+SHINGLE = 3
+MIN_SIMILARITY = 0.5
+
+
+class PseudoList(NamedTuple):
+    """A pseudo-query and its documents in random order; their texts lack the part that became the query."""
+
+    query: PseudoQuery
+    doc_ids: Sequence[str]
+    texts: Sequence[str]
+    labels: Sequence[int]
+
+
+def make_pseudo_lists(
+    config: Config, collection: Collection, index: Path
+) -> tuple[Iterator[PseudoList], Iterator[PseudoList]]:
+    """As many training lists as the settings ask for, and held-out lists with HELD_OUT_NEGATIVES negatives.
+
+    The source of a held-out list is in no training list. Queries, judgments and folds of the collection are not read.
+    Raises UserError if fewer than MIN_DOCUMENTS can be used.
+    """
+    settings, seed = config.pretraining, config.training.seed
+    weights, total = settings.weights(), settings.steps * settings.lists_per_step
+    doc_ids: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for document in progress(collection.documents(), collection.count(), "counting words"):
+            doc_ids.append(document.doc_id)
+            yield document.text
+
+    frequencies = frequencies_of(texts())
+    usable, examined = usable_documents(doc_ids, collection.get, frequencies, weights, total + settings.held_out, seed)
+    enough = f"{len(usable)} of {examined} documents can make pseudo-queries"
+    if len(usable) < MIN_DOCUMENTS:
+        kinds = ", ".join(kind for kind in KINDS if weights[kind] > 0)
+        raise UserError(
+            f"{collection.source}: {enough} ({kinds}), expected {MIN_DOCUMENTS} or more: the others have fewer than "
+            f"{MIN_WORDS} words, or nothing to take one from; train without pseudo-queries, or on more documents"
+        )
+    log.info(f"{collection.source}: {enough}")
+    held_out = usable[: min(settings.held_out, len(usable) // 5)]
+    train = usable[len(held_out) :]
+    of_train = pseudo_queries(train, total, weights, settings.keep_sentence, seed)
+    of_held_out = pseudo_queries(held_out, len(held_out), weights, settings.keep_sentence, seed)
+    asked = {query_id: query.text for query_id, query in (of_train | of_held_out).items()}
+    first = config.first_stage
+    threads, language = first.threads or None, config.collection.language
+    ranked = search(index, asked, settings.depth, first.k1, first.b, threads, language)
+    reserved = {document.doc_id for document, _ in held_out}
+    allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
+    get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
+    return (
+        make_lists(of_train, ranked, allowed, get, hard, others, seed, settings.labels == "bm25"),
+        make_lists(of_held_out, ranked, sorted(doc_ids), get, HELD_OUT_NEGATIVES, 0, seed),
+    )
+
+
+def write_lists(file: Path, lists: Iterable[PseudoList], once: bool = False) -> None:
+    """Writes a file of training lists (see `rerank.data.lists`), with queries and documents by text.
+
+    With `once`, only the first of the lists of equal pseudo-queries is written. Raises UserError if there is no list.
+    """
+    kinds: Counter[str] = Counter()
+    written = set()
+    with atomic_write(file) as tmp, tmp.open("w", encoding="utf-8") as out:
+        for found in lists:
+            if once and found.query.text in written:
+                continue
+            written.add(found.query.text)
+            kinds[found.query.kind] += 1
+            record = {"query": found.query.text, "documents": found.texts, "labels": found.labels}
+            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+        if not kinds:
+            raise UserError(f"{file}: no pseudo-query has a negative document; expected more documents")
+    mixture = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kind in kinds)
+    log.info(f"{file}: {kinds.total()} lists of pseudo-queries ({mixture})")
+
+
+def make_lists(
+    queries: Mapping[str, PseudoQuery],
+    ranked: Run,
+    allowed: Sequence[str],
+    get: GetDocuments,
+    hard_count: int,
+    random_count: int,
+    seed: int,
+    bm25_labels: bool = False,
+) -> Iterator[PseudoList]:
+    """A list for each pseudo-query: its source, labelled 1, among negatives, labelled 0, in random order.
+
+    `ranked` are BM25's documents of each pseudo-query. Negatives come from `allowed`. A pseudo-query without negatives
+    has no list. With `bm25_labels` BM25's order takes the place of the source (Dehghani et al., SIGIR 2017): the label
+    of a document that BM25 found is the number of documents of the list below it, that of the others 0, and a list
+    without a document that BM25 found is left out.
+    """
+    within = set(allowed)
+    chunks = [list(queries)[first : first + CHUNK] for first in range(0, len(queries), CHUNK)]
+    for chunk in progress(chunks, len(chunks), "lists"):
+        rngs = {query_id: random.Random(f"{seed} negatives of {query_id}") for query_id in chunk}
+        hard = {query_id: [doc_id for doc_id in ranked.get(query_id, {}) if doc_id in within] for query_id in chunk}
+        drawn = min(len(allowed), hard_count + random_count + SPARE)
+        others = {query_id: rngs[query_id].sample(allowed, drawn) for query_id in chunk}
+        needed = sorted({i for q in chunk for i in (queries[q].doc_id, *hard[q], *others[q])})
+        documents = {document.doc_id: document for document in get(needed)}
+        for query_id in chunk:
+            query, rng = queries[query_id], rngs[query_id]
+            texts = select_negatives(query, hard[query_id], others[query_id], documents, hard_count, random_count, rng)
+            if not texts:
+                continue
+            doc_ids = list(texts)
+            doc_ids.insert(rng.randint(0, len(doc_ids)), query.doc_id)  # random: losses may break ties by position
+            texts[query.doc_id] = text_of(documents[query.doc_id], query.hidden)
+            labels = [int(doc_id == query.doc_id) for doc_id in doc_ids]
+            if bm25_labels:
+                scores = [ranked.get(query_id, {}).get(doc_id, -math.inf) for doc_id in doc_ids]
+                labels = [sum(other < score for other in scores) for score in scores]
+            if any(labels):
+                yield PseudoList(query, doc_ids, [texts[doc_id] for doc_id in doc_ids], labels)
+
+
+def select_negatives(
+    query: PseudoQuery,
+    hard: Sequence[str],
+    others: Sequence[str],
+    documents: Mapping[str, Document],
+    hard_count: int,
+    random_count: int,
+    rng: random.Random,
+) -> dict[str, str]:
+    """doc_id to text of up to `hard_count` documents of `hard` and `random_count` of `others`, with different texts.
+
+    Missing hard negatives are replaced by others. The source and its near-duplicates are left out. For a title the
+    titles of all negatives are hidden, or else their presence would tell them from the source; documents of which too
+    little remains are left out.
+    """
+    hidden = "title" if query.kind == "title" else ""
+    whole, shown = (text_of(documents[query.doc_id], part) for part in ("", query.hidden))
+    chosen: dict[str, str] = {}
+    for doc_ids, total in ((rng.sample(hard, len(hard)), hard_count), (others, hard_count + random_count)):
+        for doc_id in doc_ids:
+            if len(chosen) >= total:
+                break
+            text = text_of(documents[doc_id], hidden)
+            again = doc_id in (query.doc_id, *chosen) or text in (shown, *chosen.values())
+            if again or len(words(text)) < MIN_WORDS:
+                continue
+            if not near_duplicate(query, whole, text_of(documents[doc_id], "")):
+                chosen[doc_id] = text
+    return chosen
+
+
+def near_duplicate(query: PseudoQuery, source: str, other: str) -> bool:
+    """Whether the text `other` answers the pseudo-query as well as the text of its source does.
+
+    It does if half of their shingles of three words are common (Jaccard, Broder 1997), or if it contains a title or a
+    sentence word for word: a series of articles with one title, a news item that quotes another.
+    """
+    source_words, other_words = words(source), words(other)
+    if query.kind != "keywords" and f" {' '.join(words(query.text))} " in f" {' '.join(other_words)} ":
+        return True
+    first, second = _shingles(source_words), _shingles(other_words)
+    return len(first & second) >= MIN_SIMILARITY * len(first | second)
+
+
+def _shingles(text: list[str]) -> set[tuple[str, ...]]:
+    return {tuple(text[i : i + SHINGLE]) for i in range(max(1, len(text) - SHINGLE + 1))}

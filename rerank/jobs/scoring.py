@@ -1,0 +1,143 @@
+"""Opens what scores a run: the model, and the passages of the candidates of each query that has a text."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import Accelerator
+
+from rerank.batches.passages import PassageBuilder
+from rerank.config import Config, validate
+from rerank.data.candidates import select_candidates
+from rerank.data.collections import Collection, open_collection
+from rerank.data.trec_arrays import read_run_arrays
+from rerank.data.types import Candidates
+from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
+from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.pair_chunks import pairs_of
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.checks import check_encoder
+from rerank.tasks.first_stage import first_stage_run, with_texts
+from rerank.tasks.source_checks import expect_text
+from rerank.tasks.text import TextDataset
+from rerank.tasks.text_model import truncation_summary
+from rerank.tasks.trained_on import as_trained, open_trained_on
+from rerank.training.processes import expect_shared_folder, main_process_first
+from rerank.utils.errors import UserError
+
+QUERIES_AT_ONCE = 1000
+"""The queries whose candidates' tokens are counted together."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What scores a run: the model, the passages and the lists of candidates, without empty ones.
+
+    `config` and `collection` are those of the caller, completed with what the checkpoint and the collection record;
+    `notes` are lines for the log about queries that are left out and texts that are cut.
+    """
+
+    checkpoint: str
+    config: Config
+    collection: Collection
+    dataset: TextDataset
+    model: Any
+    passages: PassageBuilder
+    lists: list[Candidates]
+    accelerator: Accelerator
+    notes: list[str]
+
+    @cached_property
+    def memory(self) -> TokenBudget:
+        """The tokens of a forward pass."""
+        return open_budget(self.config.training.max_tokens_per_forward, self.accelerator.device)
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """(queries,) the tokens of all passages of each query's candidates."""
+        found = []
+        for first in range(0, len(self.lists), QUERIES_AT_ONCE):
+            lists = self.lists[first : first + QUERIES_AT_ONCE]
+            _, tokens = self.passages.sizes(pairs_of(lists))
+            starts = np.cumsum([0, *(len(candidates.doc_ids) for candidates in lists[:-1])])
+            found.append(np.add.reduceat(tokens, starts))
+        return np.concatenate(found)
+
+
+def check_scoring(config: Config, run: Path | None, collection: str | Collection | None) -> None:
+    """Raises UserError for invalid settings and missing inputs, before a model is opened."""
+    validate(config)
+    check_encoder(config)
+    if isinstance(collection, str):
+        expect_text(collection)
+    if run and not run.is_file():
+        raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
+
+
+def open_scoring(
+    config: Config, checkpoint: str, run: Path | None, collection: str | Collection | None, accelerator: Accelerator
+) -> Scoring:
+    """Opens the model, on the CPU, and the candidates of the run; retrieves and tokenises what is missing."""
+    model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
+        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
+    )
+    expect_shared_folder(accelerator, Path(config.output.folder))
+    with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
+        if collection is None:
+            collection = open_trained_on(checkpoint, saved_settings(model))
+            config = replace(config, collection=as_trained(config.collection, saved_settings(model)))
+        elif isinstance(collection, str):
+            collection = open_collection(collection)
+        config, collection = _with_queries(config, collection)
+        config = replace(
+            config,
+            collection=replace(config.collection, source=collection.source),
+            encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
+            first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
+        )
+        dataset, notes = _run_dataset(config, collection)
+        passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
+    notes = [*notes, truncation_summary(passages, config.encoder.max_doc_tokens)]
+    lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
+    return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator, notes)
+
+
+def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
+    """The data set of the queries of a run, judged or not, and a line for each kind of query that is left out.
+
+    Raises UserError if no query of the run has a text.
+    """
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
+    depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
+    found = read_run_arrays(run, depth, collection.queries)
+    known = [query_id for query_id in collection.queries if query_id in found]
+    if missing := [query_id for query_id in found if query_id not in collection.queries]:
+        texts, those = file or collection.source, f"the {len(found)} queries of {run}"
+        if not known:
+            raise UserError(
+                f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
+                "or --collection.queries, a file of their texts"
+            )
+        notes.append(
+            f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
+            "re-ranked, and not in the output"
+        )
+    unused = len(collection.queries) - len(known)
+    if unused and file and config.first_stage.run:  # BM25 has logged which queries find nothing
+        notes.append(
+            f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
+        )
+    candidates = select_candidates(found, {}, depth, known, keep_scores)
+    collection = with_texts(config, collection, folder)
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
+
+
+def _with_queries(config: Config, collection: Collection) -> tuple[Config, Collection]:
+    """The settings and the collection with the same queries: those of the settings, else those it was opened with."""
+    settings = config.collection
+    queries, field = settings.queries or collection.queries_file, settings.query_field or collection.query_field
+    settings = replace(settings, queries=queries, query_field=field)
+    return replace(config, collection=settings), replace(collection, queries_file=queries, query_field=field)

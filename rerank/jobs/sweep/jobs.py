@@ -1,0 +1,116 @@
+"""Folds of experiments, trained side by side: what they share is prepared first, then each is a job of a worker."""
+
+import random
+from collections.abc import Generator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from rerank.config import Config
+from rerank.jobs.train import open_experiment, train_folds
+from rerank.runs.claims import Claim
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.folds import draws_queries
+from rerank.training.device import visible_gpus
+from rerank.training.processes import expect_one_process
+from rerank.utils.cluster.jobs import LOCAL, work_on_ray
+from rerank.utils.cores import count_cores
+from rerank.utils.progress import log
+from rerank.utils.workers import failures, work
+
+OWN = ("loss", "lists", "training", "output")
+"""The sections that nothing shared depends on."""
+
+
+class Job(NamedTuple):
+    """One fold of an experiment, which is called a cell in a sweep."""
+
+    config: Config
+    fold: str
+    epochs_from: Path | None = None
+
+
+class Shared(NamedTuple):
+    """The collection's folder, the names of the folds to train and of all folds, and the claim of the experiment."""
+
+    folder: CollectionFolder
+    folds: list[str]
+    all_folds: list[str]
+    claim: Claim
+
+
+def prepare_shared(configs: Sequence[Config], fold: str, epochs_from: Path | None = None) -> list[Shared]:
+    """Retrieves, pre-trains and tokenises; for each experiment, what it shares with those that differ in OWN alone.
+
+    Raises UserError for invalid input.
+    """
+    prepared: dict[str, Shared] = {}
+    shared = []
+    for config in configs:
+        drawing = [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
+        key = str([values for section, values in asdict(config).items() if section not in OWN] + drawing)
+        if key not in prepared:
+            prepared[key] = _prepare(config, fold, epochs_from)
+        shared.append(prepared[key])
+    return shared
+
+
+def _prepare(config: Config, fold: str, epochs_from: Path | None) -> Shared:
+    experiment = open_experiment(config, fold, epochs_from)
+    expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
+    experiment.task(experiment.folds[0])  # writes the token store
+    experiment.accelerator.free_memory()
+    names = [part.name for part in experiment.folds]
+    return Shared(experiment.dataset.folder, names, experiment.fold_names, experiment.claim)
+
+
+def unfinished_jobs(config: Config, shared: Shared, epochs_from: Path | None = None) -> list[Job]:
+    """The folds without results, or with results but without all.run, which the last fold to end writes."""
+    experiment = shared.folder.experiment(config.output.name or config.loss.name)
+    finished = {name: experiment.fold(name).finished for name in [*shared.all_folds, *shared.folds]}
+    joined = experiment.all_run.exists() or not all(finished[name] for name in shared.all_folds)
+    return [
+        Job(config, name, epochs_from)
+        for name in shared.folds
+        if not (finished[name] and experiment.fold(name).manifest.exists() and joined)
+    ]
+
+
+def train_jobs(jobs: list[Job], total: int, engine: str, workers: int | None = None) -> list[tuple[Job, str]]:
+    """Trains all jobs, on this machine or a Ray cluster, and returns those that failed, with the reason.
+
+    `total` counts the finished ones too. On this machine there is by default a worker for each GPU, else each core.
+    Raises UserError as `work_on_ray` does.
+    """
+    log.info(f"{total} folds, {total - len(jobs)} of them finished already")
+    if not jobs:
+        return []
+    random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
+    ended = _ended(jobs, workers, engine)
+    return failures(ended, len(jobs), "training", lambda job: f"{job.config.output.name}, fold {job.fold}".lstrip(", "))
+
+
+def _ended(jobs: list[Job], workers: int | None, engine: str) -> Generator[tuple[Job, str], None, None]:
+    """Yields each job when it has ended, with its error.
+
+    Where the cells do not choose a GPU themselves, each worker has one of its own.
+    """
+    devices = {job.config.training.device for job in jobs}
+    if engine != LOCAL:
+        folder = Path(jobs[0].config.output.folder)
+        return work_on_ray(engine, partial(_train, None), jobs, folder, workers, gpus=devices != {"cpu"})
+    gpus, cores = visible_gpus(), count_cores()
+    own = gpus if devices <= {"auto", "cuda"} else []
+    default = cores if not gpus or devices == {"cpu"} else len(own) or 1
+    workers = min(workers or default, len(jobs))
+    return work(partial(_train, max(1, cores // workers)), jobs, workers, own)
+
+
+def _train(threads: int | None, job: Job) -> None:
+    """Trains a job, with as many threads as that, or as many as torch has been told by the environment."""
+    if threads is not None:
+        torch.set_num_threads(min(torch.get_num_threads(), threads))
+    train_folds(job.config, job.fold, job.epochs_from)

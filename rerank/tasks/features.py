@@ -1,0 +1,238 @@
+"""Feature vectors: FeatureDataset, a learning-to-rank data set; FeatureTask, a fold of it with the paper's network."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from rerank.batches.batch import Batch
+from rerank.batches.features import FeatureList, Vectors, make_feature_batch
+from rerank.batches.sampling import epoch_queries
+from rerank.config import Config, validate
+from rerank.data.folds import FINAL, read_folds, write_folds
+from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.layouts import LetorFold, fold_names, open_all, open_fold
+from rerank.data.letor.store import Store
+from rerank.data.splits import final_fold
+from rerank.data.trec import read_qrels, write_qrels
+from rerank.data.types import Fold, Qrels, Run
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
+from rerank.models.feature_scoring import run_of, score_features
+from rerank.models.feature_transforms import training_quantiles
+from rerank.models.scoring import Passages
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.source_checks import check_fold
+from rerank.training.gradients import Loss
+from rerank.training.task import Part
+from rerank.training.validation import mean_loss_of
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.json_files import read_json
+from rerank.utils.locks import locked
+
+
+@dataclass(frozen=True)
+class FeatureDataset:
+    """The open folds of a data set by name; for the final model none is open, and `is_final` is true."""
+
+    config: Config
+    folder: CollectionFolder
+    fold_names: list[str]
+    sets: dict[str, LetorFold]
+    is_final: bool
+
+    @property
+    def folds(self) -> list[Fold]:
+        """The query ids of the open folds."""
+        return [opened.fold for opened in self.sets.values()]
+
+    @cached_property
+    def everything(self) -> Store:
+        """All queries of the data set."""
+        return open_all(self.config.collection.source, self.folder.features)
+
+    def checksums(self, fold_name: str) -> dict[str, str]:
+        """The SHA-256 of each file of a fold, or of the final model, by name."""
+        return self.everything.checksums if fold_name == FINAL else self.sets[fold_name].checksums
+
+    def final_fold(self, validated: bool) -> Fold:
+        """All queries; some of them, drawn by `--seed`, validate."""
+        return final_fold(self.everything.features.query_ids, self.config.training.seed, validated)
+
+    def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
+        """The training, validation and test queries of a fold or of the final model."""
+        if fold.name == FINAL:
+            features = self.everything.features
+            return features.subset(fold.train), features.subset(fold.valid), features.subset(fold.test)
+        opened = self.sets[fold.name]
+        return opened.train, opened.valid, opened.test
+
+    @property
+    def model(self) -> str:
+        """The network, in words."""
+        network = self.config.network
+        transform = f", transform {network.transform}" if network.transform != "none" else ""
+        dropout = f", dropout {network.dropout:g}" if network.dropout else ""
+        return f"a network of {network.hidden} hidden units{transform}{dropout}"
+
+    def write_references(self) -> None:
+        """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
+
+        For the final model it adds the judgments of all queries, of which some validate.
+
+        Raises UserError if experiments with other contents of these folds are in the same folder.
+        """
+        judged = self.everything.features.qrels() if self.is_final else {}
+        with locked(self.folder.features, "features"):  # folds may be trained in parallel
+            self._write_references(judged)
+
+    def _write_references(self, judged: Qrels) -> None:
+        folder, path = self.folder, self.folder.feature_hashes
+        remedy = "take another --output.folder, or remove this one"
+        saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
+        hashes = {
+            fold.name: short_hash(sorted(self.checksums(fold.name).items()), len(self.fold_names), fold)
+            for fold in self.folds
+        }
+        if self.is_final:
+            hashes[FINAL] = short_hash(sorted(self.checksums(FINAL).items()))
+        if all(saved.get(name) == content for name, content in hashes.items()):
+            return
+        if any(saved.get(name, content) != content for name, content in hashes.items()):
+            if folder.has_results:
+                raise UserError(
+                    f"{path}: the experiments in this folder were made with other feature files or folds; take another "
+                    "--output.folder, or remove this one"
+                )
+            saved = {}
+        folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
+        qrels = read_qrels(folder.qrels) if saved else {}
+        for fold, part in zip(self.folds, self.sets.values(), strict=True):
+            folds[fold.name] = fold
+            qrels |= part.valid.qrels() | part.test.qrels()
+        qrels |= judged
+        write_qrels(folder.qrels, qrels)
+        write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
+        with atomic_write(path) as tmp:
+            tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
+
+    def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":
+        """The task of a fold."""
+        return FeatureTask(self, fold, accelerator)
+
+
+def open_features(config: Config, fold_name: str) -> FeatureDataset:
+    """Opens the fold of that name, or "all"; parses the files that were not parsed before.
+
+    Raises UserError for a fold that does not exist, for settings that only text has a meaning for, and with file and
+    line for malformed files.
+    """
+    validate(config)
+    source, folds = config.collection.source, config.collection.folds
+    if (config.lists.relevant, config.lists.non_relevant) != ("all", "all"):
+        raise UserError(
+            f"{source}: feature vectors are trained on whole lists; expected --lists.relevant all and "
+            "--lists.non-relevant all, as in configs/mq2008.toml"
+        )
+    if config.pretraining.steps:
+        raise UserError(
+            f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
+        )
+    if config.collection.train or config.collection.valid:
+        raise UserError(
+            f"--collection.train, --collection.valid: {source} holds feature vectors, which have them in files"
+        )
+    names = fold_names(source, folds)
+    check_fold(fold_name, names)
+    collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
+    folder = CollectionFolder(Path(config.output.folder) / collection)
+    opened = [name for name in names if fold_name in ("all", name)]
+    sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    return FeatureDataset(config, folder, names, sets, fold_name == FINAL)
+
+
+class FeatureTask:
+    """A fold of feature vectors and the paper's network: see `rerank.training.task.Task`.
+
+    All training queries are used; those without a relevant document count for batch norm alone. Raises UserError if no
+    training query has a relevant document, and for several processes.
+    """
+
+    judged_parts: ClassVar[tuple[Part, ...]] = ("valid", "test")
+    memory: ClassVar[None] = None  # batch norm: the scores depend on all documents of a step
+
+    def __init__(self, dataset: FeatureDataset, fold: Fold, accelerator: Accelerator) -> None:
+        if accelerator.num_processes > 1:
+            raise UserError(
+                f"{accelerator.num_processes} processes: batch norm would see each one's share of a step alone; "
+                "feature vectors are trained by one process"
+            )
+        self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
+        self.settings = dataset.config.training
+        train, valid, test = dataset.parts(fold)
+        if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.starts, train.stops, strict=True)):
+            raise UserError(
+                f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
+                "nothing to learn"
+            )
+        self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
+        network, features = dataset.config.network, train.features.shape[1]
+        quantiles = training_quantiles(train) if network.transform == "quantile" else None
+        model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform, network.dropout, quantiles)
+        self.model = model.to(accelerator.device)
+        self.best_passages: Passages = {}
+        self._qrels: dict[Part, Qrels] = {}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """One group: the whole network with `lr`."""
+        return [{"params": list(self.model.parameters()), "lr": self.settings.lr}]
+
+    def training_lists(self, epoch: int) -> Sequence[FeatureList]:
+        """Whole lists of the training queries, in an order that is drawn for each epoch."""
+        settings = self.settings
+        return [
+            FeatureList(self.sets["train"], query, (settings.seed, 1, position))
+            for position, query in epoch_queries(len(self.fold.train), epoch, settings.lists_per_epoch, settings.seed)
+        ]
+
+    def batch(self, lists: Sequence[FeatureList]) -> Batch[Vectors]:
+        """The vectors of the lists' documents."""
+        return make_feature_batch(lists)
+
+    def score(self, part: Part) -> Run:
+        """Scores all documents of a part's queries."""
+        return run_of(self.qrels(part), score_features(self.model, self.sets[part], self.accelerator))
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the queries of a part of the loss of all their documents."""
+        values = chain.from_iterable(scores.values() for scores in run.values())
+        scores = torch.from_numpy(np.fromiter(values, dtype=np.float32))
+        return mean_loss_of(self.sets[part], scores, loss)
+
+    def qrels(self, part: Part) -> Qrels:
+        """The labels of a part's documents."""
+        if part not in self._qrels:
+            self._qrels[part] = self.sets[part].qrels()
+        return self._qrels[part]
+
+    def save(self, folder: Path) -> None:
+        """Writes the network's weights and sizes."""
+        save_feature_mlp(self.model, folder)
+
+    def load(self, checkpoint: Path) -> None:
+        """Replaces the model by that of a checkpoint."""
+        self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
+
+    def facts(self) -> dict[str, Any]:
+        """The files and the size of the network, for the manifest."""
+        return {
+            "features": {"width": self.model.features, "files": self.dataset.checksums(self.fold.name)},
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+        }

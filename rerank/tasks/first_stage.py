@@ -1,0 +1,180 @@
+"""The first stage of an experiment: a run that the settings name, or BM25's or a bi-encoder's, retrieved once."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from rerank.config import CollectionSettings, Config, validate
+from rerank.config.languages import ENGLISH
+from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
+from rerank.retrieval.indexed_texts import with_indexed_texts
+from rerank.retrieval.java import java_facts
+from rerank.retrieval.lucene_index import choose_index
+from rerank.retrieval.streamed_run import WrittenRun, write_bm25
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.dense_first_stage import encoder_facts, expect_encoder, write_dense
+from rerank.tasks.fused_first_stage import fused_first_stage
+from rerank.tasks.source_checks import expect_text
+from rerank.utils.cores import count_cores
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.integrity import as_record, changes
+from rerank.utils.json_files import read_json
+from rerank.utils.kept_hashes import kept_hash
+from rerank.utils.locks import make_once
+from rerank.utils.progress import log
+
+
+def open_settings(settings: CollectionSettings) -> Collection:
+    """The collection that the settings name, with their queries."""
+    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
+
+
+def recorded(settings: CollectionSettings) -> dict[str, str]:
+    """What a checkpoint records of its collection: the source, and the language and field of queries if changed."""
+    changed = {
+        key: getattr(settings, key)
+        for key in ("language", "query_field")
+        if getattr(settings, key) != getattr(CollectionSettings(), key)
+    }
+    return {"collection": settings.source} | changed
+
+
+def first_stage_facts(config: Config, run: Path, fusion: Mapping[str, Any]) -> dict[str, Any]:
+    """What the manifest of a fold says of the run with its candidates; `fusion` is how that was made for the fold."""
+    settings = config.first_stage
+    return {
+        "first_stage": {"run": str(run), "sha256": kept_hash(run), **fusion, **encoder_facts(config, run)},
+        "java": java_facts() if settings.is_bm25 else None,
+        **({"lucene_threads": settings.threads or count_cores()} if settings.is_bm25 else {}),
+    }
+
+
+def first_stage_run(
+    config: Config, collection: Collection, folder: CollectionFolder, in_use: Mapping[str, str] | None = None
+) -> Path:
+    """The run to re-rank: the one that the settings name, several fused, else one that is retrieved, once.
+
+    BM25, or the bi-encoder of `--first-stage.encoder`, searches `queries_to_search`; the run of a file of queries has a
+    name of its own. If fewer queries than those of `queries_to_train` are `in_use`, it searches these alone, for a run
+    with a name of its own.
+    """
+    settings, language = config.first_stage, config.collection.language
+    if len(settings.runs) > 1:
+        return fused_first_stage(config, collection, folder)
+    if settings.runs:
+        return folder.first_stage(settings)
+    queries, source = queries_to_search(collection), config.collection.queries or collection.source
+    if not queries:
+        raise UserError(
+            f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
+        )
+    name, drawn = short_hash(*queries.items())[:8], ""
+    if in_use is not None and len(in_use) < len(queries_to_train(collection)):
+        queries = dict(in_use)
+        drawn = short_hash(*queries.items())[:8]
+    file = folder.first_stage(settings, config.collection, name, drawn)
+    origin = file.with_suffix(".json")
+    searched, all_searched = (
+        {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
+        | ({} if settings.encoder or language == ENGLISH else {"language": language})
+        for texts in (queries, collection.queries)
+    )
+
+    def make() -> None:
+        with _retrieved(config, collection, folder, file, queries) as run:
+            if not run.queries:
+                raise UserError(_finds_nothing(config, collection, source, len(queries)))
+            encoder = {"encoder": run.encoder} if run.encoder else {}
+            with atomic_write(origin) as tmp:
+                tmp.write_text(json.dumps({**searched, **encoder, "run": run.facts}), encoding="utf-8")
+        log.info(f"{settings.encoder or 'BM25'} of {run.queries} queries, {run.candidates} candidates: {file}")
+
+    make_once(file, "ranking", make)
+    _check_run(file, (searched, all_searched), collection.source, config)
+    return file
+
+
+def _retrieved(
+    config: Config, collection: Collection, folder: CollectionFolder, file: Path, queries: Mapping[str, str]
+) -> AbstractContextManager[WrittenRun]:
+    """Writes the run of these queries, by BM25 or by the bi-encoder that the settings name."""
+    settings = config.first_stage
+    if settings.encoder:
+        return write_dense(config, with_texts(config, collection, folder), folder, file, queries)
+    index, threads = find_index(config, collection, folder), settings.threads or None
+    return write_bm25(
+        file, index, queries, settings.depth, settings.k1, settings.b, threads, config.collection.language
+    )
+
+
+def _finds_nothing(config: Config, collection: Collection, source: str, queries: int) -> str:
+    if config.first_stage.encoder:
+        return f"{source}: none of its {queries} queries has text to encode; expected at least one"
+    return (
+        f"{source}: BM25 finds no document for any of its {queries} queries; expected the queries of "
+        f"{collection.source}, in the language that --collection.language names ({config.collection.language})"
+    )
+
+
+def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str, config: Config) -> None:
+    """Raises UserError if the run is not one of those `expected`, or has changed since it was retrieved.
+
+    A run of all queries serves those that are judged, as of a collection whose judgments came later. Older versions did
+    not record the run itself.
+    """
+    again, record = "remove it to retrieve again, or take another --output.folder", file.with_suffix(".json")
+    remedy = f"remove it and {file.name} to retrieve again"
+    origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
+    run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
+    recorded_encoder = origin.pop("encoder", None) if origin else None
+    try:
+        changed = list(changes(file.parent, as_record(run))) if run else []
+    except ValueError as error:
+        raise UserError(f"{record}: {error}; {remedy}") from error
+    if config.first_stage.encoder:
+        expect_encoder(file, recorded_encoder, config, again)
+    if origin not in expected:
+        raise UserError(f"{file}: retrieved from other documents or queries than those of {source}; {again}")
+    if changed:
+        raise UserError(f"{file.parent}: changed since it was retrieved: {changed[0]}; remove {file} to retrieve again")
+
+
+def find_index(config: Config, collection: Collection, folder: CollectionFolder) -> Path:
+    """The Lucene index that the settings name, built under `folder` if it is the collection's own.
+
+    Raises UserError if there is none; if the documents are missing too, so that none can be built, it names both.
+    """
+    settings, language = config.first_stage, config.collection.language
+    try:
+        return choose_index(settings.index, collection, folder.index, settings.threads or None, language)
+    except UserError as no_index:
+        if collection.has_documents:
+            raise
+        try:
+            next(collection.documents())
+        except UserError as no_documents:
+            raise UserError(f"{no_documents}; and {no_index}") from no_index
+        raise
+
+
+def with_texts(config: Config, collection: Collection, folder: CollectionFolder) -> Collection:
+    """The collection itself, or with the texts that the index stores if its documents are not on this machine."""
+    if collection.has_documents:
+        return collection
+    return with_indexed_texts(collection, find_index(config, collection, folder))
+
+
+def documents_and_index(config: Config) -> tuple[Collection, Path]:
+    """The documents of the collection and an index of them; no query, judgment or fold is read.
+
+    Raises UserError if they cannot be had.
+    """
+    validate(config)
+    expect_text(config.collection.source)
+    collection = open_collection(config.collection.source)
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    index = find_index(config, collection, folder)
+    return (collection if collection.has_documents else with_indexed_texts(collection, index)), index

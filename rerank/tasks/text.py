@@ -1,0 +1,238 @@
+"""Text: TextDataset, queries and documents with their candidates; TextTask, a fold of it with a cross-encoder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from accelerate import Accelerator
+
+from rerank.batches.batch import Batch, Packed, make_batch
+from rerank.batches.passages import PassageBuilder
+from rerank.batches.sampling import epoch_lists
+from rerank.batches.text_template import open_template
+from rerank.config import ADAPTER, Config
+from rerank.data.candidates import distinct_doc_ids, select_candidates
+from rerank.data.collections import Collection, queries_to_train
+from rerank.data.lists import TrainingLists
+from rerank.data.splitting import Splitting
+from rerank.data.tokens import open_store
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.losses import LABELS
+from rerank.models.checkpoints import open_cross_encoder, pretraining_of, save_cross_encoder
+from rerank.models.memory import TokenBudget, open_budget
+from rerank.models.scoring import Passages, score_candidates
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.adapter import AdapterTask
+from rerank.tasks.first_stage import first_stage_facts, recorded
+from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
+from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
+from rerank.tasks.fused_first_stage import fold_first_stage
+from rerank.tasks.text_model import kernels, open_model, truncation_summary
+from rerank.tasks.training_lists import FoldLists, lists_of_fold, texts_of
+from rerank.training.gradients import Loss
+from rerank.training.processes import main_process_first
+from rerank.training.task import Part
+from rerank.training.validation import mean_loss
+from rerank.utils.progress import log
+
+
+@dataclass(frozen=True)
+class TextDataset:
+    """The candidates, in the run `first_stage`, of every query; a fold's training starts from `encoder`.
+
+    The queries are those of `queries_to_train`, or those of a run that is only re-ranked. `lists` are those of
+    `--training.lists`.
+    """
+
+    config: Config
+    folder: CollectionFolder
+    collection: Collection
+    first_stage: Path
+    candidates: Mapping[str, Candidates]
+    encoder: str
+    lists: TrainingLists | None = None
+
+    @cached_property
+    def folds(self) -> list[Fold]:
+        """The collection's published split, its official folds, or its judged queries cut into `--collection.folds`.
+
+        `--collection.train-queries` and `--training.validate-queries` may leave queries out.
+        """
+        return drawn_folds(self.config, self.collection)
+
+    def final_fold(self, validated: bool) -> Fold:
+        """All judged queries; some of them, drawn by `--seed`, validate."""
+        return drawn_final_fold(self.config, self.collection, validated)
+
+    @property
+    def fold_names(self) -> list[str]:
+        """The names of all folds."""
+        return fold_names_of(self.collection, self.config.collection.folds)
+
+    @property
+    def model(self) -> str:
+        """The name or the folder of the encoder."""
+        return self.encoder
+
+    @property
+    def qrels(self) -> Judgments:
+        """All judgments of the collection; {} if it has none."""
+        return self.collection.qrels
+
+    @property
+    def unused_queries(self) -> int:
+        """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
+        used = len(queries_to_train(self.collection))
+        return len(self.collection.queries) - used if self.config.collection.queries else 0
+
+    def write_references(self) -> None:
+        """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
+
+        Raises UserError if experiments with other folds are in the same folder.
+        """
+        write_references(self.folder, self.collection, self.config.collection.folds)
+
+    def passages(self, tokenizer: Any, max_length: int, template: str, splitting: Splitting) -> PassageBuilder:
+        """Tokenises queries and documents, these once and on disk; a passage has at most `max_length` tokens.
+
+        The documents are the candidates and those of the training lists. `template` is the text that a pair is put
+        into, or "". Raises UserError for an unknown document, and if the tokenizer cannot tell the pair from it.
+        """
+        pair = open_template(tokenizer, template)
+        in_lists, given_by_text = self.lists.doc_ids() if self.lists else ([], [])
+        doc_ids = distinct_doc_ids(self.candidates)
+        if self.lists:
+            doc_ids = [*sorted({*in_lists, *doc_ids}), *given_by_text]
+        documents = open_store(
+            self.folder.tokens,
+            doc_ids,
+            lambda doc_ids: texts_of(doc_ids, self.collection, self.lists),
+            tokenizer,
+            self.config.encoder.max_doc_tokens,
+            self.collection.fingerprint,
+            pair.document_lead,
+        )
+        queries = {query_id: self.collection.queries[query_id] for query_id in self.candidates}
+        if self.lists:
+            queries |= self.lists.query_texts(self.collection.queries)
+        return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
+
+    def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask | AdapterTask":
+        """The task of a fold; of a first stage whose weights are tuned, it has the candidates of that fold."""
+        run, fusion = fold_first_stage(self.config, self.first_stage, self.collection, fold)
+        dataset = self
+        if run is not None:
+            depth, keep_scores = self.config.first_stage.depth, self.config.encoder.first_stage_weight > 0
+            candidates = select_candidates(run, self.qrels, depth, self.candidates, keep_scores)
+            dataset = replace(self, candidates=candidates)
+        if self.config.encoder.architecture == ADAPTER:
+            about = first_stage_facts(self.config, self.first_stage, fusion)
+            return AdapterTask(self.config, fold, self.collection, self.folder, dataset.candidates, about, accelerator)
+        return TextTask(dataset, fold, accelerator, fusion)
+
+
+class TextTask:
+    """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
+
+    Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
+    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries,
+    and it may have no validation queries.
+    """
+
+    judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
+
+    def __init__(
+        self, dataset: TextDataset, fold: Fold, accelerator: Accelerator, fusion: Mapping[str, Any] = {}
+    ) -> None:
+        self.dataset, self.fold, self.accelerator, self.fusion = dataset, fold, accelerator, fusion
+        self.config = config = dataset.config
+        self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
+        self.model.first_stage_weight = config.encoder.first_stage_weight
+        self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
+        with main_process_first(accelerator, "tokens of the documents"):
+            self.passages = dataset.passages(self.tokenizer, max_length, self.model.template, self.model.splitting)
+        if accelerator.is_main_process:
+            log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
+        self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+        self.from_file: FoldLists | None = self._lists_from_file()
+        self.lists: dict[Part, Sequence[Candidates]] = {
+            "valid": measured_candidates("valid", fold, dataset.candidates, dataset.qrels),
+            "test": measured_candidates("test", fold, dataset.candidates, dataset.qrels),
+            "train": self.from_file.lists
+            if self.from_file
+            else trainable_candidates(fold, dataset.candidates, accelerator),
+        }
+        self.best_passages: Passages = {}
+
+    def _lists_from_file(self) -> FoldLists | None:
+        """The lists of `--training.lists` that train this fold; None without it."""
+        file, fold = self.dataset.lists, self.fold
+        if file is None:
+            return None
+        found = lists_of_fold(file, fold, self.dataset.collection.queries, self.config.loss.name)
+        if self.accelerator.is_main_process:
+            log.info(
+                f"fold {fold.name}: {len(found.lists)} of {len(file.lists)} lists of {file.path}; left out: "
+                f"{found.held_out} of validation or test queries, {found.without_relevant} without a label of 1 or more"
+            )
+        return found
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
+        return self.model.parameter_groups(self.config.training.lr, self.config.training.head_lr)
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """Lists drawn from the candidates of the training queries (`--lists`), or whole lists of the file."""
+        lists, training = self.config.lists, self.config.training
+        relevant, non_relevant = ("all", "all") if self.from_file else (lists.relevant, lists.non_relevant)
+        return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
+        """Packed passages of the lists' documents."""
+        return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
+
+    def score(self, part: Part) -> Run:
+        """Scores all candidates of a part; `best_passages` are those of the test queries."""
+        lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
+        best_passages = self.best_passages if part == "test" else None
+        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what, best_passages)
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the queries of a part of the loss of all their candidates."""
+        return mean_loss(run, self.lists[part], loss)
+
+    def qrels(self, part: Part) -> Qrels:
+        """The judgments of a part's queries."""
+        return judgments_of(part, self.fold, self.dataset.qrels)
+
+    def save(self, folder: Path) -> None:
+        """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
+        settings = recorded(self.config.collection)
+        if self.config.encoder.first_stage_weight and not self.config.first_stage.is_bm25:
+            settings["first_stage"] = self.dataset.first_stage.name
+        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
+
+    def load(self, checkpoint: Path) -> None:
+        """Replaces the model by that of a checkpoint."""
+        self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
+        self.model.first_stage_weight = self.config.encoder.first_stage_weight
+        self.model.splitting = self.passages.splitting
+        self.model.place(self.accelerator.device, self.accelerator.autocast)
+
+    def facts(self) -> dict[str, Any]:
+        """The texts, the first stage and the encoder, for the manifest."""
+        dataset, documents = self.dataset, self.passages.documents
+        return {
+            **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
+            "pretraining": pretraining_of(self.model),
+            "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
+            "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
+            **first_stage_facts(self.config, dataset.first_stage, self.fusion),
+            "max_tokens_per_forward": self.memory.tokens,
+            "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
+            "attention_dropout": self.model.attention_dropout(),
+            **self.kernels,
+            **({"template": self.model.template} if self.model.template else {}),
+        }

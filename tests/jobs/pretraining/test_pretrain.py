@@ -1,0 +1,320 @@
+"""Pre-training as a user runs it: from documents alone, once for all folds and losses, interrupted, with mistakes."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rerank.cli.main import main
+from rerank.config import Config, EncoderSettings, PretrainingSettings
+from rerank.data.formats import _beir_judgments, beir
+from rerank.data.trec import read_run
+from rerank.jobs import train
+from rerank.jobs.pretraining import pretrain
+from rerank.training import loop
+from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
+from tests.support.small_documents import NAMES, write_documents
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_encoder
+
+TABLE = """
+[pretraining]
+steps = 6
+lists_per_step = 4
+validate_every = 3
+lr = 1e-3
+held_out = 6
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Documents, the same with queries and judgments, an encoder, and both indexed."""
+    folder = tmp_path_factory.mktemp("home")
+    write_documents(folder / "documents")
+    make_encoder("bert", folder / "encoder", [*WORDS, *NAMES], max_positions=32)
+    write_collection(folder / "towns")
+    (folder / "warm.toml").write_text(SETTINGS + TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        main(["retrieve", "--collection", "towns"])
+        main(pretraining("documents", "--out", "warm"))
+    return folder
+
+
+def pretraining(source, *words):
+    return ["pretrain", "--config", "warm.toml", "--collection", source, *words]
+
+
+def folder_of(collection):
+    (folder,) = Path("runs", collection).glob("pretrained-*")
+    return folder
+
+
+def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, monkeypatch):
+    """The same corpus with queries and judgments beside it gives the same weights: they were not there to be read."""
+    assert sorted(path.name for path in Path("documents").iterdir()) == ["corpus.jsonl"]
+    with_queries = write_collection(Path("elsewhere") / "documents")
+    shutil.copy2("documents/corpus.jsonl", with_queries / "corpus.jsonl")
+
+    def closed(*_):
+        raise AssertionError("a pre-training opened queries or judgments")
+
+    monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
+    monkeypatch.setattr(_beir_judgments, "read_qrels", closed)
+    main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
+    assert capsys.readouterr().out.strip() == "again"
+    assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
+    (again,) = Path("other", "documents").glob("pretrained-*")
+    assert (again / "lists.jsonl").read_text() == (folder_of("documents") / "lists.jsonl").read_text()
+
+
+def records(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_what_is_held_out_is_in_no_training_list(here):
+    folder = folder_of("documents")
+    train, held_out = records(folder / "lists.jsonl"), records(folder / "held-out.jsonl")
+    assert (len(train), len(held_out)) == (24, 6)
+    assert all(len(record["documents"]) == 5 for record in train)
+    assert all(len(record["documents"]) == 10 for record in held_out)
+    sources = {record["documents"][record["labels"].index(1)].split(".")[-2] for record in held_out}
+    assert len(sources) == 6
+    assert not [text for record in train for text in record["documents"] for source in sources if source in text]
+
+
+def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, capsys):
+    folder = folder_of("documents")
+    assert not (folder / "state").exists()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    facts = manifest["pretraining"]
+    assert folder.name == f"pretrained-{facts['hash']}"
+    assert facts["steps"] in (3, 6)
+    assert facts["mrr_held_out"] == round(max(record["valid"] for record in manifest["history"]), 4)
+    main(["score", "warm", "runs/towns/bm25.run", "--collection", "towns", "--out", "alone.run"])
+    assert len(read_run("alone.run")) == 15
+    Path("plain.toml").write_text(SETTINGS)
+    main(["train", "--config", "plain.toml", "--fold", "1", "--encoder", "warm", "--name", "after"])
+    assert json.loads(Path("runs/towns/after/fold1/manifest.json").read_text())["pretraining"] == facts
+    capsys.readouterr()
+    main(
+        [
+            "eval",
+            "alone.run",
+            "runs/towns/bm25.run",
+            "runs/towns/after/fold1/test.run",
+            "--qrels",
+            "runs/towns/qrels.txt",
+            "--fold",
+            "1",
+        ]
+    )
+    table = capsys.readouterr().out
+    how = f"({facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']})"
+    assert f"Pre-trained on the documents alone: alone, after {how}.\n" in table
+
+
+def test_folds_that_are_trained_side_by_side_make_it_once(here, capsys):
+    run_beside_another(capsys, folder_of("documents"), "pre-training", *pretraining("documents", "--out", "second"))
+    assert "already exists" in capsys.readouterr().err
+    assert Path("second", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
+
+
+def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, capsys):
+    main(["train", "--config", "warm.toml", "--fold", "1"])
+    folder = folder_of("towns")
+    made = (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
+    main(["train", "--config", "warm.toml", "--fold", "2", "--loss", "hinge"])
+    assert "already exists" in capsys.readouterr().err
+    main(["train", "--config", "warm.toml", "--fold", "1", "--pretraining.steps", "0", "--name", "cold"])
+    assert folder_of("towns") == folder
+    assert (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns == made
+    manifests = [json.loads(Path(f"runs/towns/{name}/manifest.json").read_text()) for name in
+                 ("smoothi/fold1", "hinge/fold2", "cold/fold1")]  # fmt: skip
+    assert (
+        manifests[0]["pretraining"]["hash"]
+        == manifests[1]["pretraining"]["hash"]
+        == folder.name.removeprefix("pretrained-")
+    )
+    assert manifests[0]["pretraining"]["pseudo_queries"] in (12, 24)
+    assert manifests[2]["pretraining"] is None
+    runs = [f"runs/towns/{name}/fold1/test.run" for name in ("smoothi", "cold")]
+    assert read_run(runs[0]) != read_run(runs[1])
+    capsys.readouterr()
+    main(["eval", *runs, "--fold", "1"])
+    assert "Pre-trained on the documents alone: smoothi (" in capsys.readouterr().out
+    main(["train", "--config", "warm.toml", "--fold", "3", "--name", "smoothi"])  # the same settings go on
+    assert "pretraining.steps = 6; here pretraining.steps = 0" in failed(
+        capsys, "train", "--config", "warm.toml", "--fold", "4", "--pretraining.steps", "0"
+    )
+
+
+def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, capsys, interrupted):
+    shutil.rmtree(folder_of("documents"))
+    assert interrupted(pretraining("documents", "--out", "again")) == 130
+    assert not Path("again").exists()
+    main(pretraining("documents", "--out", "again"))
+    assert "resuming after epoch 1" in capsys.readouterr().err
+    assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("removed", ["checkpoint", "pretrained"])
+def test_a_pretraining_that_is_removed_between_two_folds_is_one_line_and_is_made_again(
+    here, capsys, monkeypatch, removed
+):
+    """The second fold of a command, after the first one has used it."""
+    finish = train._write_results
+    made = {}
+
+    def remove(*arguments):
+        finish(*arguments)
+        folder = folder_of("towns")
+        made["folder"], made["weights"] = folder, (folder / "checkpoint" / "model.safetensors").read_bytes()
+        shutil.rmtree(folder / "checkpoint" if removed == "checkpoint" else folder)
+
+    words = ["train", "--config", "warm.toml", "--epochs", "1"]
+    monkeypatch.setattr(train, "_write_results", remove)
+    line = failed(capsys, *words)
+    folder = made["folder"]
+    assert line == (
+        f"rerank: {folder}/checkpoint: is missing, although its pre-training is finished; remove {folder}, if it is "
+        "there, and run again to pre-train again"
+    )
+    monkeypatch.setattr(train, "_write_results", finish)
+    if removed == "checkpoint":
+        assert failed(capsys, *words, "--fold", "2") == line
+        shutil.rmtree(folder)
+    main([*words, "--fold", "2"])
+    assert (folder / "checkpoint" / "model.safetensors").read_bytes() == made["weights"]
+    manifests = [json.loads(Path(f"runs/towns/smoothi/fold{fold}/manifest.json").read_text()) for fold in (1, 2)]
+    assert manifests[0]["pretraining"] == manifests[1]["pretraining"]
+
+
+def test_the_weights_of_a_finished_pretraining_are_checked(here, capsys):
+    folder = folder_of("documents")
+    (folder / "checkpoint" / "model.safetensors").unlink()
+    line = failed(capsys, *pretraining("documents", "--out", "again"))
+    assert "the pre-training is damaged: checkpoint/model.safetensors: expected a file, found none; remove" in line
+    shutil.rmtree(folder)
+    main(pretraining("documents", "--out", "again"))
+    assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--pretraining.loss", "softmx"], "--pretraining.loss softmx: no such loss; did you mean softmax?"),
+        (["--pretraining.titles", "-1"], "--pretraining.titles: got -1.0, expected 0 or more"),
+        (["--pretraining.keep-sentence", "2"], "--pretraining.keep-sentence: got 2.0, expected 0 to 1"),
+        (["--pretraining.titles", "0", "--pretraining.sentences", "0", "--pretraining.keywords", "0"], "all are 0"),
+        (["--pretraining.lists_per_step", "0"], "--pretraining.lists-per-step: got 0"),
+        (["--collection", "nowhere"], "nowhere"),
+        (["--out", "towns"], "--out towns: already exists"),
+    ],
+)
+def test_a_mistake_is_one_line(here, capsys, words, expected):
+    given = [] if "--out" in words else ["--out", "new"]
+    source = [] if "--collection" in words else ["--collection", "documents"]
+    assert expected in failed(capsys, "pretrain", "--config", "warm.toml", *source, *given, *words)
+    assert not Path("new").exists()
+
+
+def test_too_few_or_too_short_documents_are_counted(here, capsys):
+    write_documents(Path("few"), count=9)
+    line = failed(capsys, *pretraining("few", "--out", "new"))
+    assert "few: 9 of 9 documents can make pseudo-queries (title, sentence, keywords), expected 10 or more" in line
+    write_documents(Path("untitled"), titles=False)
+    line = failed(
+        capsys, *pretraining("untitled", "--out", "new", "--pretraining.sentences", "0", "--pretraining.keywords", "0")
+    )
+    assert "untitled: 0 of 40 documents can make pseudo-queries (title)" in line
+    Path("short").mkdir()
+    lines = [json.dumps({"_id": f"s{i}", "title": "A title of four", "text": "too short"}) for i in range(30)]
+    Path("short/corpus.jsonl").write_text("\n".join(lines))
+    line = failed(capsys, *pretraining("short", "--out", "new"))
+    assert "0 of 30" in line
+    assert "fewer than 10 words" in line
+
+
+def test_another_collection_or_encoder_is_another_warm_up(here, capsys):
+    before = folder_of("documents").name
+    os.utime("documents/corpus.jsonl")  # the documents may have changed
+    main(pretraining("documents", "--out", "new", "--pretraining.steps", "3"))
+    assert {path.name for path in Path("runs/documents").glob("pretrained-*")} > {before}
+
+
+def test_labels_of_bm25_and_a_schedule_are_another_pretraining_that_goes_on(here, interrupted):
+    words = ["--pretraining.labels", "bm25", "--pretraining.schedule", "linear", "--pretraining.warmup-ratio", "0.2"]
+    before = folder_of("documents")
+    main(pretraining("documents", "--out", "new", *words))
+    (made,) = {*Path("runs/documents").glob("pretrained-*")} - {before}
+    for folder, file, highest in [(before, "lists", 1), (before, "held-out", 1), (made, "held-out", 1)]:
+        assert {max(record["labels"]) for record in records(folder / f"{file}.jsonl")} == {highest}
+    assert max(max(record["labels"]) for record in records(made / "lists.jsonl")) > 1
+    weights = Path("new/model.safetensors").read_bytes()
+    assert weights != Path("warm/model.safetensors").read_bytes()
+    shutil.rmtree(made)
+    assert interrupted(pretraining("documents", "--out", "again", *words)) == 130
+    main(pretraining("documents", "--out", "again", *words))
+    assert Path("again/model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    "words", [["--pretraining.schedule", "linear"], ["--pretraining.warmup-ratio", "0.5"]], ids=" ".join
+)
+def test_the_schedule_of_a_pretraining_changes_what_it_learns(here, words):
+    main(pretraining("documents", "--out", "new", *words))
+    assert Path("new/model.safetensors").read_bytes() != Path("warm/model.safetensors").read_bytes()
+
+
+def test_settings_of_the_training_that_follows_change_no_pretraining(here, capsys):
+    words = [f"--training.{setting}" for setting in ("schedule=linear", "weight-decay=0.5", "average=0.9")]
+    main(["train", "--config", "warm.toml", "--fold", "1", "--name", "other", *words, "--output.folder", "new"])
+    main(["train", "--config", "warm.toml", "--fold", "1", "--name", "other", "--output.folder", "again"])
+    (first,), (second,) = (Path(folder, "towns").glob("pretrained-*/checkpoint") for folder in ("new", "again"))
+    assert first.parent.name == second.parent.name
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+def test_every_setting_that_changes_the_result_is_another_pretraining(monkeypatch):
+    monkeypatch.setattr(pretrain, "file_hashes", lambda name: ())
+    documents = SimpleNamespace(fingerprint="documents")
+    default = pretrain._identity(Config(), documents)
+    for section, kind, settings in [
+        ("pretraining", PretrainingSettings, {"labels": "bm25", "schedule": "linear", "warmup_ratio": 0.1}),
+        ("encoder", EncoderSettings, {"passage_overlap": 1, "title_tokens": 1, "template": "{query}{document}"}),
+    ]:
+        for key, value in settings.items():
+            assert pretrain._identity(Config(**{section: kind(**{key: value})}), documents) != default, key
+    assert pretrain._identity(Config(encoder=EncoderSettings(first_stage_weight=1)), documents) == default
+
+
+def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
+    english = folder_of("documents").name
+    main(pretraining("documents", "--out", "german", "--collection.language", "de"))
+    assert len({path.name for path in Path("runs/documents").glob("pretrained-*")} - {english}) == 1
+    assert sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").glob("*/")) == [
+        "documents",
+        "documents-de",
+    ]
+    assert json.loads(Path("german/config.json").read_text())["rerank"]["language"] == "de"
+    assert "language" not in json.loads(Path("warm/config.json").read_text())["rerank"]
+
+
+def test_the_budget_is_tried_there_and_back(here, monkeypatch):
+    """Validation before the first epoch takes forward passes alone, which need less memory."""
+    tried, probe = [], loop.probe_memory
+
+    def spy(model, batch, accelerator, memory):
+        probe(model, batch, accelerator, memory)
+        tried.append(memory.tokens)
+
+    monkeypatch.setattr(loop, "probe_memory", spy)
+    main(pretraining("documents", "--out", "again", "--output.folder", "other"))
+    assert tried == [4096]
+    assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()

@@ -1,0 +1,146 @@
+"""Lists of pseudo-queries: one source among negatives that do not answer as well, the same for a seed."""
+
+import json
+import random
+
+import pytest
+
+from rerank.data.collections import open_collection
+from rerank.data.lists import read_training_lists
+from rerank.data.types import Document
+from rerank.jobs.pretraining.pseudo_lists import (
+    PseudoList,
+    make_lists,
+    near_duplicate,
+    select_negatives,
+    write_lists,
+)
+from rerank.jobs.pretraining.pseudo_queries import (
+    KINDS,
+    PseudoQuery,
+    frequencies_of,
+    pseudo_queries,
+    text_of,
+    usable_documents,
+)
+from rerank.utils.errors import UserError
+from tests.support.small_documents import write_documents
+
+WEIGHTS = dict.fromkeys(KINDS, 1.0)
+LONG = "one two three four five six seven eight nine ten eleven twelve"
+TITLE = PseudoQuery("title", "Wings at speed.", "s", "title")
+SENTENCE = PseudoQuery("sentence", "seven eight nine", "s", "sentence 0")
+KEYWORDS = PseudoQuery("keywords", "wings at speed", "s", "")
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    return open_collection(str(write_documents(tmp_path_factory.mktemp("small") / "docs")))
+
+
+def usable(documents, wanted=100, seed=0):
+    doc_ids, texts = zip(*((document.doc_id, document.text) for document in documents.documents()), strict=True)
+    return usable_documents(doc_ids[::-1], documents.get, frequencies_of(texts), WEIGHTS, wanted, seed)
+
+
+def test_every_document_is_asked_for_as_often_as_any_other_in_an_order_of_the_seed(documents):
+    found, looked_at = usable(documents)
+    assert (len(found), looked_at) == (40, 40)
+    order = [document.doc_id for document, _ in found]
+    assert order == [document.doc_id for document, _ in usable(documents)[0]]
+    assert order != [document.doc_id for document, _ in usable(documents, seed=1)[0]]
+    queries = pseudo_queries(found, 100, WEIGHTS, 0.1, 0)
+    asked = [query.doc_id for query in queries.values()]
+    assert {asked.count(f"d{i}") for i in range(40)} == {2, 3}
+    assert {query.kind for query in queries.values()} == set(KINDS)
+
+
+def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
+    found, _ = usable(documents)
+    queries = pseudo_queries(found, 60, WEIGHTS, 0.1, 0)
+    run = {query_id: {f"d{i}": 50.0 - i for i in range(30)} for query_id in queries}
+    allowed = [f"d{i}" for i in range(5, 40)]
+    texts = {document.doc_id: document for document in documents.documents()}
+    lists = list(make_lists(queries, run, allowed, documents.get, 3, 1, 0))
+    assert [made.query for made in lists] == list(queries.values())
+    for query, doc_ids, shown, labels in lists:
+        assert sorted(labels) == [0, 0, 0, 0, 1]
+        assert len(set(doc_ids)) == 5
+        assert doc_ids[labels.index(1)] == query.doc_id
+        assert {*doc_ids} - {query.doc_id} <= set(allowed)
+        for doc_id, text in zip(doc_ids, shown, strict=True):
+            hidden = query.hidden if doc_id == query.doc_id or query.kind == "title" else ""
+            assert text == text_of(texts[doc_id], hidden)
+    assert {made.labels.index(1) for made in lists} == {0, 1, 2, 3, 4}
+    assert lists == list(make_lists(queries, run, allowed, documents.get, 3, 1, 0))
+    assert lists != list(make_lists(queries, run, allowed, documents.get, 3, 1, 1))
+
+
+def test_bm25_s_order_replaces_the_sources_as_labels(documents):
+    queries = pseudo_queries(usable(documents)[0], 3, WEIGHTS, 0.1, 0)
+    first, second, _ = queries
+    scores = {f"d{i}": float(50 - i // 2) for i in range(40)}
+    run = {first: scores, second: {"nowhere": 1.0}}  # nothing is found for the others
+    (made,) = make_lists(queries, run, list(scores), documents.get, 3, 1, 0, bm25_labels=True)
+    assert made.query == queries[first]
+    found = [scores[doc_id] for doc_id in made.doc_ids]
+    assert made.labels == [sum(other < score for other in found) for score in found]
+
+
+def test_lists_are_training_lists(tmp_path):
+    lists = [
+        PseudoList(PseudoQuery("title", "Größe “x”", "d1", "title"), ["d1", "d2"], ["é", "b"], [1, 0]),
+        PseudoList(PseudoQuery("keywords", "Größe “x”", "d3", ""), ["d2", "d3"], ["b", "c"], [0, 1]),
+    ]
+    for once, count in ((True, 1), (False, 2)):
+        write_lists(tmp_path / "lists.jsonl", lists, once=once)
+        read = read_training_lists(tmp_path / "lists.jsonl", {}, "scores")
+        assert [made.labels for made in read.lists] == [(1, 0), (0, 1)][:count]
+        assert list(read.texts()) == ["é", "b", "c"][: count + 1]
+        assert list(read.queries.values()) == ["Größe “x”"]
+    record = json.loads((tmp_path / "lists.jsonl").read_text().splitlines()[0])
+    assert record == {"query": "Größe “x”", "documents": ["é", "b"], "labels": [1, 0]}
+    with pytest.raises(UserError, match="no pseudo-query has a negative document"):
+        write_lists(tmp_path / "none.jsonl", [])
+
+
+def test_near_duplicates_share_half_of_their_shingles():
+    assert near_duplicate(TITLE, LONG, LONG + " thirteen fourteen")
+    assert near_duplicate(TITLE, LONG, LONG.upper())
+    assert not near_duplicate(TITLE, LONG, " ".join(reversed(LONG.split())))
+    assert not near_duplicate(TITLE, LONG, "one two three four " + LONG[::-1])
+
+
+def test_a_document_with_the_same_title_or_the_quoted_sentence_answers_as_well():
+    assert near_duplicate(TITLE, LONG, f"wings - at speed {LONG[::-1]}")
+    assert not near_duplicate(TITLE, LONG, f"wings at speeds {LONG[::-1]}")
+    quoted = PseudoQuery("sentence", "twelve is the last", "s", "sentence 2")
+    assert near_duplicate(quoted, LONG, f"They say: twelve is the last! {LONG[::-1]}")
+    assert not near_duplicate(KEYWORDS, LONG, f"wings at speed {LONG[::-1]}")
+
+
+def negatives(query, neighbours, others, seed=0):
+    made = {f"d{i}": Document(f"d{i}", f"Title {i} here", " ".join(f"w{i}x{j}" for j in range(12))) for i in range(8)}
+    made["s"] = Document("s", "Wings at speed", LONG)
+    made["twin"] = Document("twin", "Another name", f"{LONG} thirteen")
+    made["copy"] = made["d0"]._replace(doc_id="copy")
+    made["short"] = Document("short", "A title of seven words and more", "and no body")
+    found = select_negatives(query, neighbours, others, made, 2, 1, random.Random(seed))
+    assert found == {doc_id: text_of(made[doc_id], "title" if query is TITLE else "") for doc_id in found}
+    return list(found)
+
+
+def test_negatives_are_neighbours_and_others_without_the_source_and_its_twin():
+    for seed in range(20):
+        found = negatives(SENTENCE, ["s", "twin", "d0", "d1", "d2"], ["s", "twin", "d7"], seed)
+        assert len(found) == 3
+        assert set(found[:2]) < {"d0", "d1", "d2"}
+        assert found[2] == "d7"
+    assert set(negatives(TITLE, ["d0", "short", "d1"], ["d2"])) == {"d0", "d1", "d2"}  # "short" has no more words
+    assert len({*negatives(KEYWORDS, ["d0", "copy"], ["d3"])} & {"d0", "copy"}) == 1  # of equal texts the first
+
+
+def test_missing_neighbours_are_replaced_by_others_each_once():
+    assert negatives(KEYWORDS, ["d0"], ["d0", "d3", "d4", "d5"]) == ["d0", "d3", "d4"]
+    assert negatives(KEYWORDS, [], ["s", "d3"]) == ["d3"]
+    assert negatives(KEYWORDS, [], ["s"]) == []

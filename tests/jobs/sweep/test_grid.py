@@ -1,0 +1,145 @@
+from pathlib import Path
+
+import cyclopts
+import pytest
+
+from rerank.config import sections, validate
+from rerank.jobs.sweep.grid import cells, read_grid
+from rerank.runs.settings import read_toml
+from rerank.training.losses import open_loss
+from rerank.utils.errors import UserError
+from tests.support.paths import ROOT
+from tests.support.small_grid import CELLS, GRID
+
+
+def made(folder: Path, text: str, base=None, flags=()):
+    (folder / "grid.toml").write_text(text)
+    return cells(read_grid(folder / "grid.toml"), base or {}, "base.toml", flags)
+
+
+def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path):
+    found = made(tmp_path, GRID, {"training": {"epochs": 7, "lr": 1.0}}, ["--seed", "3"])
+    assert sorted(cell.output.name for cell in found) == [f"{name}-seed=3" for name in CELLS]
+    one, two, hinge = found
+    assert (one.loss.name, one.loss.hyperparameters, two.loss.hyperparameters["metric"]) == (
+        "smoothi",
+        {"metric": "ndcg@10"},
+        "p@1",
+    )
+    assert (hinge.loss.name, hinge.loss.hyperparameters) == ("hinge", {})
+    assert {(cell.training.epochs, cell.training.lr, cell.training.seed) for cell in found} == {(7, 1e-3, 3)}
+
+
+def test_the_grid_names_its_configuration_relative_to_itself(tmp_path):
+    (tmp_path / "grid.toml").write_text(GRID.replace('"towns', '"../towns') + "\n")
+    grid = read_grid(tmp_path / "grid.toml")
+    assert grid.config == tmp_path / "../towns.toml"
+    assert grid.fold == "all"
+
+
+def test_a_name_stays_the_same_when_the_grid_grows(tmp_path):
+    (before,) = made(tmp_path, '[[grid]]\nloss.alpha = 1\ntraining.lr = 1e-2\nlists.relevant = "all"\n')
+    after = made(tmp_path, '[[grid]]\nlists.relevant = ["all", 2]\ntraining.lr = [0.01, 1]\nloss.alpha = [1.0, 0.1]\n')
+    assert before.output.name == "smoothi-lists.relevant=all-alpha=1-lr=0.01"
+    assert before in after
+    assert len({cell.output.name for cell in after}) == len(after) == 8
+
+
+def test_a_name_has_the_hyperparameters_in_the_order_of_the_loss(tmp_path):
+    table = '[[grid]]\nloss.strength = 1\nloss.beta = 2\nloss.metric = "ap"\nloss.name = "fastsort"\n'
+    (cell,) = made(tmp_path, table)
+    assert cell.output.name == "fastsort-metric=ap-beta=2-strength=1"
+    assert list(sections(cell)["loss"]) == ["name", "metric", "beta", "strength"]
+
+
+def test_values_are_read_as_the_command_line_reads_them(tmp_path):
+    found = made(tmp_path, '[[grid]]\nloss.stop_gradient = [true, false]\nlists.relevant = [3, "all"]\n')
+    assert [(cell.loss.hyperparameters["stop_gradient"], cell.lists.relevant) for cell in found] == [
+        (True, 3),
+        (True, "all"),
+        (False, 3),
+        (False, "all"),
+    ]
+
+
+def test_a_base_of_several_first_stages_and_a_grid_of_single_ones(tmp_path):
+    base = {"first_stage": {"run": ["a.run", "b.run"], "fusion": "interpolate"}}
+    (cell,) = made(tmp_path, '[[grid]]\n"training.lr" = [1.0]\n', base)
+    assert (cell.first_stage.runs, cell.first_stage.fusion) == (("a.run", "b.run"), "interpolate")
+    cells = made(tmp_path, '[[grid]]\n"first_stage.run" = ["a.run", "b.run"]\n')
+    assert [cell.first_stage.run for cell in cells] == ["a.run", "b.run"]
+
+
+def test_tables_that_overlap_give_a_cell_once_and_a_clash_is_refused(tmp_path):
+    table = '[[grid]]\nloss.metric = ["ndcg@1", "ap"]\n'
+    assert len(made(tmp_path, table + table)) == 2
+    with pytest.raises(UserError, match="two different cells of the grid would be called smoothi-metric=ndcg_1"):
+        made(tmp_path, '[[grid]]\nloss.metric = ["ndcg@1", "ndcg_1"]\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("folds = 3\n[[grid]]\nloss.alpha = 1\n", "grid.toml: folds: no such key; did you mean fold?"),
+        ("fold = 1\n", "grid.toml: expected one or more"),
+        ("[grid]\nloss.alpha = 1\n", "grid.toml: expected one or more"),
+        ("[[grid]]\nloss.alfa = 1\n", "table 1: loss.alfa: no such setting; did you mean loss.alpha?"),
+        ("[[grid]]\nalpha = 1\n", "table 1: alpha: no such setting; did you mean loss.alpha?"),
+        ("[[grid]]\noutput.name = 'x'\n", "output.name: no such setting"),
+        ("[[grid]]\nloss.alpha = []\n", "table 1: loss.alpha: got [], expected a value or an array"),
+        ("[[grid]]\nloss.alpha = [[1]]\n", "got [[1]], expected"),
+        ("[[grid]\n", "grid.toml: not TOML"),
+    ],
+)
+def test_a_mistake_in_the_grid_is_named(tmp_path, text, expected):
+    with pytest.raises(UserError) as raised:
+        made(tmp_path, text)
+    assert expected in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "expected"),
+    [
+        ("loss.alpha = 'x'", [], 'Invalid value for --loss.alpha: unable to convert "x" into float.'),
+        ("loss.alpha = 1", ["--loss.alpha", "2"], "Parameter --loss.alpha specified multiple times."),
+        ("loss.name = ['smoothi', 'hinge']", ["--loss", "ot"], "Parameter --loss.name specified multiple times."),
+        ("loss.alpha = 1", ["--training.lrr", "2"], "Unknown option: --training.lrr. Did you mean --training.lr?"),
+    ],
+)
+def test_a_wrong_value_or_flag_is_the_command_lines_error(tmp_path, text, flags, expected):
+    with pytest.raises(cyclopts.CycloptsError) as raised:
+        made(tmp_path, f"[[grid]]\n{text}\n", flags=flags)
+    assert expected in str(raised.value)
+
+
+def test_a_name_for_all_cells_is_refused(tmp_path):
+    with pytest.raises(UserError, match="--name mine: a sweep names its cells itself"):
+        made(tmp_path, "[[grid]]\nloss.alpha = 1\n", flags=["--name", "mine"])
+
+
+def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
+    sweeps = ROOT / "configs" / "sweeps"
+    counts = {}
+    for path in sorted(sweeps.glob("*.toml")):
+        grid = read_grid(path)
+        base = read_toml(grid.config) if grid.config else {}
+        found = cells(grid, base, str(grid.config), ["--collection", "data"])
+        for cell in found:
+            validate(cell)
+            open_loss(cell.loss)
+        counts[path.stem] = len(found)
+        losses = {cell.loss.name for cell in found}
+        own = path.stem in ("alpha_delta", "pooling", "pretraining", "training")
+        assert losses == {"smoothi"} if own else len(losses) == 10
+    # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
+    # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
+    table = 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4)
+    assert counts == {
+        "letor": table,
+        "letor_once": 10,
+        "alpha_delta": 40,
+        "pooling": 4,
+        "runtime": 22,
+        "pretraining": 14,
+        "training": 6,
+    }

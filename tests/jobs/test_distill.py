@@ -1,0 +1,274 @@
+"""`rerank distill`: the teacher scores every candidate once, and the student learns its order."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, zscore
+
+from rerank import Reranker
+from rerank.cli.main import main
+from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
+from rerank.data.collections import open_collection
+from rerank.data.queries import read_queries
+from rerank.data.trec import read_run
+from rerank.jobs import distill as distillation
+from rerank.jobs import teachers as teaching
+from rerank.jobs.distill import distill
+from rerank.jobs.train import open_experiment, train_folds
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.runs.layout import ExperimentFolder
+from tests.support.small_collection import failed
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
+
+
+@pytest.fixture
+def teacher(here):
+    """A cross-encoder that was not trained: its scores are far apart, and say nothing about relevance."""
+    return make_teacher("teacher")
+
+
+def make_teacher(folder, seed=7, scale=100):
+    """Writes a teacher; with a scale of 0, all its scores are equal."""
+    model, tokenizer, _ = open_cross_encoder("encoder", "mean", seed=seed)
+    model.head.weight.data *= scale
+    Path(folder).mkdir(parents=True)
+    save_cross_encoder(model, tokenizer, Path(folder), max_doc_tokens=800)
+    return folder
+
+
+def command(*words):
+    return ["distill", "teacher", "--config", "towns.toml", *words]
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def scored():
+    """The records of the one file of training lists in runs/towns."""
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    return records(path)
+
+
+def teacher_runs():
+    """The runs of teachers by the model that their manifests name."""
+    manifests = Path("runs/towns").glob("teacher-*.run.json")
+    return {json.loads(path.read_text())["model"]: path.with_suffix("") for path in manifests}
+
+
+def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lists(here, teacher, capsys):
+    with Path("towns/queries.jsonl").open("a") as queries:
+        queries.write(json.dumps({"_id": "unjudged", "text": "good amber"}) + "\n")
+    main(command("--fold", "1", "--epochs", "1"))
+    assert capsys.readouterr().out == "runs/towns/distill-margin_mse\n"
+    run, lists = read_run("runs/towns/bm25.run"), scored()
+    assert {record["query_id"] for record in lists} == set(open_collection("towns").queries)
+    of_judged = [record for record in lists if record["query_id"] in run]
+    assert {record["query_id"]: record["doc_ids"] for record in of_judged} == {q: list(run[q]) for q in run}
+    main(["score", "teacher", "runs/towns/bm25.run", "--collection", "towns", "--out", "teacher.run"])
+    of_teacher = read_run("teacher.run")
+    for record in of_judged:
+        expected = [of_teacher[record["query_id"]][doc_id] for doc_id in record["doc_ids"]]
+        assert record["labels"] == pytest.approx(expected, abs=1e-4)
+    (path,) = Path("runs/towns").glob("teacher-*.jsonl")
+    fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
+    facts = fold["training_lists"]
+    assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == (
+        str(path),
+        len(lists),
+        len(lists) - 6,
+        6,
+    )
+    assert not list(Path("runs/towns").glob("*.parts"))
+
+    main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--loss", "margin_mse",
+          "--training.lists", str(path), "--name", "by-hand"])  # fmt: skip
+    runs = [Path(f"runs/towns/{name}/fold1/test.run").read_text() for name in ("distill-margin_mse", "by-hand")]
+    assert runs[0].replace(" distill-margin_mse\n", " by-hand\n") == runs[1]
+
+
+def test_several_teachers_are_averaged_list_by_list(here, teacher, capsys, monkeypatch):
+    """Scores are standardised within a list; a teacher whose scores are all equal adds 0."""
+    make_teacher("second", seed=8, scale=3)
+    make_teacher("flat", scale=0)
+    words = ["--config", "towns.toml", "--fold", "1", "--epochs", "1"]
+    main(["distill", "teacher", "second", "flat", *words])
+    runs = {name: read_run(path) for name, path in teacher_runs().items()}
+    assert runs.keys() == {"teacher", "second", "flat"}
+    for record in scored():
+        scores = [[runs[name][record["query_id"]][d] for d in record["doc_ids"]] for name in ("teacher", "second")]
+        expected = zscore(np.float32(scores).astype(float), axis=1).sum(0) / 3
+        assert record["labels"] == pytest.approx(expected.tolist(), abs=1e-6)
+    (mean,) = Path("runs/towns").glob("teacher-*.jsonl")
+    fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
+    assert fold["training_lists"]["file"] == str(mean)
+    monkeypatch.setattr(teaching, "rescore", None)  # nothing is scored again
+    main(["distill", "flat", "teacher", "second", *words])  # the same file, whatever the order
+    assert "test.run already exists" in capsys.readouterr().err
+
+
+def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher, capsys, monkeypatch):
+    words = command("--epochs", "1", "--pseudo-queries", "12")
+    main([*words, "--fold", "final", "--name", "student"])
+    (run,) = Path("runs/towns").glob("pseudo-queries-*.run")
+    queries, asked, lists = read_queries(run.with_suffix(".tsv")), read_run(run), scored()
+    assert set(queries.values()).isdisjoint(open_collection("towns").queries.values())
+    assert [record["query"] for record in lists] == list(queries.values())
+    assert [record["doc_ids"] for record in lists] == [list(doc_ids) for doc_ids in asked.values()]
+    model, collection = Reranker.load("teacher"), open_collection("towns")
+    for record in lists:
+        texts = [document.text for document in collection.get(record["doc_ids"])]
+        assert record["labels"] == pytest.approx(model.score(record["query"], texts).tolist(), abs=1e-4)
+    final = Path("runs/towns/student/final")
+    facts = json.loads((final / "manifest.json").read_text())["training_lists"]
+    assert (facts["trained_on"], facts["held_out"]) == (len(lists), 0)
+    assert Reranker.load(str(final / "checkpoint")).score("good amber", ["good", "bad"]).shape == (2,)
+
+    monkeypatch.setattr(teaching, "rescore", None)  # the same lists for a fold, with its test queries
+    main([*words, "--fold", "1", "--name", "student-1"])
+    assert Path("runs/towns/student-1/fold1/test.run").is_file()
+
+
+def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
+    """Of the fold that is trained; for the final student, of all folds."""
+    asked = []
+    monkeypatch.setattr(distillation, "teacher_lists", lambda config, dataset, models, *_: asked.append(models))
+    monkeypatch.setattr(distillation, "train_folds", lambda config, fold: ExperimentFolder(Path("runs")))
+    for fold in range(1, 6):
+        make_teacher(f"runs/towns/hinge/fold{fold}/checkpoint", seed=fold)
+    words = ["distill", "runs/towns/hinge", "--config", "towns.toml"]
+    assert "runs/towns/hinge: has no finished model of fold 2; train it first" in failed(capsys, *words, "--fold", "2")
+    for fold in range(1, 6):
+        Path(f"runs/towns/hinge/fold{fold}/test.run").touch()
+    said = failed(capsys, *words)
+    assert "for the final student; expected --fold 1, 2, 3, 4, 5 or final" in said
+    main([*words, "--fold", "2"])
+    main([*words, "--fold", "final"])
+    assert asked[0] == ["runs/towns/hinge/fold2/checkpoint"]
+    assert asked[1] == [f"runs/towns/hinge/fold{fold}/checkpoint" for fold in range(1, 6)]
+
+
+def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):
+    main(command("--fold", "1", "--epochs", "1"))
+    before = scored()
+    make_encoder("bert", here / "student", ["good", "bad"], max_positions=24)
+    monkeypatch.setattr(teaching, "rescore", None)  # nothing is scored again
+    capsys.readouterr()
+    main(command("--fold", "2", "--epochs", "1"))
+    main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
+    assert capsys.readouterr().err.count(".run already exists") == 2
+    assert scored() == before
+    manifests = [
+        Path(f"runs/towns/{name}/manifest.json") for name in ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
+    ]
+    assert [json.loads(path.read_text())["config"]["encoder"]["name"] for path in manifests] == ["encoder", "student"]
+
+
+def test_scores_in_tf32_are_others(here, teacher, monkeypatch):
+    main(command("--fold", "1", "--epochs", "1"))
+    monkeypatch.setattr(teaching, "uses_tf32", lambda accelerator: True)
+    main(command("--fold", "1", "--epochs", "1", "--name", "tf32"))
+    assert len(list(Path("runs/towns").glob("teacher-*.jsonl"))) == 2
+
+
+def test_the_student_learns_the_order_of_a_trained_teacher(here):
+    settings = TrainingSettings(epochs=6, lists_per_epoch="all", lists_per_step=3, lr=1e-3, head_lr=1e-2, device="cpu")
+    config = Config(collection="towns", encoder="encoder", loss="hinge", training=settings)
+    teacher = train_folds(config, "1").fold("1").checkpoint
+    for loss in ("margin_mse", "distill_kl"):
+        student = replace(config, loss=LossSettings(loss))
+        folder = distill(student, str(teacher), "1")
+        assert folder.path == Path(f"runs/towns/distill-{loss}")
+        again = distill(replace(student, output=OutputSettings(name="again-" + loss)), str(teacher), "1")
+        runs = [path.fold("1").test_run.read_text() for path in (folder, again)]
+        assert runs[0].replace(f" distill-{loss}\n", f" again-{loss}\n") == runs[1]
+        before, after = agreement(student, folder.fold("1").checkpoint)
+        assert after > before + 0.3
+
+
+def agreement(config, checkpoint):
+    """The mean rank correlation of student and teacher on the training queries, before and after training."""
+    (lists,) = Path("runs/towns").glob("teacher-*.jsonl")
+    training, output = replace(config.training, lists=str(lists)), OutputSettings(name="look-" + config.loss.name)
+    experiment = open_experiment(replace(config, training=training, output=output), "1")
+    task = experiment.task(experiment.folds[0])
+
+    def correlation():
+        run = task.score("train")
+        values = [kendalltau([run[c.query_id][d] for d in c.doc_ids], c.labels)[0] for c in task.lists["train"]]
+        return sum(values) / len(values)
+
+    before = correlation()
+    task.load(checkpoint)
+    return before, correlation()
+
+
+def test_an_interrupted_training_of_the_student_goes_on(here, teacher, capsys, interrupted):
+    assert interrupted(command("--fold", "1")) == 130
+    main(command("--fold", "1"))
+    said = capsys.readouterr().err
+    assert "teacher teacher: runs/towns/teacher-" in said
+    assert "resuming after epoch 1" in said
+
+
+def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
+    main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
+    main(["distill", "runs/towns/smoothi/fold1/checkpoint", "--config", "towns.toml", "--fold", "1", "--epochs", "1"])
+    assert "checkpoint: was trained on this collection" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--loss", "hinge"],
+            "--loss hinge: learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse",
+        ),
+        (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teachers make the lists"),
+        (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
+        (["--fold", "9"], "fold 9: no such fold"),
+        (["--loss.temperature", "2"], "--loss.temperature: margin_mse has no such hyperparameter"),
+        (["--loss", "distill_kl", "--loss.temperature", "0"], "--loss distill_kl: temperature must be above 0"),
+        (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
+        (["--student", "nowhere"], "encoder nowhere"),
+        (["--pseudo-queries", "-1"], "--pseudo-queries"),
+    ],
+)
+def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
+    assert expected in failed(capsys, *command("--epochs", "1", *words))
+    assert not list(Path("runs").rglob("test.run"))
+
+
+def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
+    words = ["--config", "towns.toml", "--fold", "1"]
+    assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
+    assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
+    assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
+    assert "TEACHER: is missing" in failed(capsys, "distill", *words)
+    copy = shutil.copytree(make_teacher("teacher"), "copy")
+    said = failed(capsys, "distill", "teacher", copy, *words)
+    assert "teacher copy: the same model as teacher teacher; expected each model once" in said
+    settings = Path("copy/config.json").read_text()
+    Path("copy/config.json").write_text(settings.replace('"pooling"', '"first_stage_weight": 2.0, "pooling"'))
+    assert "copy: adds the first stage's score to its own" in failed(capsys, "distill", "copy", *words)
+
+
+def test_a_teacher_with_a_prompt(here, capsys):
+    """A hub model has no prompt of its own: with --teacher-template its scores are those of the whole text."""
+    make_cross_encoder("bert", Path("teacher"), [*WORDS, "good", "bad"], max_positions=24)
+    words = ["--fold", "1", "--epochs", "1", "--teacher-template"]
+    assert "--teacher-template '{query}': expected" in failed(capsys, *command(*words, "{query}"))
+    template = "good {query} bad {document}"
+    main(command(*words, template))
+    model, collection = Reranker.load("teacher", template=template), open_collection("towns")
+    for record in scored():
+        texts = [document.text for document in collection.get(record["doc_ids"])]
+        expected = model.score(collection.queries[record["query_id"]], texts)
+        assert record["labels"] == pytest.approx(expected.tolist(), abs=1e-4)
+    manifest = json.loads(Path(f"{teacher_runs()['teacher']}.json").read_text())
+    assert manifest["config"]["encoder"]["template"] == template

@@ -1,0 +1,234 @@
+"""`rerank train --fold final`: the model to deploy, as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import rerank
+from rerank.cli.main import main
+from rerank.data.trec import read_run
+from rerank.jobs import train as training
+from rerank.jobs.sweep.run import run_sweep
+from rerank.runs.manifest import write_manifest
+from rerank.utils.errors import UserError
+from tests.support.small_collection import command, failed, in_a_copy
+
+EXPERIMENT = Path("runs/towns/smoothi")
+FINAL = EXPERIMENT / "final"
+QUERIES = [f"q{number}" for number in range(15)]
+
+
+@pytest.fixture(scope="module")
+def home(home, tmp_path_factory):
+    """A copy of the collection with an experiment that has two finished folds, whose best epochs are 1 and 4."""
+    with in_a_copy(home, tmp_path_factory) as folder:
+        for fold, best in (("1", 1), ("3", 4)):
+            main(command("--fold", fold))
+            change(EXPERIMENT / f"fold{fold}" / "manifest.json", lambda facts, best=best: facts | {"best_epoch": best})
+    return folder
+
+
+def change(file, changed):
+    write_manifest(file, changed(json.loads(file.read_text())))
+
+
+def log_of(folder):
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def verified(capsys, folder):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", str(folder)])
+    return ended.value.code, capsys.readouterr().out
+
+
+def test_every_judged_query_trains_or_validates(here, capsys):
+    folds = {file: file.read_bytes() for file in Path("runs").rglob("*") if file.is_file()}
+    main(command("--fold", "final"))
+    told = capsys.readouterr()
+    assert "final: all 15 judged queries of the collection, those that test folds too, train but 2" in told.err
+    assert "which validate; drawn by seed 0; none is left to test" in told.err
+    assert told.out == "runs/towns/smoothi\n"
+    facts = json.loads((FINAL / "manifest.json").read_text())
+    assert sorted(facts["fold"]["train"] + facts["fold"]["valid"]) == sorted(QUERIES)
+    assert facts["fold"]["test"] == []
+    assert set(read_run(FINAL / "valid.run")) == set(facts["fold"]["valid"])
+    assert list(facts["outcome"]) == ["valid"]
+    valid = [record["valid"] for record in log_of(FINAL)]
+    assert facts["best_valid"] == max(valid)
+    assert facts["best_epoch"] == valid.index(max(valid)) + 1
+    found = {path.name for path in FINAL.iterdir()} - {"fold.lock"}
+    assert found == {"checkpoint", "valid.run", "log.jsonl", "manifest.json"}
+    assert {file: file.read_bytes() for file in folds} == folds  # the folds and what evaluation reads are untouched
+
+
+def test_it_is_trained_once_and_another_seed_draws_other_queries(here, capsys):
+    main(command("--fold", "final"))
+    before = (FINAL / "manifest.json").stat().st_mtime_ns
+    main(command("--fold", "final"))
+    assert "fold final: runs/towns/smoothi/final/manifest.json already exists" in capsys.readouterr().err
+    assert (FINAL / "manifest.json").stat().st_mtime_ns == before
+    main(command("--fold", "final", "--seed", "1", "--name", "seed1"))
+    facts = [json.loads((folder / "manifest.json").read_text()) for folder in (FINAL, Path("runs/towns/seed1/final"))]
+    assert facts[0]["fold"]["valid"] != facts[1]["fold"]["valid"]
+
+
+def test_all_is_the_folds_and_not_the_final_model(here):
+    main(command("--epochs", "1", "--name", "whole"))
+    assert not Path("runs/towns/whole/final").exists()
+    whole = Path("runs/towns/whole/all.run").read_bytes()
+    main(command("--epochs", "1", "--name", "whole", "--fold", "final"))
+    assert Path("runs/towns/whole/all.run").read_bytes() == whole
+
+
+def test_it_trains_on_all_queries_for_the_epochs_of_the_folds(here, capsys):
+    words = command("--fold", "final", "--training.epochs-from", str(EXPERIMENT), "--epochs", "2")
+    main(words)
+    told = capsys.readouterr().err
+    assert "train, for 3 epochs: the median of the folds' best epochs (fold 1 1, fold 3 4)" in told  # 2.5, rounded up
+    assert "validation" not in told
+    facts = json.loads((FINAL / "manifest.json").read_text())
+    assert facts["fold"] == {"name": "final", "train": QUERIES, "valid": [], "test": []}
+    assert (facts["epochs"], facts["best_epoch"], facts["best_valid"], facts["outcome"]) == (3, 3, None, {})
+    assert facts["epochs_from"] == {"folder": str(EXPERIMENT), "best_epochs": {"1": 1, "3": 4}, "epochs": 3}
+    assert not (FINAL / "valid.run").exists()
+    assert [record["epoch"] for record in log_of(FINAL)] == [1, 2, 3]
+    main(command("--fold", "5"))  # the folds' settings are the same as before
+
+
+def test_its_learning_rates_are_those_of_the_folds_up_to_its_last_epoch(here, capsys):
+    """The schedule is over the maximum number of epochs, which then has to be the same."""
+    settings = ("--training.schedule", "linear", "--epochs", "4", "--name", "falling")
+    main(command("--fold", "1", *settings))
+    fold = Path("runs/towns/falling")
+    words = ("--fold", "final", "--training.epochs-from", str(fold), *settings)
+    logs = []
+    for best in (4, 2):
+        change(fold / "fold1" / "manifest.json", lambda facts, best=best: facts | {"best_epoch": best})
+        main(command(*words))
+        logs.append(log_of(fold / "final"))
+        (fold / "final").rename(f"final-of-{best}")
+    assert len(logs[0]) == 4
+    assert logs[1] == logs[0][:2]
+    line = failed(capsys, *command(*words[:-4], "--epochs", "3", "--name", "other"))
+    assert "fold 1 was trained with other settings: training.epochs = 4, now 3; give the settings of the folds" in line
+
+
+def test_an_interrupted_one_goes_on_and_ends_as_the_whole(here, capsys, interrupted):
+    words = command("--fold", "final", "--training.epochs-from", str(EXPERIMENT))
+    assert interrupted(words) == 130
+    assert not (FINAL / "manifest.json").exists()
+    assert "begun without validation, now with" in failed(capsys, *command("--fold", "final"))
+    main(words)
+    assert "resuming after epoch 1" in capsys.readouterr().err
+    main([*words, "--name", "whole"])
+    assert log_of(FINAL) == log_of(Path("runs/towns/whole/final"))
+    weights = [
+        folder / "final" / "checkpoint" / "model.safetensors" for folder in (EXPERIMENT, EXPERIMENT.parent / "whole")
+    ]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_crash_before_the_manifest_loses_nothing(here, capsys, monkeypatch):
+    def crash(*arguments):
+        raise OSError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "write_manifest", crash)
+        with pytest.raises(OSError, match="crash"):
+            main(command("--fold", "final"))
+    assert (FINAL / "state").is_dir()
+    main(command("--fold", "final"))
+    assert "resuming after epoch 2" in capsys.readouterr().err
+    assert len(log_of(FINAL)) == 2
+    assert not (FINAL / "state").exists()
+
+
+def test_its_checkpoint_scores_a_run(here):
+    main(command("--fold", "final"))
+    main(["score", str(FINAL / "checkpoint"), "runs/towns/bm25.run", "--out", "new.run"])
+    assert set(read_run("new.run")) == set(QUERIES)
+    best = {query_id: read_run("new.run")[query_id] for query_id in read_run(FINAL / "valid.run")}
+    for query_id, scores in read_run(FINAL / "valid.run").items():
+        assert best[query_id] == pytest.approx(scores, abs=1e-4)
+
+
+def test_python_trains_it_too(here):
+    settings = rerank.config.TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
+    output = rerank.config.OutputSettings(name="python")
+    config = rerank.Config(collection="towns", encoder="encoder", training=settings, output=output)
+    assert (rerank.train(config, fold="final").final.checkpoint / "config.json").is_file()
+    with pytest.raises(UserError, match="acts on --fold final alone, got --fold all"):
+        rerank.train(config, epochs_from=EXPERIMENT)
+
+
+def test_verify_checks_it(here, capsys):
+    main(command("--fold", "final"))
+    main(command("--fold", "final", "--name", "alone", "--training.epochs-from", str(EXPERIMENT)))
+    for folder in (EXPERIMENT, FINAL, Path("runs/towns/alone"), Path("runs/towns")):
+        code, table = verified(capsys, folder)
+        assert code == 0
+        assert "final " in table
+    run = FINAL / "valid.run"
+    run.write_text(run.read_text().replace(" 1 ", " 1 9", 1))
+    code, table = verified(capsys, FINAL)
+    assert code == 1
+    assert "valid.run: expected SHA-256" in table
+    (FINAL / "manifest.json").write_text("{}")
+    code, table = verified(capsys, EXPERIMENT)
+    assert code == 1
+    assert "manifest.json: has no manifest_hash and no outcome" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--fold", "2"], "--training.epochs-from runs/towns/smoothi: acts on --fold final alone, got --fold 2"),
+        (["--lr", "1"], "fold 1 was trained with other settings: training.lr = 0.001, now 1.0"),
+        (["--loss", "hinge"], "fold 1 was trained with other settings: loss.name = smoothi, now hinge"),
+        (["--training.lists-per-epoch", "4"], "training.lists_per_epoch = 8, now 4"),
+        (
+            ["--encoder.pooling", "first", "--batch-size", "2"],
+            "encoder.pooling = mean, now first; training.lists_per_step",
+        ),
+        (
+            ["--training.epochs-from", "runs/towns"],
+            "runs/towns: expected runs/<collection>/<experiment> with a finished",
+        ),
+        (["--training.epochs-from", "nowhere"], "--training.epochs-from nowhere: no such folder: expected runs/"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    flags = {"--fold": "final", "--name": "new", "--training.epochs-from": str(EXPERIMENT)} | given
+    assert expected in failed(capsys, *command(*(word for pair in flags.items() for word in pair)))
+    assert not Path("runs/towns/new").exists()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "expected"),
+    [("{", "not JSON"), ("{}", "has no best_epoch and no manifest_hash"), (None, "cannot be read: No such file")],
+)
+def test_a_damaged_manifest_of_a_fold_is_named(here, capsys, damaged, expected):
+    manifest = EXPERIMENT / "fold3" / "manifest.json"
+    manifest.write_text(damaged) if damaged else manifest.unlink()
+    line = failed(capsys, *command("--fold", "final", "--training.epochs-from", str(EXPERIMENT)))
+    assert f"{manifest}: " in line
+    assert expected in line
+
+
+def test_the_settings_of_the_folds_are_those_of_the_final_model(here, capsys):
+    line = failed(capsys, *command("--fold", "final", "--lr", "5e-5"))
+    assert "this experiment was begun with other settings: there training.lr = 0.001; here training.lr = 5e-05" in line
+    main(command("--fold", "final", "--name", "alone", "--epochs", "1"))
+    line = failed(capsys, *command("--fold", "1", "--name", "alone"))
+    assert "this experiment was begun with other settings: there training.epochs = 1; here training.epochs = 2" in line
+
+
+def test_a_sweep_has_no_final_model(here):
+    Path("grid.toml").write_text('[[grid]]\n"loss.name" = ["hinge"]\n')
+    with pytest.raises(UserError, match="--fold final: a sweep compares models on folds"):
+        run_sweep(Path("grid.toml"), [], Path("towns.toml"), "final", 1)

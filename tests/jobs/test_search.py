@@ -1,0 +1,114 @@
+"""The search of a collection: the hits are those of BM25 and of the model, with snippets."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rerank import Reranker, open_collection
+from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
+from rerank.jobs.search import open_searched, search
+from rerank.retrieval.bm25 import retrieve
+from rerank.training.open_reranker import open_reranker
+from rerank.utils.errors import UserError
+from tests.support.small_collection import write_german
+from tests.support.small_world import WORDS
+from tests.support.tiny_encoders import make_cross_encoder
+
+QUERY = "Amber0 goods"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A cross-encoder whose passages have 24 tokens, and which takes the best passage of a document."""
+    folder = tmp_path_factory.mktemp("model") / "bert"
+    make_cross_encoder("bert", folder, [*WORDS, "amber0", "good", "bad"], max_positions=24)
+    return open_reranker(Config(encoder=EncoderSettings(pooling="max")), str(folder))
+
+
+def settings(source="towns", depth=20, **collection):
+    return Config(
+        collection=CollectionSettings(source=source, **collection), first_stage=FirstStageSettings(depth=depth)
+    )
+
+
+def test_hits_have_the_ranks_and_scores_of_both_stages(here, model):
+    searched = open_searched(settings())
+    hits = search(QUERY, searched, model.rank_passages, top=20)
+    Path("asked.tsv").write_text(f"q\t{QUERY}\n")
+    collection = open_collection("towns", "asked.tsv")
+    first = retrieve(collection, depth=20)["q"]
+    assert len(first) == len(hits) == 20
+    assert [hit.rank for hit in hits] == list(range(1, 21))
+    assert {hit.doc_id: hit.first_score for hit in hits} == pytest.approx(first, abs=1e-5)
+    assert [hit.doc_id for hit in sorted(hits, key=lambda hit: hit.first_rank)] == list(first)
+    again = model.rerank({"q": first}, collection)["q"]
+    assert {hit.doc_id: hit.score for hit in hits} == pytest.approx(again, abs=1e-5)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert search(QUERY, searched, model.rank_passages, top=3) == hits[:3]
+
+
+def test_a_snippet_is_of_the_passage_that_scored_highest(here, model):
+    write(Path("long"), {"d": ("", " ".join(WORDS * 10) + " amber0 " + " ".join(reversed(WORDS * 10)))})
+    (hit,) = search("amber0", open_searched(settings("long")), model.rank_passages)
+    shown = hit.snippet.text
+    text = next(open_collection("long").get(["d"])).text
+    assert shown in text
+    assert len(shown.split()) <= 24
+    assert model.score("amber0", [shown])[0] == pytest.approx(hit.score, abs=1e-5)
+
+
+def test_a_title_is_marked_and_not_repeated(here, model):
+    write(Path("titled"), {"d": ("Goods of a town", "amber0 is good"), "e": ("Good", "")})
+    hits = {hit.doc_id: hit for hit in search(QUERY, open_searched(settings("titled")), model.rank_passages)}
+    assert hits["d"].title.parts() == [("Goods", True), (" of a town", False)]
+    assert hits["d"].snippet.parts() == [("amber0", True), (" is ", False), ("good", True)]
+    assert (hits["e"].title.parts(), hits["e"].snippet.parts()) == ([("Good", True)], [])
+
+
+def test_words_are_those_of_the_language(here, model):
+    write_german(Path("stadt"))
+    (hit,) = search("häusern", open_searched(settings("stadt", language="de")), model.rank_passages)
+    assert (hit.doc_id, hit.snippet.parts()) == ("d0", [("Das ", False), ("Haus", True), (" am Markt", False)])
+    assert search("häusern", open_searched(settings("stadt")), model.rank_passages) == []
+
+
+@pytest.mark.parametrize("query", ["the of and", "zzzz", "?!", "the " * 5000])
+def test_a_query_without_a_word_of_the_index_has_no_hits_and_asks_no_model(here, query):
+    assert search(query, open_searched(settings()), None) == []
+
+
+def test_bad_queries_and_collections_are_one_line(here, model):
+    searched = open_searched(settings())
+    for query, expected in [("", "query: is empty"), (" \n", "query: is empty"), ("\udcff", "query: is not Unicode")]:
+        with pytest.raises(UserError, match=expected):
+            search(query, searched, model.rank_passages)
+    Path("empty").mkdir()
+    with pytest.raises(UserError, match=r"empty: no corpus\.jsonl"):
+        open_searched(settings("empty"))
+    Path("empty", "corpus.jsonl").touch()
+    with pytest.raises(UserError, match="there is no document with text to index"):
+        open_searched(settings("empty"))
+
+
+def test_neither_the_log_nor_an_error_shows_the_query(here, model, caplog):
+    searched = open_searched(settings())
+    for query in ("secretword", "amber0 secretword", "secretword " * 3000):
+        search(query, searched, model.rank_passages)
+    shutil.rmtree(searched.index)
+    with pytest.raises(UserError) as failed:
+        search("secretword", searched, model.rank_passages)
+    assert "secretword" not in f"{failed.value}{caplog.text}"
+
+
+def test_it_needs_documents_alone(here, model):
+    write(Path("alone"), {"d": ("", "amber0")})
+    assert [hit.doc_id for hit in search(QUERY, open_searched(settings("alone")), model.rank_passages)] == ["d"]
+    assert isinstance(model, Reranker)
+
+
+def write(folder, documents):
+    folder.mkdir()
+    lines = [{"_id": doc_id, "title": title, "text": text} for doc_id, (title, text) in documents.items()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

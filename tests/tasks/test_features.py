@@ -1,0 +1,376 @@
+"""Training on feature vectors as a user types it: train, resume, eval, and the settings that make no sense."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rerank.batches.features import Vectors
+from rerank.cli.main import main
+from rerank.config import Config
+from rerank.data.trec import read_qrels, read_run
+from rerank.jobs import train as experiment
+from rerank.losses import LOSSES, smoothi
+from rerank.models import open_feature_mlp
+from rerank.runs.layout import ExperimentFolder
+from rerank.tasks.features import FeatureDataset
+from rerank.training import gradients, saving
+from rerank.training import loop as training
+from rerank.utils.errors import UserError
+from tests.support.paths import ROOT, SHARED_DATA
+from tests.support.small_collection import failed
+from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
+
+CONFIGS = ROOT / "configs"
+MQ2008 = SHARED_DATA / "data" / "mq2008"
+FOLD = Path("runs/letor/smoothi/fold1")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a feature set and the settings for it."""
+    write_folds_of_features(tmp_path / "letor")
+    (tmp_path / "letor.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words):
+    return ["train", "--config", "letor.toml", *words]
+
+
+def log(folder):
+    """What training measured, epoch by epoch; the clock's seconds are no result."""
+    records = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def test_all_folds_and_the_table(here, capsys):
+    main(command("--fold", "2"))
+    main(["eval", "runs/letor/smoothi/fold2/test.run"])
+    assert "queries of fold 2" in capsys.readouterr().out  # no other fold is known yet
+    main(command())
+    main(command("--loss", "listnet", "--training.measure", "ndcg_cut_10"))
+    assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
+    everything = read_run("runs/letor/listnet/all.run")
+    judged = read_qrels("runs/letor/qrels.txt")
+    assert {q: set(documents) for q, documents in everything.items()} == {q: set(of) for q, of in judged.items()}
+    assert len(everything) == 30
+    folds = json.loads(Path("runs/letor/folds.json").read_text())
+    assert [fold["name"] for fold in folds] == ["1", "2", "3", "4", "5"]
+    for fold in folds:
+        folder = Path(f"runs/letor/listnet/fold{fold['name']}")
+        assert set(read_run(folder / "test.run")) == set(fold["test"])
+        assert set(read_run(folder / "valid.run")) == set(fold["valid"])
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["fold"] == fold
+        assert manifest["features"]["width"] == 4
+        assert len(manifest["features"]["files"]) == 3
+        assert not (folder / "state").exists()
+    main(["eval", "runs/letor/smoothi/all.run", "runs/letor/listnet/all.run"])
+    table = capsys.readouterr().out
+    assert "over 5 folds, 30 queries" in table
+    assert "Every run has every query." in table
+
+
+def test_it_learns(here):
+    main(command("--fold", "1", "--epochs", "40", "--training.measure", "ndcg"))
+    ndcg = [record["ndcg"] for record in log(FOLD)]
+    assert max(record["valid"] for record in log(FOLD)) > 0.85
+    assert ndcg[-1] > ndcg[0] + 0.05
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(here):
+    main(command("--fold", "1", "--epochs", "12", "--training.lr", "0.3"))
+    losses = [-record["valid"] for record in log(FOLD)]
+    assert losses.index(min(losses)) < len(losses) - 1  # a rate so large that the last epoch is not the best
+    judged = read_qrels("runs/letor/qrels.txt")
+    found = []
+    for query_id, scores in read_run(FOLD / "valid.run").items():
+        labels = torch.tensor([[float(judged[query_id][doc_id]) for doc_id in scores]])
+        found.append(float(smoothi(torch.tensor([list(scores.values())]), labels)))
+    assert sum(found) / len(found) == pytest.approx(min(losses), abs=1e-4)
+    manifest = json.loads((FOLD / "manifest.json").read_text())
+    assert manifest["best_epoch"] == losses.index(min(losses)) + 1
+
+
+@pytest.mark.parametrize("settings", [(), ("--network.transform", "quantile", "--network.dropout", "0.3")])
+def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, monkeypatch, settings):
+    main(command("--fold", "1", *settings))
+    main(command("--fold", "1", "--name", "again", *settings))
+    main(command("--fold", "1", "--name", "other", "--seed", "1", *settings))
+    save = saving.save_state
+
+    def interrupt(*arguments):
+        save(*arguments)
+        if len(arguments[3]) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(saving, "save_state", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        main(command("--fold", "1", "--name", "resumed", *settings))
+    assert ended.value.code == 130
+    monkeypatch.setattr(saving, "save_state", save)
+    main(command("--fold", "1", "--name", "resumed", *settings))
+    assert "resuming after epoch 2" in capsys.readouterr().err
+    whole = log(FOLD)
+    assert log(Path("runs/letor/again/fold1")) == log(Path("runs/letor/resumed/fold1")) == whole
+    assert log(Path("runs/letor/other/fold1")) != whole
+    run = read_run(FOLD / "test.run")
+    assert read_run("runs/letor/again/fold1/test.run") == read_run("runs/letor/resumed/fold1/test.run") == run
+
+
+def test_the_settings_of_training_act_on_the_network_and_a_resumed_one_ends_as_the_whole(here, interrupted):
+    main(command("--fold", "1", "--name", "default"))
+    each = {"schedule": "linear", "warmup-ratio": 0.5, "weight-decay": 0.5, "average": 0.9}
+    flags = {name: f"--training.{name}={value}" for name, value in each.items()}
+    tests = [read_run("runs/letor/default/fold1/test.run")]
+    for name, words in {**{name: [flag] for name, flag in flags.items()}, "together": flags.values()}.items():
+        main(command("--fold", "1", "--name", name, *words))
+        tests.append(read_run(f"runs/letor/{name}/fold1/test.run"))
+    assert all(one != other for number, one in enumerate(tests) for other in tests[:number])
+    words = command("--fold", "1", "--name", "resumed", *flags.values())
+    assert interrupted(words) == 130
+    main(words)
+    assert read_run("runs/letor/resumed/fold1/test.run") == tests[-1]
+
+
+def test_settings_of_the_network_change_it_and_its_checkpoint(here, capsys):
+    arms = {
+        "plain": (),
+        "log1p": ("--network.transform", "log1p"),
+        "quantile": ("--network.transform", "quantile"),
+        "dropout": ("--network.dropout", "0.5"),
+    }
+    runs = {}
+    for name, words in arms.items():
+        main(command("--fold", "1", "--name", name, *words))
+        folder = Path(f"runs/letor/{name}/fold1")
+        runs[name] = read_run(folder / "test.run")
+        saved = json.loads((folder / "checkpoint" / "config.json").read_text())
+        assert saved.get("transform", "none") == (name if name in ("log1p", "quantile") else "none")
+        settings = json.loads((folder / "manifest.json").read_text())["config"]["network"]
+        assert (settings["transform"], settings["dropout"]) == (
+            saved.get("transform", "none"),
+            0.5 if name == "dropout" else 0.0,
+        )
+        for query_id, vectors in vectors_of("letor/Fold1/test.txt").items():
+            scores = open_feature_mlp(folder / "checkpoint")(Vectors(torch.tensor(list(vectors.values()))))
+            assert runs[name][query_id] == pytest.approx(dict(zip(vectors, scores.tolist(), strict=True)), abs=1e-5)
+    assert len({str(run) for run in runs.values()}) == len(arms)
+    quantiles = open_feature_mlp(Path("runs/letor/quantile/fold1/checkpoint")).quantiles
+    trained = torch.tensor([row for of in vectors_of("letor/Fold1/train.txt").values() for row in of.values()])
+    assert torch.equal(quantiles[:, [0, -1]].T, torch.stack([trained.amin(0), trained.amax(0)]))
+    told = capsys.readouterr().err
+    assert "quantile with a network of 8 hidden units, transform quantile on cpu" in told
+    assert "dropout with a network of 8 hidden units, dropout 0.5 on cpu" in told
+    assert "plain with a network of 8 hidden units on cpu" in told
+
+
+def vectors_of(path):
+    """query_id -> doc_id -> its feature vector."""
+    found = {}
+    for line in Path(path).read_text().splitlines():
+        words = line.split()
+        found.setdefault(words[1].removeprefix("qid:"), {})[words[-1]] = [float(w.split(":")[1]) for w in words[2:6]]
+    return found
+
+
+def test_an_epoch_is_every_training_query_once(here, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        training, "accumulate_gradient", lambda model, batch, *rest: seen.append(batch) or gradient(model)
+    )
+
+    def gradient(model):
+        sum(parameter.sum() for parameter in model.parameters()).backward()
+        return torch.zeros(len(seen[-1].labels), 2, dtype=torch.float64)
+
+    main(command("--fold", "1", "--epochs", "2"))
+    train = json.loads(Path("runs/letor/folds.json").read_text())[0]["train"]
+    steps = [batch.query_ids for batch in seen]
+    assert [len(step) for step in steps] == [4, 4, 4, 4, 2] * 2
+    first, second = ([q for step in half for q in step] for half in (steps[:5], steps[5:]))
+    assert sorted(first) == sorted(second) == sorted(train)
+    assert first != second
+
+
+def test_a_set_with_one_fold_is_evaluated_on_its_test_queries(here, capsys):
+    for part, queries in (("train", range(12)), ("valid", range(12, 16)), ("test", range(16, 24))):
+        write_part(here / "yahoo" / f"set1.{part}.txt", list(queries))
+    main(command("--collection", "yahoo", "--seed", "3", "--name", "seed3"))
+    main(["eval", "runs/yahoo/seed3/all.run"])
+    assert "queries of fold 1" in (table := capsys.readouterr().out)
+    assert "8 queries" in table
+    assert "Every run has every query." in table
+
+
+def test_one_file_is_cut_into_folds(here, capsys):
+    write_part(here / "one.txt", list(range(20)))
+    main(command("--collection", "one.txt", "--collection.folds", "4", "--fold", "4"))
+    assert json.loads(Path("runs/one/folds.json").read_text())[0]["name"] == "4"
+    assert len(read_run("runs/one/smoothi/fold4/test.run")) == 5
+
+
+def test_lightgbm_files_without_one_for_validation(here):
+    (here / "lambdarank").mkdir()
+    for part, queries in (("train", range(30)), ("test", range(30, 36))):
+        lists = [lines_of(query) for query in queries]
+        lines = [
+            line.replace(f"qid:{query} ", "0:0.5 ") for query, of in zip(queries, lists, strict=True) for line in of
+        ]
+        (here / "lambdarank" / f"rank.{part}").write_text("".join(lines))
+        (here / "lambdarank" / f"rank.{part}.query").write_text("".join(f"{len(of)}\n" for of in lists))
+    main(command("--collection", "lambdarank"))
+    collection = Path("runs/lambdarank")
+    (fold,) = json.loads((collection / "folds.json").read_text())
+    assert (len(fold["train"]), len(fold["valid"]), len(fold["test"])) == (27, 3, 6)
+    assert set(read_run(collection / "smoothi" / "fold1" / "valid.run")) == set(fold["valid"])
+    facts = json.loads((collection / "smoothi" / "fold1" / "manifest.json").read_text())["features"]
+    assert sorted(facts["files"]) == ["rank.test", "rank.test.query", "rank.train", "rank.train.query"]
+    assert facts["width"] == 5  # the features are numbered from 0
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/lambdarank"])
+    assert ended.value.code in (0, None)
+
+
+def test_feature_files_in_an_unknown_layout_are_not_taken_for_texts(here, capsys):
+    (here / "letor" / "Fold1").rename(here / "sample")
+    (here / "sample" / "train.txt").unlink()
+    line = failed(capsys, *command("--collection", "sample"))
+    assert "sample: has features in sample/test.txt, sample/vali.txt, but no training file" in line
+    assert "corpus.jsonl" not in line
+
+
+def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
+    main(command("--fold", "1"))
+    write_folds_of_features(here / "letor", seed=1)
+    assert "other feature files" in failed(capsys, *command("--fold", "1"))
+    main(command("--fold", "1", "--output.folder", "elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train", "--collection", "letor"], "--lists.relevant all"),
+        (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
+        (command("--pretraining.steps", "5"), "no text to pre-train on"),
+        (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
+        (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
+        (command("--network.dropout", "1"), "--network.dropout: got 1.0, expected 0 to 0.9"),
+        (command("--network.transform", "cube"), "cube"),
+        (command("--collection.train", "letor"), "letor holds feature vectors, which have them in files"),
+        (command("--training.measure", "losses"), "losses"),
+        (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
+        (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),
+        (["pretrain", "--collection", "letor", "--out", "warm"], "letor: holds feature vectors, no text"),
+        (["score", "c", "r.run", "--out", "o.run", "--collection", "letor"], "letor: holds feature vectors, no text"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
+    assert expected in failed(capsys, *words)
+    assert not list(Path().rglob("*.run"))
+
+
+def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--collection", "letor", "--encoder", "nowhere"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["collection", "device", "disk"]
+    assert "folds: 1, 2, 3, 4, 5" in lines[0]
+
+
+def test_several_processes_are_refused():
+    with pytest.raises(UserError, match="2 processes: batch norm"):
+        FeatureDataset(Config(), None, [], {}, {}).task(None, SimpleNamespace(num_processes=2))
+
+
+def test_no_relevant_document_to_learn_from(here, capsys):
+    for part in ("train", "vali", "test"):
+        path = here / "letor" / "Fold3" / f"{part}.txt"
+        path.write_text("".join("0" + line[1:] for line in path.read_text().splitlines(keepends=True)))
+    assert "fold 3: none of its 18 training queries has a relevant document" in failed(capsys, *command("--fold", "3"))
+
+
+def test_out_of_memory_says_what_to_take_less_of(here, capsys, monkeypatch):
+    def exhausted(*arguments):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(gradients, "exact_metric", exhausted)
+    line = failed(capsys, *command("--fold", "1"))
+    assert "out of memory with the " in line
+    assert "--training.lists-per-step" in line
+
+
+def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
+    monkeypatch.setitem(LOSSES, "smoothi", lambda scores, labels, mask=None: scores.sum(1) * torch.nan)
+    line = failed(capsys, *command("--fold", "1"))
+    assert "epoch 1, step 1: the loss is not finite on query " in line
+    assert "with documents d" in line
+
+
+@pytest.mark.parametrize("name", ["mq2007", "mq2008", "web30k", "yahoo"])
+def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        experiment, "train_folds", lambda config, *_: seen.append(config) or ExperimentFolder(Path("runs"))
+    )
+    main(["train", "--config", str(CONFIGS / f"{name}.toml")])
+    table = seen[0].training
+    assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
+    assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
+    assert (table.measure, table.precision) == ("loss", "float32")
+
+
+@pytest.mark.skipif(not MQ2008.is_dir(), reason="the shared MQ2008 folds are not here")
+def test_mq2008_two_epochs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(
+        ["train", "--config", str(CONFIGS / "mq2008.toml"), "--collection", str(MQ2008), "--fold", "1", "--epochs", "2"]
+    )
+    folder = Path("runs/mq2008/smoothi/fold1")
+    run = read_run(folder / "test.run")
+    assert (len(run), sum(map(len, run.values()))) == (156, 2874)
+    assert [record["epoch"] for record in log(folder)] == [1, 2]
+    assert json.loads((folder / "manifest.json").read_text())["features"]["width"] == 46
+
+
+@pytest.mark.parametrize("source", ["letor", "one.txt"])
+def test_the_final_model_has_all_queries_of_the_set(here, capsys, source):
+    write_part(here / "one.txt", list(range(30)))
+    collection = source.removesuffix(".txt")
+    main(command("--collection", source, "--fold", "2"))
+    folds = Path(f"runs/{collection}/folds.json").read_bytes()
+    main(command("--collection", source, "--fold", "final"))
+    final = Path(f"runs/{collection}/smoothi/final")
+    facts = json.loads((final / "manifest.json").read_text())
+    assert sorted(facts["fold"]["train"] + facts["fold"]["valid"], key=int) == [str(query) for query in range(30)]
+    assert len(facts["fold"]["valid"]) == 3
+    valid = read_run(final / "valid.run")
+    labels = {line.split()[-1]: int(line[0]) for line in (here / "one.txt").read_text().splitlines()}
+    judged = read_qrels(f"runs/{collection}/qrels.txt")
+    assert {q: {d: labels[d] for d in documents} for q, documents in valid.items()} == {q: judged[q] for q in valid}
+    assert len(judged) == 30
+    assert Path(f"runs/{collection}/folds.json").read_bytes() == folds
+    words = ["--fold", "final", "--name", "whole", "--training.epochs-from", f"runs/{collection}/smoothi"]
+    main(command("--collection", source, *words))
+    assert len(json.loads(Path(f"runs/{collection}/whole/final/manifest.json").read_text())["fold"]["train"]) == 30
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", f"runs/{collection}"])
+    assert ended.value.code == 0
+    assert "smoothi/final" in capsys.readouterr().out
+    main(["eval", f"runs/{collection}/smoothi/fold2/test.run"])
+    assert "6 queries of fold 2" in capsys.readouterr().out
+
+
+def test_the_final_model_alone_can_be_verified(here, capsys):
+    main(command("--fold", "final"))
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "runs/letor"])
+    assert ended.value.code == 0
+    main(command("--fold", "2"))
+    assert [fold["name"] for fold in json.loads(Path("runs/letor/folds.json").read_text())] == ["2"]
