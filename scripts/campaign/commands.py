@@ -11,7 +11,7 @@ from rerank.cli.main import run_and_exit
 
 app = App(
     name="python -m scripts.campaign",
-    help="Tries to break rerank with faults, damage, neighbours and hostile input at random, and reports what broke.",
+    help="Tries to break rerank with kills, full disks, damage and neighbours at random, and reports what broke.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
@@ -37,7 +37,7 @@ def campaign(
     seed
         Of the random numbers; default: a new one, which is printed.
     only
-        Kinds of trials: kills, disks, damage, neighbours, inputs, hostile, measures, determinism; default: all.
+        Kinds of trials: kills, disks, damage, neighbours, determinism; default: all.
     trials
         The most trials of a kind; 0: no bound.
     trial

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from scripts.campaign.contents import contents, differences
 from scripts.campaign.forked import Command
-from scripts.campaign.mutations import damaged
 from scripts.campaign.trials import Trial, kind
 from scripts.campaign.world import CASES, CHECKPOINT, FIRST, TRAIN, Case
+from tests.support.damaged_bytes import damaged
 
 COMMANDS = {
     "trained": {

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rerank.utils.errors import UserError
-from scripts.campaign.mutations import HOSTILE
+from tests.support.damaged_bytes import HOSTILE
 
 EXAMPLES = int(os.environ.get("RERANK_EXAMPLES", "0"))
 DEADLINE = 10_000

@@ -20,7 +20,7 @@ from rerank.training import loop, saving
 from rerank.training.linked_tensors import read_tensors
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from scripts.campaign.fork_server import own_progress_lock
+from tests.support.forks import own_progress_lock
 from tests.support.patience import SECONDS
 from tests.support.small_task import ListsTask
 from tests.support.small_world import WORDS, make_inputs, make_lists
