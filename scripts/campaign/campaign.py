@@ -18,7 +18,7 @@ from rerank.utils.progress import log
 from scripts.campaign.trials import KINDS, SkippedError, Trial, trial_folder
 from scripts.campaign.world import UndisturbedError, World
 
-MODULES = ("kills", "disks", "damage", "neighbours", "determinism")
+MODULES = ("kills", "disks", "neighbours", "determinism")
 for _name in MODULES:
     importlib.import_module(f"scripts.campaign.{_name}")
 SECONDS_BETWEEN_LINES = 20.0

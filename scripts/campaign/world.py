@@ -74,7 +74,6 @@ STATES = {
     "retrieved": ("new", CASES["retrieve"].words, MAIN, 0),
     "unfinished": ("retrieved", FIRST, "scripts.campaign.world:train_one_epoch", 130),
     "trained": ("retrieved", TRAIN, MAIN, 0),
-    "features trained": ("new", CASES["features"].words, MAIN, 0),
     "shared": ("trained", (), "scripts.campaign.world:keep_the_checkpoint", 0),
 }
 """How each state is made: from another one, by the words of a command or of a function, which ends with this code."""

@@ -23,13 +23,13 @@ from scripts.gpu_check.speed import NOTES
 PACKAGES = ("ir-rerank", "torch", "transformers", "accelerate", "sentence-transformers", "triton")
 
 
-def check_device(device: str, small: bool, out: Path) -> bool:
+def check_device(device: str, out: Path) -> bool:
     """Runs all checks, prints the table, writes `out`, and returns whether every bound holds.
 
     Raises UserError for a device that this machine does not have, and for an `out` that cannot be written.
     """
     check_output(out)
-    setting = Setting(_chosen(device), not small and device != "cpu")
+    setting = Setting(_chosen(device), device != "cpu")
     machine = facts(setting)
     rows = run_groups(setting)
     passed = all(row.passed is not False for row in rows)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -10,12 +9,11 @@ import sys
 import pytest
 
 from rerank.cli.app import app
-from scripts.campaign import campaign, damage, neighbours, trials
+from scripts.campaign import campaign, neighbours, trials
 from scripts.campaign.commands import main
 from scripts.campaign.contents import contents, differences
 from scripts.campaign.forked import Command, Forked
 from scripts.campaign.world import CASES, write_world
-from tests.support.damaged_bytes import HOSTILE, damaged
 from tests.support.paths import ROOT
 from tests.support.patience import SECONDS
 from tests.support.small_collection import failed
@@ -36,11 +34,8 @@ def rows_of(report: str) -> list[list[str]]:
 def test_every_command_of_a_trial_is_one_of_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
-    words = [case.words for case in CASES.values()]
-    words += [words for of in (*damage.COMMANDS.values(), neighbours.COMMANDS) for words in of.values()]
-    words += [command.words for command in damage.VERIFY.values()]
-    for each in words:
-        app.parse_args(each, exit_on_error=False, print_error=False)
+    for words in [*(case.words for case in CASES.values()), *neighbours.COMMANDS.values()]:
+        app.parse_args(words, exit_on_error=False, print_error=False)
 
 
 @pytest.fixture
@@ -135,14 +130,3 @@ def test_times_locks_and_the_index_do_not_count_and_every_other_difference_does(
     found = differences(before, contents(folder), set())
     assert found == ["log.jsonl is missing", "manifest.json differs", "new is not expected"]
     assert differences(before, contents(folder), {"log.jsonl", "new"}) == ["manifest.json differs"]
-
-
-def test_damage_follows_from_the_seed_and_is_of_every_way():
-    good = b"first line\nsecond line\n"
-    results = [damaged(good, random.Random(seed)) for seed in range(300)]
-    assert results == [damaged(good, random.Random(seed)) for seed in range(300)]
-    assert sum(content == good for content, _ in results) < 15
-    assert {content for content, _ in results} & set(HOSTILE)
-    words = " ".join(what for _, what in results)
-    for way in ("empty", "cut", "flipped", "random bytes", "inserted", "twice", "removed", "swapped", "replaced"):
-        assert way in words
