@@ -52,6 +52,7 @@ def rows_of(monkeypatch, tmp_path, capsys):
         return None if arguments[0] == "ot" else function(*arguments)
 
     monkeypatch.setattr(timing, "REPEATS", 1)
+    monkeypatch.setattr(training, "GRADIENTS", {"a list of 5 documents": 5})
     monkeypatch.setattr(bench_losses, "LEAST_SECONDS", 0.0)
     monkeypatch.setitem(scoring.BATCHES, "cpu", (8, 32))
     for module in (bench_losses, training):
