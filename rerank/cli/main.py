@@ -34,6 +34,8 @@ def run_and_exit(call: Callable[[], object]) -> None:
     with handled_interrupts() as interrupts:
         try:
             _call(call)
+            if interrupts.received:  # its KeyboardInterrupt was discarded, and the work is done
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupts.report()
             sys.exit(interrupts.exit_code)

@@ -1,13 +1,12 @@
 """The command line of the benchmarks: one function per subcommand, which imports its module when it is called."""
 
-import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
-from rerank.cli.main import run_and_exit
+from scripts.command_line import open_app, run_app
 
 Encoder = Annotated[
     str,
@@ -20,13 +19,9 @@ Rounds = Annotated[int, Parameter(help="Every contestant is measured once per ro
 Out = Annotated[Path | None, Parameter(help="The JSON file to write.")]
 DocumentCounts = Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative=())]
 
-benchmarks = App(
-    name="python -m scripts.benchmarks",
-    help="Measures rerank on this machine, side by side with other libraries.",
-    help_format="plaintext",
-    help_on_error=False,
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
+benchmarks = open_app(
+    "python -m scripts.benchmarks",
+    "Measures rerank on this machine, side by side with other libraries.",
 )
 
 
@@ -103,22 +98,6 @@ def letor(*, rows: int = 200_000, out: Out = None) -> None:
 
 
 @benchmarks.command
-def memory(*, documents: int = 200_000, checkout: Path | None = None, out: Out = None) -> None:
-    """Peak memory of `rerank retrieve` and `rerank train` on many documents, and the floor: that on few (Linux).
-
-    Parameters
-    ----------
-    documents
-        Documents of 100 words, which are written to the folder for temporary files.
-    checkout
-        A checkout of another version of rerank, to measure in the place of this one.
-    """
-    from scripts.benchmarks.documents import bench_documents
-
-    print(bench_documents(documents, checkout, out))
-
-
-@benchmarks.command
 def large(
     *steps: Literal["hash", "read", "train-few", "train", "retrieve"],
     share: float = 0.1,
@@ -148,7 +127,6 @@ def gpu_counts(
     encoder: Literal["bert-base", "minilm"] = "bert-base",
     layers: int = 12,
     precision: Literal["bf16", "fp16", "no"] = "bf16",
-    lines: int = 0,
     out: Out = None,
 ) -> None:
     """Kernel launches, bytes, copies and synchronisations of a GPU, counted without one (Linux, a C++ compiler).
@@ -161,30 +139,10 @@ def gpu_counts(
         Layers of the encoder.
     precision
         The type of matrix products.
-    lines
-        Also the source lines that move the most bytes, so many.
     """
     from scripts.benchmarks.gpu_counts import WORKLOADS, bench_gpu_counts
 
-    print(bench_gpu_counts(workloads or WORKLOADS, encoder, layers, precision, lines, out))
-
-
-@benchmarks.command
-def serving(
-    *, encoder: Encoder = "", rounds: Rounds = 3, seconds: float = 5, documents: int = 1, out: Out = None
-) -> None:
-    """Requests per second and latency of `rerank serve` at 1, 8 and 64 clients, packed and one request at a time.
-
-    Parameters
-    ----------
-    seconds
-        Seconds for which the clients of a round ask.
-    documents
-        Short documents of a request.
-    """
-    from scripts.benchmarks.serving import bench_serving
-
-    print(bench_serving(encoder, rounds, seconds, documents, out=out))
+    print(bench_gpu_counts(workloads or WORKLOADS, encoder, layers, precision, out))
 
 
 @benchmarks.command
@@ -209,7 +167,4 @@ def serving_load(
     print(serving_load(encoder, seconds, clients, out))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line of the benchmarks."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    run_and_exit(lambda: benchmarks(words, exit_on_error=False, print_error=False))
+main = partial(run_app, benchmarks)

@@ -7,15 +7,12 @@ from tempfile import TemporaryDirectory
 
 from accelerate import Accelerator
 
-from rerank.data.types import Run
-from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
-from rerank.models.memory import open_budget
+from rerank.models.export.folder import FORMATS, open_export, write_export
 from rerank.models.pair_chunks import pairs_of
-from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.scoring import our_scores
 from scripts.benchmarks.timing import Work, interleaved, ratio
 from scripts.benchmarks.workload import Workload, encoder, make_workload
 
@@ -40,8 +37,8 @@ def bench_exports(name: str, rounds: int, documents: int, out: Path | None = Non
     accelerator = open_accelerator(device="cpu")
     with encoder(name or "minilm", own_head=True) as folder:
         workload = make_workload(folder, QUERIES, documents // QUERIES, one_passage=True)
-        works, notes = exported_works(workload, accelerator)
-    works = {OURS: lambda: _score(workload.model, workload, accelerator), **works}
+        works, notes = _exported_works(workload, accelerator)
+    works = {OURS: lambda: our_scores(workload.model, workload, accelerator), **works}
     for work in works.values():
         work()
     seconds = interleaved(works, rounds, accelerator.device, clock=time.process_time)
@@ -59,15 +56,10 @@ def bench_exports(name: str, rounds: int, documents: int, out: Path | None = Non
     return publish("Exported graphs", rows, COLUMNS, settings, accelerator.device, [*notes, NOTE], out)
 
 
-def exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[str, Work], list[str]]:
-    """The scoring of the workload by each graph that can be made, and a line for each format that cannot be made.
-
-    On a GPU there are none: the graphs run on CPUs.
-    """
+def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[str, Work], list[str]]:
+    """The scoring of the workload by each graph that can be made, and a line for each format that cannot be made."""
     works: dict[str, Work] = {}
     notes: list[str] = []
-    if accelerator.device.type != "cpu":
-        return works, notes
     for form, functions in FORMATS.items():
         try:
             functions.check_packages(True)
@@ -86,10 +78,4 @@ def _work(workload: Workload, accelerator: Accelerator, form: str, int8: bool) -
         model = workload.model.eval()
         write_export(folder, str(workload.folder), model, workload.tokenizer, sizes, form, calibration, {})
         exported, _, _ = open_export(str(folder), "")  # which reads the whole graph
-    return lambda: _score(exported, workload, accelerator)
-
-
-def _score(model: CrossEncoder | ExportedCrossEncoder, workload: Workload, accelerator: Accelerator) -> Run:
-    """The scores of all candidates, as `rerank score` computes them."""
-    budget = open_budget("auto", accelerator.device)
-    return score_candidates(model, workload.builder, workload.candidates, accelerator, budget)
+    return lambda: our_scores(exported, workload, accelerator)

@@ -27,20 +27,15 @@ WAITS = {
 ROOT = Path(__file__).parents[2]
 
 
-def bench_gpu_counts(
-    workloads: Sequence[str], encoder: str, layers: int, precision: str, lines: int, out: Path | None
-) -> str:
-    """Counts and returns the tables; `lines` source lines that move the most bytes are shown.
-
-    Raises UserError if there can be no fake device here.
-    """
+def bench_gpu_counts(workloads: Sequence[str], encoder: str, layers: int, precision: str, out: Path | None) -> str:
+    """Counts and returns the tables. Raises UserError if there can be no fake device here."""
     check(1, out)
     counts = count(workloads, encoder, layers, precision)
     if out is not None:
         with atomic_write(out) as tmp:
             tmp.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     title = f"{encoder} with {layers} layers, {precision}: what a GPU would do"
-    return "\n\n".join([title, *(_tables(what, of, lines) for what, of in counts.items())]) + "\n"
+    return "\n\n".join([title, *(_tables(what, of) for what, of in counts.items())]) + "\n"
 
 
 def count(workloads: Sequence[str], encoder: str, layers: int, precision: str) -> dict[str, dict[str, Any]]:
@@ -60,12 +55,9 @@ def count(workloads: Sequence[str], encoder: str, layers: int, precision: str) -
     return counts
 
 
-def _tables(what: str, counts: Mapping[str, Any], lines: int) -> str:
+def _tables(what: str, counts: Mapping[str, Any]) -> str:
     facts = f"{counts['documents']} documents, {counts['passages']} passages, {counts['tokens']:,} tokens"
     parts = [f"{TITLES[what]}: {facts}", _table("kernel", counts["launches"], counts["bytes"])]
-    if lines:
-        by_line = dict(sorted(counts["bytes_by_line"].items(), key=lambda item: -item[1])[:lines])
-        parts.append(_table("line", {line: counts["launches_by_line"][line] for line in by_line}, by_line))
     for name, title in WAITS.items():
         if counts[name]:
             rows = [[line, str(times)] for line, times in sorted(counts[name].items())]

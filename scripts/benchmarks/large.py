@@ -8,9 +8,15 @@ from typing import Any, NamedTuple
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-from scripts.benchmarks.documents import RUN, measured, write_encoder
-from scripts.benchmarks.large_collection import DEPTH, Shape, shape, write_large_collection, write_large_run
-from scripts.benchmarks.memory import expect_status
+from scripts.benchmarks.large_collection import (
+    DEPTH,
+    Shape,
+    shape,
+    write_encoder,
+    write_large_collection,
+    write_large_run,
+)
+from scripts.benchmarks.memory import MEASURE, RUN, expect_status, measured
 from scripts.benchmarks.report import check, publish
 
 SMALLER = 10
@@ -19,35 +25,19 @@ FEW_QUERIES = 1_000
 COLUMNS = {"what": "", "passages": ",", "run's lines": ",", "s": ",.1f", "peak MB": ",.0f"}
 COLUMNS |= {"full size, s": ",.0f", "full size, peak MB": ",.0f"}
 NOTES = (
-    "peak MB: the most resident memory of the process (Linux), the parts of memory-mapped files that are in use "
-    "included. Full size: MS MARCO's 8,841,823 passages and 509,962 judged queries, on the line through two sizes; "
-    f"the commands with {FEW_QUERIES:,} queries have as many at every size, the validation queries apart.",
+    "peak MB: the most resident memory of the process and its workers (Linux), with the parts of memory-mapped files "
+    "that are in use. Full size: MS MARCO's 8,841,823 passages and 509,962 judged queries, on the line through two "
+    f"sizes; the commands with {FEW_QUERIES:,} queries have as many at every size, the validation queries apart.",
     "train: one epoch of 256 lists with a BERT of 2 layers, 64 wide, that validates on the queries of dev.tsv and "
     "reads a run.",
 )
-MEASURE = """
-import sys
-def measure(work):
-    peak = sys.argv.pop(1)
-    try:
-        work(*sys.argv[1:])
-    finally:
-        status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-        open(peak, "w").write(status["VmHWM"].split()[0])
-"""
 HASH = f"""{MEASURE}
 from rerank.data.collections import open_collection
 measure(lambda folder: open_collection(folder).fingerprint)
 """
 READ = f"""{MEASURE}
-def read(path):
-    try:
-        from rerank.data.trec_arrays import read_run_arrays
-    except ImportError:  # another version
-        from rerank.data.trec import read_run
-        return read_run(path)
-    return read_run_arrays(path, {DEPTH})
-measure(read)
+from rerank.data.trec_arrays import read_run_arrays
+measure(lambda path: read_run_arrays(path, {DEPTH}))
 """
 
 

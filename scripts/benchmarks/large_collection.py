@@ -1,14 +1,16 @@
 """A generated collection with the shape of MS MARCO's passages, and the runs of a first stage."""
 
 import gzip
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from rerank.utils.progress import progress
-from scripts.benchmarks.documents import WORDS, make_words
 
+WORDS = 5_000
 PASSAGES, WORDS_OF_A_PASSAGE = 8_841_823, 55
 QUERIES = {"train": 502_939, "dev": 6_980, "test": 43}
 """The judged queries of MS MARCO's parts, as BEIR publishes them."""
@@ -85,3 +87,20 @@ def write_large_run(path: Path, of: Shape, by_rank: bool = False) -> None:
                     for (query, rank), document in zip(places, row, strict=True)
                 )
             )
+
+
+def make_words() -> list[str]:
+    """Distinct words that the stemmer does not join."""
+    consonants, vowels = "bcdfgklmnprt", "aiou"
+    syllables = [first + vowel for first in consonants for vowel in vowels]
+    words = [f"{a}{b}{c}k" for a in syllables for b in syllables for c in syllables]
+    return words[:: len(words) // WORDS][:WORDS]
+
+
+def write_encoder(folder: Path) -> None:
+    """Writes the encoder in another process, so that this one stays small."""
+    code = (
+        "import sys; from pathlib import Path; from rerank.models.tiny_bert import make_encoder; "
+        "make_encoder(Path(sys.argv[1]), [' '.join(sys.stdin.read().split())])"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], input=" ".join(make_words()), text=True, check=True)

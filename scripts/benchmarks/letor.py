@@ -2,10 +2,6 @@
 
 import os
 import tempfile
-import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, wait
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +10,7 @@ import torch
 
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+from scripts.benchmarks.memory import MEASURE, expect_status, measured
 from scripts.benchmarks.report import check, publish
 
 FEATURES = 136
@@ -30,6 +27,15 @@ NOTES = (
     "shared memory counts for each.",
     f"{BASELINE}: at most the first {BASELINE_ROWS:,} rows, because it holds them all in memory.",
 )
+OPEN = f"""{MEASURE}
+from pathlib import Path
+from rerank.data.letor.layouts import open_fold
+measure(lambda path, cache: open_fold(path, "1", {FOLDS}, Path(cache)))
+"""
+LOAD = f"""{MEASURE}
+from sklearn.datasets import load_svmlight_file
+measure(lambda path, _: load_svmlight_file(path, query_id=True))
+"""
 
 
 def bench_letor(rows: int, out: Path | None = None) -> str:
@@ -40,6 +46,7 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
     check(1, out)
     if rows < FOLDS * DOCUMENTS_OF_A_QUERY:
         raise UserError(f"--rows: got {rows}, expected {FOLDS * DOCUMENTS_OF_A_QUERY} or more: a query a fold")
+    expect_status()
     with tempfile.TemporaryDirectory(prefix="rerank-letor-") as name:
         folder = Path(name)
         text, part = folder / "all.txt", folder / "part.txt"
@@ -47,9 +54,9 @@ def bench_letor(rows: int, out: Path | None = None) -> str:
         write_rows(text, rows)
         write_rows(part, min(rows, BASELINE_ROWS))
         table = [
-            _measured("first reading", rows, text, open_source, text, folder / "cache"),
-            _measured("opened again", rows, text, open_source, text, folder / "cache"),
-            _measured(BASELINE, min(rows, BASELINE_ROWS), part, load_with_scikit_learn, part),
+            _measured("first reading", rows, text, OPEN, folder),
+            _measured("opened again", rows, text, OPEN, folder),
+            _measured(BASELINE, min(rows, BASELINE_ROWS), part, LOAD, folder),
         ]
         size = text.stat().st_size
     settings = {"rows": rows, "features": FEATURES, "bytes": size, "documents of a query": DOCUMENTS_OF_A_QUERY}
@@ -69,49 +76,8 @@ def write_rows(path: Path, rows: int) -> None:
             out.write(f"{label} qid:{row // DOCUMENTS_OF_A_QUERY + 1} {lines[row % len(lines)]} \n")
 
 
-def open_source(path: Path, cache: Path) -> float:
-    """Opens the first of five folds of the file; returns the seconds."""
-    start = time.perf_counter()
-    from rerank.data.letor.layouts import open_fold
-
-    open_fold(str(path), "1", FOLDS, cache)
-    return time.perf_counter() - start
-
-
-def load_with_scikit_learn(path: Path) -> float:
-    """Reads the file with scikit-learn; returns the seconds."""
-    start = time.perf_counter()
-    from sklearn.datasets import load_svmlight_file
-
-    load_svmlight_file(str(path), query_id=True)
-    return time.perf_counter() - start
-
-
-def _measured(what: str, rows: int, path: Path, work: Callable[..., float], *arguments: object) -> dict[str, Any]:
-    """Runs `work`, which returns its seconds, in a new process, and records the memory of it and its workers."""
+def _measured(what: str, rows: int, path: Path, code: str, folder: Path) -> dict[str, Any]:
     log.info(what)
-    peak = 0
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        future = pool.submit(work, *arguments)
-        while not future.done():
-            peak = max(peak, _resident())
-            wait([future], timeout=0.2)
-        seconds = future.result()
-    rate = path.stat().st_size / 1e6 / seconds if what != "opened again" else None
-    return {"what": what, "rows": rows, "seconds": seconds, "MB/s": rate, "peak MB": peak / 1e6 if peak else None}
-
-
-def _resident() -> int:
-    """Resident bytes of this process's descendants; 0 on systems other than Linux."""
-    parents, pages = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            pages[int(folder.name)] = int((folder / "statm").read_text().split()[1])
-        except OSError:  # it has ended
-            continue
-        parents[int(folder.name)] = int(fields[1])
-    family = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(pages.get(process, 0) for process in family - {os.getpid()}) * os.sysconf("SC_PAGE_SIZE")
+    found = measured(code, [str(path), str(folder / "cache")], folder)
+    rate = path.stat().st_size / 1e6 / found["seconds"] if what != "opened again" else None
+    return {"what": what, "rows": rows, "MB/s": rate, **found}

@@ -15,14 +15,13 @@ from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
-from scripts.benchmarks.exports import exported_works
 from scripts.benchmarks.flops import forward_flops
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
 from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
 
 DEFAULT_BATCH = 32
-BATCHES = (1, 2, 4, 8, 16, DEFAULT_BATCH)
+BATCHES = {"cpu": (1, 2, 4, 8, 16, DEFAULT_BATCH), "cuda": (DEFAULT_BATCH, 128), "mps": (DEFAULT_BATCH, 128)}
 QUERIES = 4
 WARM_UP = 8
 OURS, OURS_LONG = "rerank", "rerank, documents up to 800 tokens"
@@ -58,14 +57,15 @@ def bench_scoring(name: str, rounds: int, documents: int | None = None, out: Pat
         raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
     with encoder(name, own_head=True) as folder:
         short, long = (make_workload(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
-        rows, notes = _measured(short, long, accelerator, rounds)
+        rows, notes = measured(short, long, accelerator, rounds)
     settings = {"encoder": name, "rounds": rounds, "documents": documents, "precision": accelerator.mixed_precision}
     return publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [*notes, *NOTES], out)
 
 
-def _measured(
+def measured(
     short: Workload, long: Workload, accelerator: Accelerator, rounds: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of two workloads of the same encoder, and what to note; the batch sizes of `predict` are tried first."""
     device, dtype = accelerator.device, product_type(accelerator)
     model = on_device(short.model, accelerator)  # the long workload has the same model
     products = [square_product(device, dtype), layer_products(model.encoder, device, dtype)]
@@ -74,13 +74,12 @@ def _measured(
         OURS: lambda: our_scores(model, short, accelerator),
         OURS_LONG: lambda: our_scores(model, long, accelerator),
     }
-    exports, export_notes = exported_works(short, accelerator)
     baseline = open_sentence_cross_encoder(str(short.folder), device)
     notes = [NO_CROSS_ENCODER]
     baselines: dict[str, Work] = {}
     if baseline is not None:
         trials: dict[str, Work] = {
-            f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES
+            f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES[device.type]
         }
         _predict(baseline, short, DEFAULT_BATCH, accelerator, WARM_UP)()
         tried = interleaved(trials, 1, device)
@@ -93,15 +92,12 @@ def _measured(
         baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
-    for work in exports.values():
-        work()
-    seconds = interleaved(works | exports | baselines, rounds, device)
+    seconds = interleaved(works | baselines, rounds, device)
     rows, rates = product_rows(products, seconds)
-    for what in [OURS, *exports, *baselines, OURS_LONG]:
+    for what in [OURS, *baselines, OURS_LONG]:
         row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)
-        compared = what in baselines or what in exports
-        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if compared else {}))
-    return rows, [*notes, *export_notes]
+        rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in baselines else {}))
+    return rows, notes
 
 
 def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -> Run:
@@ -129,7 +125,7 @@ def predictions(baseline: Any, pairs: Sequence[tuple[str, str]], batch: int, acc
 
 def product_type(accelerator: Accelerator) -> torch.dtype:
     """The data type of the encoder's matrix products."""
-    return torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(str(accelerator.mixed_precision), torch.float32)
 
 
 def product_rows(

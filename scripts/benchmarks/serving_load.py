@@ -1,17 +1,21 @@
 """Load on `rerank serve`: every score is compared with `Reranker.score`, and the server's memory is watched."""
 
+import contextlib
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+import httpx
 import numpy as np
 import torch
 
 from rerank import Reranker
 from rerank.utils.errors import UserError
-from scripts.benchmarks.http_clients import Asked, asked, metrics, run_clients, server_process
 from scripts.benchmarks.lengths import make_queries, make_texts, one_piece_words
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.workload import encoder, make_encoder
@@ -25,6 +29,8 @@ SIZES = (1, 2, 5, 20)
 """Documents of a request."""
 REQUESTS = 100
 TOLERANCE = 1e-5
+WAIT = 120
+"""Seconds of the longest wait for an answer, and for a server to stop."""
 RESIDENT = "process_resident_memory_bytes"
 COLUMNS = {
     "clients": "d",
@@ -47,22 +53,35 @@ NOTES = (
 )
 
 
+class Request(NamedTuple):
+    """A request to /score, and the scores that it is to get."""
+
+    body: dict[str, Any]
+    scores: np.ndarray
+
+
+class Answer(NamedTuple):
+    """How long an answer took, its status (0: the connection broke), and the largest difference from the scores."""
+
+    seconds: float
+    status: int
+    difference: float
+
+
 def serving_load(name: str, seconds: float, clients: int, out: Path | None = None) -> str:
     """Asks a server of the encoder `name` ("" is a small BERT) for `seconds` and returns the table.
 
     Raises UserError for an encoder that cannot be loaded, for an answer other than 200, and for a wrong score.
     """
     check(1, out)
-    with _encoder(name) as folder, server_process("rerank", "serve", str(folder), "--port", "0") as port:
+    with _encoder(name) as folder, server_process(str(folder)) as url:
         requests = mixed_requests(folder)
-        with _memory(port) as resident:
-            answers = run_clients(
-                port, clients, seconds, lambda own, number: requests[(7 * own + number) % len(requests)]
-            )
-        found = metrics(port)
+        with _memory(url) as resident:
+            answers = _answers(url, clients, seconds, requests)
+        found = _metrics(url)
     errors = [answer.status for answer in answers if answer.status != 200]
     wrong = [answer for answer in answers if not answer.difference <= TOLERANCE]
-    took = [answer.seconds for answer in answers]
+    took = [1000 * answer.seconds for answer in answers]
     row = {
         "clients": clients,
         "seconds": seconds,
@@ -70,9 +89,9 @@ def serving_load(name: str, seconds: float, clients: int, out: Path | None = Non
         "not 200": len(errors),
         "wrong scores": len(wrong),
         "largest difference": max(answer.difference for answer in answers),
-        "spread": float(np.concatenate([request.scores for request in requests if request.scores is not None]).std()),
-        "p50 (ms)": 1000 * float(np.percentile(took, 50)),
-        "p95 (ms)": 1000 * float(np.percentile(took, 95)),
+        "spread": float(np.concatenate([request.scores for request in requests]).std()),
+        "p50 (ms)": float(np.percentile(took, 50)),
+        "p95 (ms)": float(np.percentile(took, 95)),
         "requests in a pass": found["rerank_chunk_requests_sum"] / found["rerank_chunk_requests_count"],
         "MiB, first quarter": max(resident[: max(1, len(resident) // 4)]) / 2**20,
         "MiB, end": max(resident) / 2**20,
@@ -84,19 +103,78 @@ def serving_load(name: str, seconds: float, clients: int, out: Path | None = Non
     return table
 
 
-def mixed_requests(folder: Path, seed: int = 0) -> list[Asked]:
+def mixed_requests(folder: Path, seed: int = 0) -> list[Request]:
     """Requests of documents of all LENGTHS, with the scores that `Reranker.score` gives."""
     reranker = Reranker.load(folder)
     rng, words = np.random.default_rng(seed), one_piece_words(reranker.scorer.tokenizer)
-    queries = make_queries(REQUESTS, words, rng)
     requests = []
-    for query in queries:
+    for query in make_queries(REQUESTS, words, rng):
         documents = make_texts(rng.choice(LENGTHS, size=rng.choice(SIZES)), words, rng)
-        requests.append(asked([(query, document) for document in documents], reranker.score(query, documents)))
+        body = {"queries": [query] * len(documents), "documents": documents, "use_activation": False}
+        requests.append(Request(body, reranker.score(query, documents)))
     return requests
 
 
-@contextmanager
+@contextlib.contextmanager
+def server_process(checkpoint: str) -> Iterator[str]:
+    """Runs `rerank serve`, gives its address, and ends it with SIGTERM."""
+    words = [sys.executable, "-m", "rerank", "serve", checkpoint, "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        if not line:
+            raise UserError(f"{' '.join(words)}: did not start; its error is above")
+        yield line.split()[-1]
+    finally:
+        process.terminate()
+        try:
+            process.wait(WAIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str, clients: int, seconds: float, requests: list[Request]) -> list[Answer]:
+    """The answers to clients that ask again and again for so many seconds, each with a connection of its own."""
+    answers: list[Answer] = []
+    end = time.monotonic() + seconds
+
+    def client(own: int) -> None:
+        with httpx.Client(base_url=url, timeout=WAIT, trust_env=False) as connection:
+            number = 7 * own
+            while time.monotonic() < end:
+                answers.append(_answer(connection, requests[number % len(requests)]))
+                number += 1
+
+    threads = [threading.Thread(target=client, args=(own,)) for own in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def _answer(connection: httpx.Client, request: Request) -> Answer:
+    started = time.perf_counter()
+    try:
+        response = connection.post("/score", json=request.body)
+    except httpx.HTTPError:
+        return Answer(time.perf_counter() - started, 0, 0.0)
+    seconds = time.perf_counter() - started
+    if response.status_code != 200:
+        return Answer(seconds, response.status_code, 0.0)
+    found = np.array([item["score"] for item in response.json()["data"]])
+    return Answer(seconds, 200, float(np.abs(found - request.scores).max()))
+
+
+def _metrics(url: str) -> dict[str, float]:
+    """The values of the server's metrics, by their names with labels."""
+    lines = httpx.get(f"{url}/metrics", timeout=WAIT, trust_env=False).text.splitlines()
+    parts = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, _, value in parts}
+
+
+@contextlib.contextmanager
 def _encoder(name: str) -> Iterator[Path]:
     if name:
         with encoder(name, own_head=True) as folder:
@@ -106,14 +184,14 @@ def _encoder(name: str) -> Iterator[Path]:
             yield make_encoder(Path(temporary), own_head=True, **SMALL, initializer_range=SPREAD)
 
 
-@contextmanager
-def _memory(port: int) -> Iterator[list[float]]:
+@contextlib.contextmanager
+def _memory(url: str) -> Iterator[list[float]]:
     """The bytes of the server's memory, every half second of the block."""
-    resident, over = [metrics(port)[RESIDENT]], threading.Event()
+    resident, over = [_metrics(url)[RESIDENT]], threading.Event()
 
     def watch() -> None:
         while not over.wait(0.5):
-            resident.append(metrics(port)[RESIDENT])
+            resident.append(_metrics(url)[RESIDENT])
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -55,7 +55,7 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
         raise UserError(f"--lists: got {lists}, expected 1 or more")
     with encoder(name) as folder:
         workload = make_workload(folder, lists, LIST)
-        rows = _measured(workload, accelerator, rounds)
+        rows = measured(workload, accelerator, rounds)
         for row in rows:
             if row["what"] in (OURS, BASELINE):
                 peak = in_fresh_process(step_memory, row["what"], folder)
@@ -88,11 +88,13 @@ def paper_hours(training: float, scoring: float) -> float:
     return 2 * 5 * 100 * (256 * LIST / training + 50 * 150 / scoring) / 3600
 
 
-def _measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
+def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[dict[str, Any]]:
+    """The rows of both contestants, on all lists of the workload, and of scoring its documents."""
     device, dtype = accelerator.device, product_type(accelerator)
     products = [square_product(device, dtype), layer_products(workload.model.encoder, device, dtype)]
     works: dict[str, Work] = {product: work for product, work, _ in products}
-    steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device)}
+    half = torch.float16 if dtype == torch.float16 else torch.bfloat16
+    steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device, half)}
     for step in steps.values():
         step(workload.candidates[:1])  # warm-up, which also creates Adam's state
     works |= {what: partial(step, workload.candidates) for what, step in steps.items()}

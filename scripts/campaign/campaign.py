@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from rerank.evaluation.tables.table import Table, cells, render
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.progress import log
 from scripts.campaign.trials import KINDS, SkippedError, Trial, trial_folder
 from scripts.campaign.world import UndisturbedError, World
 
-MODULES = ("kills", "disks", "damage", "neighbours", "inputs", "hostile", "measures", "determinism")
+MODULES = ("kills", "disks", "neighbours", "determinism")
 for _name in MODULES:
     importlib.import_module(f"scripts.campaign.{_name}")
 SECONDS_BETWEEN_LINES = 20.0
@@ -119,28 +120,13 @@ def _try(world: World, name: str, number: int, seed: int, tally: Tally) -> None:
 def _report(kinds: Iterable[str], tally: Tally, seed: int, seconds: float) -> str:
     """The table in Markdown, and every broken trial."""
     rows = [["kind", "tried", "held", "broken"]]
-    for name in kinds:
-        tried, broken = tally.tried[name], tally.broken[name]
+    totals = (tally.tried.total(), tally.broken.total())
+    for name, tried, broken in [*((name, tally.tried[name], tally.broken[name]) for name in kinds), ("all", *totals)]:
         rows.append([name, f"{tried:,}", f"{tried - broken:,}", f"{broken:,}"])
-    tried, broken = tally.tried.total(), tally.broken.total()
-    rows.append(["all", f"{tried:,}", f"{tried - broken:,}", f"{broken:,}"])
     machine = f"{_processor()}, Python {platform.python_version()}, {datetime.now().astimezone():%Y-%m-%d}"
     title = f"Seed {seed}, {seconds / 60:.0f} minutes, {machine}"
     skipped = [f"{name}: {count} skipped" for name, count in tally.skipped.items()]
-    return "\n\n".join([title, _markdown(rows), *skipped, *tally.reports]) + "\n"
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns are aligned in its source too."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    head, *body = [
-        " | ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    rule = " | ".join(["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
-    return "\n".join(f"| {line} |" for line in [head, rule, *body])
+    return render(Table(title, [list(map(cells, rows))], notes=[*skipped, *tally.reports]), "markdown")
 
 
 def _processor() -> str:

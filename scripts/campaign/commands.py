@@ -2,20 +2,16 @@
 
 import random
 import sys
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
-from rerank.cli.main import run_and_exit
+from scripts.command_line import open_app, run_app
 
-app = App(
-    name="python -m scripts.campaign",
-    help="Tries to break rerank with faults, damage, neighbours and hostile input at random, and reports what broke.",
-    help_format="plaintext",
-    help_on_error=False,
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
+app = open_app(
+    "python -m scripts.campaign",
+    "Tries to break rerank with kills, full disks and neighbours at random, and reports what broke.",
 )
 
 
@@ -37,7 +33,7 @@ def campaign(
     seed
         Of the random numbers; default: a new one, which is printed.
     only
-        Kinds of trials: kills, disks, damage, neighbours, inputs, hostile, measures, determinism; default: all.
+        Kinds of trials: kills, disks, neighbours, determinism; default: all.
     trials
         The most trials of a kind; 0: no bound.
     trial
@@ -52,7 +48,4 @@ def campaign(
     sys.exit(0 if held else 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line of the campaign."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    run_and_exit(lambda: app(words, exit_on_error=False, print_error=False))
+main = partial(run_app, app)

@@ -8,13 +8,12 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from tests.support.forks import own_progress_lock
 
 PAUSE = 0.005
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,7 +21,6 @@ GRACE = 15.0
 """Seconds that the processes that a command started may live longer than it."""
 SET_CHILD_SUBREAPER = 36
 """prctl's option (linux/prctl.h): processes whose parent has died become children of this one."""
-PAGE = resource.getpagesize()
 
 
 @dataclass
@@ -32,7 +30,6 @@ class Running:
     process: int
     pipes: tuple[int, int]
     command: dict[str, Any]
-    resident: int
     begin: float = field(default_factory=time.monotonic)
     sent: int = 0
     output: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
@@ -56,7 +53,7 @@ class Running:
         hung = passed > self.command["limit"]
         if hung:
             os.kill(self.process, signal.SIGKILL)
-        found, status, usage = os.wait4(self.process, 0 if hung else os.WNOHANG)
+        found, status = os.waitpid(self.process, 0 if hung else os.WNOHANG)
         if found:
             seconds = time.monotonic() - self.begin
             self.read()
@@ -65,7 +62,6 @@ class Running:
                 "out": self.output[0].decode(errors="replace"),
                 "err": self.output[1].decode(errors="replace"),
                 "seconds": seconds,
-                "megabytes": max(0.0, (usage.ru_maxrss * 1024 - self.resident) / 1e6),
                 "hung": hung,
             }
             for pipe in self.pipes:
@@ -84,7 +80,7 @@ def start(command: dict[str, Any]) -> Running | None:
         for reading, writing in ends:
             os.close(writing)
             os.set_blocking(reading, False)
-        return Running(process, (ends[0][0], ends[1][0]), command, _resident())
+        return Running(process, (ends[0][0], ends[1][0]), command)
     own_progress_lock()
     os.setpgid(0, 0)  # Ctrl-C in the campaign's terminal is not for the command
     for number in SIGNALS:
@@ -103,14 +99,6 @@ def start(command: dict[str, Any]) -> Running | None:
     module, _, name = command["call"].partition(":")
     getattr(importlib.import_module(module), name)(command["words"])
     return None
-
-
-def own_progress_lock() -> None:
-    """Gives a forked process a lock of its own for progress bars.
-
-    tqdm's is shared with the process that forked it, which would wait forever if this one is killed while it prints.
-    """
-    tqdm.set_lock(threading.RLock())
 
 
 def run(commands: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
@@ -158,12 +146,6 @@ def _end_orphans() -> bool:
                     os.kill(int(process), signal.SIGKILL)
         if not found:
             time.sleep(PAUSE)
-
-
-def _resident() -> int:
-    """The resident bytes of this process, which those that it forks begin with; 0 where the system does not say."""
-    statistics = Path("/proc/self/statm")
-    return int(statistics.read_text().split()[1]) * PAGE if statistics.exists() else 0
 
 
 def _warm_up(words: list[list[str]]) -> None:

@@ -43,15 +43,14 @@ class Command:
 class Ended:
     """How a command ended.
 
-    code: its exit code, negative for a signal. megabytes: its peak of resident memory, without what it began with.
-    hung: it took longer than its limit. orphans: processes that it started were alive seconds after its end.
+    code: its exit code, negative for a signal. hung: it took longer than its limit. orphans: processes that it started
+    were alive seconds after its end.
     """
 
     code: int
     out: str
     err: str
     seconds: float
-    megabytes: float
     hung: bool
     orphans: bool
 

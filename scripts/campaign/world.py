@@ -1,18 +1,14 @@
 """The tiny world of the campaign: a collection, feature vectors, an encoder, states of runs/, and reference results."""
 
-import json
-import operator
-import random
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.campaign.contents import contents
 from scripts.campaign.forked import MAIN, Command, Ended, Forked
+from tests.support.small_features import SETTINGS as FEATURES
 
-QUERIES, DOCUMENTS = 9, 6
-"""Queries of the collection, and how many of each one's documents are kept."""
+QUERIES = 9
 FOLDS = 3
 
 SETTINGS = f"""
@@ -30,20 +26,6 @@ lr = 1e-3
 [pretraining]
 held_out = 3
 validate_every = 2
-"""
-FEATURES = """
-[collection]
-source = "letor"
-[network]
-hidden = 8
-[lists]
-relevant = "all"
-non_relevant = "all"
-[training]
-epochs = 3
-lists_per_epoch = "all"
-lists_per_step = 4
-lr = 1e-2
 """
 GRID = """
 config = "letor.toml"
@@ -92,7 +74,6 @@ STATES = {
     "retrieved": ("new", CASES["retrieve"].words, MAIN, 0),
     "unfinished": ("retrieved", FIRST, "scripts.campaign.world:train_one_epoch", 130),
     "trained": ("retrieved", TRAIN, MAIN, 0),
-    "features trained": ("new", CASES["features"].words, MAIN, 0),
     "shared": ("trained", (), "scripts.campaign.world:keep_the_checkpoint", 0),
 }
 """How each state is made: from another one, by the words of a command or of a function, which ends with this code."""
@@ -177,36 +158,14 @@ class World:
 
 def write_world(folder: Path) -> None:
     """Writes the collection `towns`, the feature vectors `letor`, the encoder, two configurations and a grid."""
-    from rerank.data.demo import make_collection
-    from rerank.models.tiny_bert import make_encoder
+    from tests.support.small_collection import write_collection, write_encoder
+    from tests.support.small_features import write_folds_of_features
 
-    with tempfile.TemporaryDirectory() as name:
-        make_collection(Path(name) / "towns")
-        texts = _keep_some(Path(name) / "towns", folder / "towns")
-    make_encoder(folder / "encoder", texts)
-    settings = json.loads((folder / "encoder/config.json").read_text())
-    (folder / "encoder/config.json").write_text(json.dumps({**settings, "hidden_dropout_prob": 0.1}))
-    write_features(folder / "letor", random.Random(0))
+    write_collection(folder / "towns", QUERIES)
+    write_encoder(folder / "encoder")
+    write_folds_of_features(folder / "letor", 15)
     for name, content in (("towns.toml", SETTINGS), ("letor.toml", FEATURES), ("grid.toml", GRID)):
         (folder / name).write_text(content)
-
-
-def write_features(folder: Path, rng: random.Random, queries: int = 15) -> None:
-    """Fold1 to Fold5 with train.txt, vali.txt and test.txt, as LETOR has them; the first feature tells the label."""
-    lines = {}
-    for query in range(queries):
-        rows = []
-        for place in range(rng.randint(2, 7)):
-            label = rng.choice([0, 0, 1, 2])
-            values = [label + rng.gauss(0, 0.5), rng.gauss(0, 1), rng.gauss(0, 1)]
-            vector = " ".join(f"{number}:{value:.4f}" for number, value in enumerate(values, 1))
-            rows.append(f"{label} qid:{query} {vector} #docid = d{query}-{place}\n")
-        lines[query] = "".join(rows)
-    for fold in range(5):
-        (folder / f"Fold{fold + 1}").mkdir(parents=True)
-        for part, fifths in (("train", (0, 1, 2)), ("vali", (3,)), ("test", (4,))):
-            chosen = [lines[query] for query in range(queries) if (query - fold) % 5 in fifths]
-            (folder / f"Fold{fold + 1}" / f"{part}.txt").write_text("".join(chosen))
 
 
 def train_one_epoch(words: list[str]) -> None:
@@ -228,23 +187,3 @@ def keep_the_checkpoint(_: list[str]) -> None:
     """Leaves a trained model in the folder, and nothing else of its runs."""
     shutil.move(CHECKPOINT, "model")
     shutil.rmtree("runs")
-
-
-def _keep_some(source: Path, target: Path) -> list[str]:
-    """Copies the first queries of the demo's collection and some documents of each; gives all texts."""
-    judged: dict[str, list[str]] = {}
-    for line in (source / "qrels/test.tsv").read_text().splitlines()[1:]:
-        judged.setdefault(line.split("\t")[0], []).append(line)
-    chosen = list(judged)[:QUERIES]
-    grade = operator.itemgetter(-1)  # one digit at the end of the line
-    kept = {query_id: sorted(judged[query_id], key=grade, reverse=True)[::3][:DOCUMENTS] for query_id in chosen}
-    ids = {line.split("\t")[1] for lines in kept.values() for line in lines} | set(kept)
-    (target / "qrels").mkdir(parents=True)
-    rows = ["query-id\tcorpus-id\tscore", *(line for lines in kept.values() for line in lines)]
-    (target / "qrels/test.tsv").write_text("\n".join(rows) + "\n")
-    texts = []
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        lines = [line for line in (source / name).read_text().splitlines() if json.loads(line)["_id"] in ids]
-        (target / name).write_text("\n".join(lines) + "\n")
-        texts += [f"{row.get('title', '')} {row['text']}" for row in map(json.loads, lines)]
-    return texts

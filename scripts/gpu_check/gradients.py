@@ -12,8 +12,17 @@ from rerank.training.gradients import accumulate_gradient
 from scripts.benchmarks.training import seeded_batch
 from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.setting import GRADIENT_BOUNDS, encoder_folder, open_documents, opened, own_precision, precisions
-from scripts.gpu_check.sizes import TINY, Setting
+from scripts.gpu_check.setting import (
+    GRADIENT_BOUNDS,
+    LONG_LIST,
+    TINY,
+    Setting,
+    encoder_folder,
+    open_documents,
+    opened,
+    own_precision,
+    precisions,
+)
 
 LOSS_SCALE = 2.0**10
 """The factor of the loss: float16 rounds small gradients to 0. It rounds nothing, and the gradient is divided by it."""
@@ -28,10 +37,10 @@ TOKENS = 8192
 def check(setting: Setting) -> list[Row]:
     """A row for each encoder, list and precision."""
     rows = []
-    for name, (lists, documents) in setting.sizes.encoders.items():
+    for name, (lists, documents) in setting.encoders.items():
         rows += _against_cpu(setting, precisions(setting), name, lists, documents)
-    rows += _against_cpu(setting, [own_precision(setting)], TINY, 1, setting.sizes.long_list, PARTS)
-    if setting.sizes.is_full:
+    rows += _against_cpu(setting, [own_precision(setting)], TINY, 1, LONG_LIST, PARTS)
+    if setting.full:
         rows.append(_against_small_budget(setting))
     return rows
 
@@ -40,7 +49,7 @@ def _against_cpu(
     setting: Setting, tried: list[str], name: str, lists: int, documents: int, parts: int = 1
 ) -> list[Row]:
     with encoder_folder(name) as folder:
-        workload = open_documents(folder, lists, documents, setting.sizes)
+        workload = open_documents(folder, lists, documents, setting)
     batch = seeded_batch(workload, workload.candidates)
     expected = cpu_gradient(workload.model, batch)
     rows = []
@@ -58,9 +67,9 @@ def _against_cpu(
 
 def _against_small_budget(setting: Setting) -> Row:
     """The long list in the large encoder, which a CPU cannot give in time: with `auto` and with a small budget."""
-    name, documents = setting.sizes.speed, setting.sizes.long_list
+    name, documents = setting.largest, LONG_LIST
     with encoder_folder(name) as folder:
-        workload = open_documents(folder, 1, documents, setting.sizes)
+        workload = open_documents(folder, 1, documents, setting)
     batch = seeded_batch(workload, workload.candidates)
     precision = own_precision(setting)
     with opened(setting, precision) as accelerator:

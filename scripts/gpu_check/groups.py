@@ -8,15 +8,13 @@ from multiprocessing.connection import Connection
 
 from rerank.utils.progress import log, log_to_terminal
 from scripts.gpu_check.rows import Row, at_most
-from scripts.gpu_check.sizes import Setting
+from scripts.gpu_check.setting import Setting
 
 GROUPS = {
-    "scores": 60,
+    "scores": 100,
     "gradients": 110,
-    "packing": 45,
     "memory": 45,
-    "resume": 45,
-    "processes": 120,
+    "training": 150,
     "speed": 150,
 }
 """The modules of this package that have a `check`, in their order, and the seconds that each may take on a GPU."""

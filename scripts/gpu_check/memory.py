@@ -16,6 +16,7 @@ from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (
     GRADIENT_BOUNDS,
     SCORE_BOUNDS,
+    Setting,
     encoder_folder,
     flat_scores,
     of_spread,
@@ -23,7 +24,6 @@ from scripts.gpu_check.setting import (
     opened,
     precision_of,
 )
-from scripts.gpu_check.sizes import Setting
 
 LISTS = 4
 SHARE = 8
@@ -34,8 +34,8 @@ Work = Callable[[TokenBudget], Tensor]
 
 def check(setting: Setting) -> list[Row]:
     """Rows for a training step and for scoring."""
-    with encoder_folder(setting.sizes.speed) as folder:
-        workload = open_documents(folder, LISTS, 4, setting.sizes)
+    with encoder_folder(setting.largest) as folder:
+        workload = open_documents(folder, LISTS, 4, setting)
     batch = seeded_batch(workload, workload.candidates)
     tokens = len(batch.inputs.input_ids)
     with opened(setting) as accelerator:

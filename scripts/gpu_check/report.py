@@ -1,28 +1,35 @@
 """All checks of a device: the table on standard output, and the file with versions, card, table and errors."""
 
+import platform
+import shutil
+import subprocess
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import torch
 
 from rerank.evaluation.tables.table import render
+from rerank.runs.manifest import source_commit, version
+from rerank.training.device import device_name
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
 from scripts.gpu_check.groups import run_groups
-from scripts.gpu_check.machine import facts
 from scripts.gpu_check.rows import Row, table_of
-from scripts.gpu_check.sizes import FULL, SMALL, Setting
+from scripts.gpu_check.setting import Setting, opened, precision_of
 from scripts.gpu_check.speed import NOTES
 
+PACKAGES = ("ir-rerank", "torch", "transformers", "accelerate", "sentence-transformers", "triton")
 
-def check_device(device: str, small: bool, out: Path) -> bool:
+
+def check_device(device: str, out: Path) -> bool:
     """Runs all checks, prints the table, writes `out`, and returns whether every bound holds.
 
     Raises UserError for a device that this machine does not have, and for an `out` that cannot be written.
     """
     check_output(out)
-    setting = Setting(_chosen(device), SMALL if small or device == "cpu" else FULL)
+    setting = Setting(_chosen(device), device != "cpu")
     machine = facts(setting)
     rows = run_groups(setting)
     passed = all(row.passed is not False for row in rows)
@@ -53,3 +60,44 @@ def markdown(title: str, machine: dict[str, str], rows: Sequence[Row]) -> str:
     lines = [f"- {name}: {value}" for name, value in machine.items()]
     errors = [f"## {row.check}\n\n```\n{row.details.rstrip()}\n```" for row in rows if row.details]
     return "\n\n".join([f"# {title}", "\n".join(lines), render(table_of("", rows, NOTES), "markdown"), *errors]) + "\n"
+
+
+def facts(setting: Setting) -> dict[str, str]:
+    """What the numbers depend on: name -> value."""
+    with opened(setting) as accelerator:
+        device, precision = accelerator.device, precision_of(accelerator)
+    found = {
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "device": f"{setting.device}: {device_name(device)}",
+        "precision of a run": precision,
+        "commit": source_commit() or "unknown",
+        **{name: version(name) or "not installed" for name in PACKAGES},
+        "Python": f"{platform.python_version()}, {platform.platform()}",
+        "threads": str(torch.get_num_threads()),
+    }
+    return found | (_cuda_facts(device) if device.type == "cuda" else {})
+
+
+def _cuda_facts(device: torch.device) -> dict[str, str]:
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "cards": str(torch.cuda.device_count()),
+        "compute capability": f"{properties.major}.{properties.minor}",
+        "memory": f"{properties.total_memory / 1e9:,.1f} GB",
+        "CUDA": f"{torch.version.cuda or torch.version.hip}, built for {', '.join(torch.cuda.get_arch_list())}",
+        "cuDNN": str(torch.backends.cudnn.version()),
+        "driver": _driver(),
+    }
+
+
+def _driver() -> str:
+    """The version of NVIDIA's driver."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return "unknown: no nvidia-smi"
+    words = [command, "--query-gpu=driver_version,clocks.max.sm,power.limit", "--format=csv,noheader"]
+    try:
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: {type(error).__name__}"
+    return "; ".join(ran.stdout.split("\n")).strip("; ") or "unknown"

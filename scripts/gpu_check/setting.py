@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -16,8 +17,22 @@ from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.pair_chunks import pairs_of
 from rerank.training.device import open_accelerator
-from scripts.benchmarks.workload import Workload, make_encoder, make_workload
-from scripts.gpu_check.sizes import Setting, Sizes, shape_of
+from scripts.benchmarks.workload import SHAPES, Workload, make_encoder, make_workload
+
+TINY = "tiny"
+ENCODERS: dict[str, dict[str, Any]] = {
+    TINY: {
+        "vocabulary": 1000,
+        "initializer_range": 0.1,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+    },
+    "bert-base": dict(SHAPES["bert-base"]),
+}
+LONG_LIST = 150
+"""Documents of the list whose gradient is computed in parts."""
 
 FLOAT32, HALF = "float32", "bf16"
 SCORE_BOUNDS = {FLOAT32: 1e-4, "bf16": 2e-2, "fp16": 2e-2}
@@ -37,9 +52,31 @@ With BERT's initial weights a token attends to all others alike, so that the vec
 same. A trained encoder is sharper too.
 """
 
-
 SAMPLE = 8
 """Documents, at most, by whose vectors the linear layer is chosen."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The device by its name (cpu, cuda, cuda:1, mps), and whether the large encoder is checked too."""
+
+    device: str
+    full: bool
+
+    @property
+    def kind(self) -> str:
+        """The type of the device."""
+        return self.device.partition(":")[0]
+
+    @property
+    def encoders(self) -> dict[str, tuple[int, int]]:
+        """The encoders, with the lists and the documents of a list that each one scores."""
+        return {TINY: (8, 4), "bert-base": (1, 4)} if self.full else {TINY: (2, 4)}
+
+    @property
+    def largest(self) -> str:
+        """The encoder that is timed."""
+        return list(self.encoders)[-1]
 
 
 @contextmanager
@@ -85,9 +122,9 @@ def precisions(setting: Setting) -> list[str]:
 
 @contextmanager
 def encoder_folder(name: str, own_head: bool = False) -> Iterator[Path]:
-    """The folder of a random encoder of these sizes, whose passages have vectors that differ (see SHARPNESS)."""
+    """The folder of a random encoder of ENCODERS, whose passages have vectors that differ (see SHARPNESS)."""
     with TemporaryDirectory() as temporary:
-        folder = make_encoder(Path(temporary), own_head, **shape_of(name))
+        folder = make_encoder(Path(temporary), own_head, **ENCODERS[name])
         file = folder / "model.safetensors"
         weights = load_file(file)
         for key, value in weights.items():
@@ -97,18 +134,19 @@ def encoder_folder(name: str, own_head: bool = False) -> Iterator[Path]:
         yield folder
 
 
-def open_documents(folder: Path, lists: int, documents: int, sizes: Sizes) -> Workload:
-    """A workload for the encoder of a folder, with documents and passages cut as `sizes` says."""
+def open_documents(folder: Path, lists: int, documents: int, setting: Setting) -> Workload:
+    """A workload for the encoder of a folder; without the large encoder, documents have at most 120 tokens."""
+    doc_tokens, passage_tokens = (800, 512) if setting.full else (120, 64)
     workload = make_workload(folder, lists, documents)
-    store = make_store(list(workload.texts), workload.texts.values(), workload.tokenizer, sizes.doc_tokens)
-    builder = replace(workload.builder, documents=store, max_length=sizes.passage_tokens)
+    store = make_store(list(workload.texts), workload.texts.values(), workload.tokenizer, doc_tokens)
+    builder = replace(workload.builder, documents=store, max_length=passage_tokens)
     workload = replace(workload, builder=builder)
-    spread_scores(workload)
+    _spread_scores(workload)
     return workload
 
 
 @torch.no_grad()
-def spread_scores(workload: Workload) -> None:
+def _spread_scores(workload: Workload) -> None:
     """Turns the linear layer to the direction in which the vectors of the passages differ most, with variance 1.
 
     As after training, the scores then differ by far more than rounding changes them. Some of the documents give the
@@ -130,10 +168,9 @@ def cpu_scores(workload: Workload) -> Tensor:
     """(documents,) scores in float32, document by document, on the CPU, where the model stays."""
     model = workload.model.to("cpu").eval()
     scores = []
-    for candidates in workload.candidates:
-        for doc_id in candidates.doc_ids:
-            inputs = workload.builder([(candidates.query_id, doc_id)])
-            scores.append(model.pool(model(inputs), inputs.documents))
+    for pair in pairs_of(workload.candidates):
+        inputs = workload.builder([pair])
+        scores.append(model.pool(model(inputs), inputs.documents))
     return torch.cat(scores)
 
 

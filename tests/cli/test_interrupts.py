@@ -14,17 +14,29 @@ from rerank.utils.files import atomic_write
 from tests.support.paths import ROOT
 
 COMMAND = """
-import signal, sys, time
+import contextlib, signal, sys, time, weakref
 from rerank.cli.main import run_and_exit
 from rerank.utils.files import atomic_write
+
+def begin(seconds):
+    print("begun", flush=True)
+    time.sleep(seconds)
 
 def call():
     try:
         with atomic_write(sys.argv[1]) as tmp:
             tmp.mkdir()
             (tmp / "half").touch()
-            print("begun", flush=True)
-            time.sleep(60)
+            if "callback" in sys.argv:
+                one = frozenset({1})
+                reference = weakref.ref(one, lambda _: begin(60))
+                del one  # calls begin, whose KeyboardInterrupt Python discards
+                time.sleep(10)
+            elif "caught" in sys.argv:
+                with contextlib.suppress(BaseException):
+                    begin(60)
+            else:
+                begin(60)
     finally:
         if "slow" in sys.argv:
             print("cleaning", flush=True)
@@ -57,6 +69,18 @@ def test_a_signal_cleans_up_and_is_one_line_and_the_code_of_the_shell(tmp_path, 
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (code, LINE.format(what))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["callback", "caught"])
+def test_a_signal_whose_exception_is_lost_ends_the_command_too(tmp_path, where):
+    """In a callback of a weakref, where it is sent again; and where a library catches everything, after the work."""
+    process = start(tmp_path, where)
+    process.send_signal(signal.SIGTERM)
+    before = time.monotonic()
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (143, LINE.format("terminated"))
+    assert time.monotonic() - before < 8
+    assert [path.name for path in tmp_path.iterdir()] == ([] if where == "callback" else ["target"])
 
 
 @pytest.mark.parametrize("number, code, what", SIGNALS)

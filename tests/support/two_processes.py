@@ -11,11 +11,9 @@ from typing import Any
 
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
-from scripts.campaign.fork_server import own_progress_lock
+from tests.support.forks import own_progress_lock
 from tests.support.patience import SECONDS
 from tests.support.ports import free_port
-
-"""After them a process is ended, as it waits for the other one in vain."""
 
 
 def in_two_processes(folder: Path, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop, saving
 from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from scripts.campaign.fork_server import own_progress_lock
+from tests.support.forks import own_progress_lock
 from tests.support.patience import SECONDS
 from tests.support.small_task import ListsTask, open_task, weights_of, without_times
 from tests.support.small_world import make_lists

@@ -50,8 +50,6 @@ class Counts:
 
     launches: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
-    launches_by_line: Counter[str] = field(default_factory=Counter)
-    bytes_by_line: Counter[str] = field(default_factory=Counter)
     blocking_copies: Counter[str] = field(default_factory=Counter)
     other_copies: Counter[str] = field(default_factory=Counter)
     synchronisations: Counter[str] = field(default_factory=Counter)
@@ -60,8 +58,6 @@ class Counts:
         """Counts a kernel that reads and writes `size` bytes."""
         self.launches[kind] += 1
         self.bytes[kind] += size
-        self.launches_by_line[line] += 1
-        self.bytes_by_line[line] += size
 
     def minus(self, other: "Counts") -> "Counts":
         """What is counted here and not in `other`."""

@@ -1,6 +1,5 @@
 """Functions that tests run as commands; a module that imports little, as every command imports it."""
 
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ def fail(words: list[str]) -> None:
 
 
 def greet(words: list[str]) -> None:
-    print(os.environ["GREETING"], *words, Path.cwd().name)
+    print(*words, Path.cwd().name)
     print("aside", file=sys.stderr)
     sys.exit(len(words))
 
@@ -24,10 +23,6 @@ def wait(words: list[str]) -> None:
 
 def write(words: list[str]) -> None:
     Path("file").write_bytes(b"x" * 1000)
-
-
-def take_memory(words: list[str]) -> None:
-    print(sum(bytearray(b"x" * 200_000_000)[::4096]))
 
 
 def leave_a_process(words: list[str]) -> None:

@@ -1,0 +1,246 @@
+"""`python -m scripts.benchmarks ...` at tiny sizes: the right rows in table and JSON. No time is asserted."""
+
+import contextlib
+import gzip
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from rerank import Reranker
+from rerank.data.collections import open_collection
+from rerank.data.letor.layouts import open_fold
+from rerank.data.trec import read_run
+from rerank.losses import LOSSES
+from rerank.models.text_scorer import TextScorer
+from rerank.utils.errors import UserError
+from scripts.benchmarks import letor, scoring, serving_load, timing, training
+from scripts.benchmarks import losses as bench_losses
+from scripts.benchmarks.commands import main
+from scripts.benchmarks.gpu_counts import count
+from scripts.benchmarks.large import STEPS, with_full_size
+from scripts.benchmarks.large_collection import DEPTH, PASSAGES, shape, write_large_collection, write_large_run
+from scripts.benchmarks.memory import in_fresh_process, measured, peak_memory
+from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.timing import interleaved, ratio
+from scripts.benchmarks.workload import make_encoder
+from tests.support.fake_cuda import library
+from tests.support.servers import served
+from tests.support.small_collection import failed
+
+CPU = torch.device("cpu")
+SHARE = 1e-4
+PRODUCTS = ["matrix product, 2048 × 2048", "its layers' products, 4096 tokens"]
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory):
+    """A tiny cross-encoder with a head of one output; narrow, it needs weights larger than BERT's."""
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return make_encoder(tmp_path_factory.mktemp("whole"), True, 1000, initializer_range=0.2, **shape)
+
+
+@pytest.fixture
+def rows_of(monkeypatch, tmp_path, capsys):
+    """Runs a command in this process, as new ones take seconds to start, and gives its rows by their first column.
+
+    The loss `ot` runs out of memory.
+    """
+
+    def call(function, *arguments):
+        return None if arguments[0] == "ot" else function(*arguments)
+
+    monkeypatch.setattr(timing, "REPEATS", 1)
+    monkeypatch.setattr(training, "GRADIENTS", {"a list of 5 documents": 5})
+    monkeypatch.setattr(bench_losses, "LEAST_SECONDS", 0.0)
+    monkeypatch.setitem(scoring.BATCHES, "cpu", (8, 32))
+    for module in (bench_losses, training):
+        monkeypatch.setattr(module, "in_fresh_process", call)
+
+    def run(*words):
+        main([*map(str, words), "--out", str(tmp_path / "out.json")])
+        kept, table = json.loads((tmp_path / "out.json").read_text()), capsys.readouterr().out
+        rows = {next(iter(row.values())): row for row in kept["rows"]}
+        assert all(str(name) in table for name in rows)
+        return rows, kept["settings"]
+
+    return run
+
+
+def test_losses(rows_of):
+    rows, settings = rows_of("losses", "--lists", 2, "--documents", 5, "--rounds", 2)
+    assert list(rows) == [bench_losses.BASELINE, *LOSSES]
+    assert rows.pop("ot")["ms"] == "out of memory"
+    assert all(row["ms"] > 0 and row["peak MB"] >= 0 and len(row["seconds"]) == 2 for row in rows.values())
+    assert [name for name, row in rows.items() if f"{bench_losses.BASELINE} / it" in row] == ["smoothi"]
+    assert settings["documents"] == [5]
+
+
+def test_scoring(rows_of, encoder_folder):
+    rows, _ = rows_of("scoring", "--encoder", encoder_folder, "--documents", 8, "--rounds", 1)
+    peers = [what for what in rows if what.startswith("predict, batch")]
+    assert list(rows) == [*PRODUCTS, scoring.OURS, *peers, scoring.OURS_LONG]
+    assert "predict, batch 32" in peers
+    assert all(rows[what][scoring.OURS_FASTER] > 0 for what in peers)
+    for what in [scoring.OURS, scoring.OURS_LONG, *peers]:
+        assert rows[what]["documents/s"] == pytest.approx(8 / rows[what]["seconds"][0])
+        assert rows[what]["tokens/s"] > rows[what]["documents/s"]
+
+
+def test_exports(rows_of, encoder_folder):
+    pytest.importorskip("nncf")
+    rows, _ = rows_of("exports", "--encoder", encoder_folder, "--documents", 8, "--rounds", 1)
+    graphs = [f"exported, {form}, {precision}" for form in ("onnx", "openvino") for precision in ("float32", "int8")]
+    assert list(rows) == ["rerank", *graphs]
+
+
+def test_training(rows_of, encoder_folder):
+    rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", 2, "--rounds", 1)
+    assert list(rows) == [*PRODUCTS, training.OURS, training.BASELINE, training.SCORING]
+    ours, peer = rows[training.OURS], rows[training.BASELINE]
+    assert ours["documents/s"] == pytest.approx(8 / ours["seconds"][0])
+    assert ours["peak MB"] > 0
+    assert peer[training.OURS_FASTER] == pytest.approx(ours["documents/s"] / peer["documents/s"])
+    hours = training.paper_hours(ours["documents/s"], rows[training.SCORING]["documents/s"])
+    assert settings["paper_hours"] == pytest.approx(hours)
+
+
+def test_letor(tmp_path):
+    letor.write_rows(tmp_path / "all.txt", 601)
+    found = measured(letor.OPEN, [str(tmp_path / "all.txt"), str(tmp_path / "cache")], tmp_path)
+    assert found["seconds"] > 0
+    fold = open_fold(str(tmp_path / "all.txt"), "1", 5, tmp_path / "cache")
+    assert fold.train.features.shape == (601, 136)
+
+
+def test_large(tmp_path):
+    """The collection and its runs are ones that we read, a step is measured, and the full size is extrapolated."""
+    of = shape(SHARE)
+    write_large_collection(tmp_path / "collection", of)
+    write_large_run(tmp_path / "first-stage.run", of)
+    write_large_run(tmp_path / "by-rank.run", of, by_rank=True)
+    write_large_run(tmp_path / "first-stage.run.gz", of)
+    collection, run = open_collection(str(tmp_path / "collection")), read_run(tmp_path / "first-stage.run")
+    texts = {document.doc_id: document.text for document in collection.documents()}
+    assert len(texts) == of.passages == round(SHARE * PASSAGES)
+    assert {len(text.split()) for text in texts.values()} == {55}
+    (fold,) = collection.folds
+    assert [len(part) for part in (fold.train, fold.valid, fold.test)] == list(of.queries.values())
+    assert run.keys() == collection.qrels.keys() == collection.queries.keys()
+    assert sum(map(len, run.values())) == of.lines == DEPTH * len(run)
+    assert all(run[query_id].keys() >= judged.keys() for query_id, judged in collection.qrels.items())
+    assert read_run(tmp_path / "by-rank.run") == run
+    assert (
+        gzip.decompress((tmp_path / "first-stage.run.gz").read_bytes()) == (tmp_path / "first-stage.run").read_bytes()
+    )
+    assert measured(STEPS["read"].code, STEPS["read"].arguments, tmp_path)["peak MB"] > 1
+    with pytest.raises(UserError, match=r"nowhere: exit code 1: .*No such file"):
+        measured(STEPS["read"].code, ["nowhere"], tmp_path)
+    rows = [
+        {"what": "a", "passages": PASSAGES // size, "s": 20 / size, "peak MB": 100 + 1000 / size} for size in (10, 100)
+    ]
+    smaller, larger = with_full_size(rows)
+    assert smaller == rows[1]
+    assert (larger["full size, s"], larger["full size, peak MB"]) == pytest.approx((20, 1100), rel=1e-4)
+
+
+@pytest.fixture
+def server(encoder_folder, monkeypatch):
+    """Stands in for the process of `rerank serve`."""
+
+    @contextlib.contextmanager
+    def in_process(checkpoint):
+        with served(Reranker.load(checkpoint)) as server:
+            yield f"http://127.0.0.1:{server.port}"
+
+    monkeypatch.setattr(serving_load, "server_process", in_process)
+    monkeypatch.setattr(serving_load, "REQUESTS", 12)
+    monkeypatch.setattr(serving_load, "SIZES", (1, 4))
+
+
+@pytest.mark.usefixtures("server")
+def test_serving_load(rows_of, monkeypatch, encoder_folder):
+    rows, _ = rows_of("serving-load", "--seconds", 1, "--clients", 8, "--encoder", encoder_folder)
+    (row,) = rows.values()
+    assert row["answers"] >= 8
+    assert (row["not 200"], row["wrong scores"]) == (0, 0)
+    assert row["spread"] > 0.1
+    assert 0 < row["MiB, first quarter"] <= row["MiB, end"]
+    score = TextScorer.score_packed
+
+    def shifted(self, inputs):
+        scored = score(self, inputs)
+        return scored._replace(scores=scored.scores + 1e-4)
+
+    requests = serving_load.mixed_requests(encoder_folder)
+    monkeypatch.setattr(TextScorer, "score_packed", shifted)
+    monkeypatch.setattr(serving_load, "mixed_requests", lambda folder: requests)
+    with pytest.raises(UserError, match="have wrong scores"):
+        serving_load.serving_load(str(encoder_folder), 0.2, 2)
+
+
+@pytest.mark.skipif(bool(library.why_not()), reason=library.why_not() or "a fake device")
+def test_gpu_counts():
+    """Nothing is done more often than it was: two of MiniLM's layers in bf16, each further one adds 48 to a step."""
+    counts = count(["step", "score"], "minilm", 2, "bf16")
+    for what, launches, gigabytes in (("step", 136, 3.27), ("score", 50, 5.41)):
+        assert sum(counts[what]["launches"].values()) <= launches
+        assert sum(counts[what]["bytes"].values()) <= gigabytes * 1e9
+        assert not counts[what]["blocking_copies"]
+        assert sum(counts[what]["synchronisations"].values()) <= 1
+    assert counts["score"]["launches"]["matrix products"] == 2 * (4 + 2) + 1  # of the layers and the head
+    assert counts["step"]["launches"]["matrix products"] == 3 * (2 * (2 + 2) + 1)  # queries, keys and values in one
+    parameters = 2 * (12 * 384**2 + 13 * 384) + (30_522 + 512 + 2 + 2) * 384 + 385
+    assert counts["step"]["bytes"]["optimizer"] == pytest.approx(7 * 4 * parameters, rel=1e-4)  # Adam's state, once
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["losses", "--lists", "0"], "expected 1 or more"),
+        (["scoring", "--rounds", "0"], "--rounds: got 0"),
+        (["scoring", "--documents", "1"], "--documents: got 1, expected 4 or more"),
+        (["scoring", "--encoder", "nowhere"], "nowhere"),
+        (["training", "--lists", "-1"], "--lists: got -1"),
+        (["training", "--out", "nowhere/out.json"], "--out nowhere/out.json"),
+        (["letor", "--rows", "599"], "--rows: got 599, expected 600 or more"),
+        (["large", "--share", "0"], "--share: got 0, expected a number above 0, at most 1"),
+        (["large", "walk"], "walk"),
+        (["letor", "--out", "."], "--out .: is a folder"),
+    ],
+)
+def test_a_mistake_is_one_line(capsys, words, expected):
+    assert expected in failed(capsys, *words, main=main)
+
+
+def two_peaks():
+    return [peak_memory(lambda size=size: torch.ones(size * 250_000).sum(), CPU) for size in (64, 1)]
+
+
+def test_a_peak_is_that_of_its_work_alone():
+    large, small = in_fresh_process(two_peaks)
+    assert large.most - large.before == pytest.approx(64e6, rel=0.2)
+    assert small.most - small.before < 20e6  # though it came after the large one
+
+
+def test_contestants_take_turns_and_a_ratio_compares_each_round_with_itself():
+    calls = []
+    seconds = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 3, CPU)
+    assert calls == ["a", "b"] * 3
+    assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3}
+    assert interleaved({"a": lambda: calls.append("a")}, 1, CPU, least=0.01)["a"][0] * (len(calls) - 6) >= 0.01
+    assert ratio([2.0, 30.0, 9.0], [1.0, 10.0, 1.0]) == 3.0
+
+
+def test_table_and_json_hold_the_same(tmp_path):
+    rows = [{"what": "ours", "rate": 1234.5}, {"what": "theirs", "rate": "out of memory", "more": 2.0}]
+    columns, out = {"what": "", "rate": ",.1f", "more": ".2f", "none": ""}, tmp_path / "out.json"
+    check(1, out)
+    head, _, *lines = publish("Speed", rows, columns, {"a": 1}, CPU, ["A note."], out).splitlines()
+    assert head.startswith("Speed. ")
+    assert lines[:3] == ["what    rate           more", "ours    1,234.5", "theirs  out of memory  2.00"]
+    assert lines[-1] == "A note."
+    kept = json.loads(out.read_text())
+    assert (kept["rows"], kept["settings"], kept["torch"]) == (rows, {"a": 1}, torch.__version__)
+    assert np.isfinite(kept["threads"])
