@@ -70,7 +70,7 @@ def queries_written(monkeypatch):
 def test_it_is_the_run_that_is_written_at_once(index, expected, tmp_path, capfd):
     run = write(tmp_path / "bm25.run", index)
     assert (tmp_path / "bm25.run").read_bytes() == expected
-    assert run == (70, expected.count(b"\n"), facts_of(tmp_path / "bm25.run"), None)
+    assert run == (70, expected.count(b"\n"), facts_of(tmp_path / "bm25.run"))
     assert "1 of 71 queries find no document: none\n" in capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bm25.run"]
 
@@ -84,7 +84,7 @@ def test_an_interrupted_run_goes_on_and_is_the_same(index, expected, tmp_path, m
     run = write(file, index)
     assert written == [f"q{number}" for number in range(50, 70)]
     assert file.read_bytes() == expected
-    assert run == (70, expected.count(b"\n"), facts_of(file), None)
+    assert run == (70, expected.count(b"\n"), facts_of(file))
     assert [path.name for path in tmp_path.iterdir()] == ["bm25.run"]
 
 
