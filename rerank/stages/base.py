@@ -100,8 +100,9 @@ def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     kind = values.pop("kind", None)
     kinds = stage_kinds()
     if kind not in kinds:
-        hint = nearest(str(kind), kinds) if kind is not None else f"one of {', '.join(kinds)}"
-        raise UserError(f"{where} kind: got {kind if kind is not None else 'none'}; expected {hint}")
+        raise UserError(
+            f"{where} kind: {'is missing' if kind is None else f'no kind {kind}'}; {nearest(str(kind), kinds)}"
+        )
     made: Stage = _settings_of(kinds[kind], values, where)
     return made
 
