@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rerank import losses
+    from rerank import losses, stages
     from rerank.config import Config
     from rerank.data.collections import Collection, open_collection
     from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
@@ -38,6 +38,7 @@ __all__ = [
     "read_qrels",
     "read_run",
     "retrieve",
+    "stages",
     "train",
     "tune_weights",
     "write_qrels",
@@ -60,6 +61,7 @@ _PLACES = {
     "read_qrels": "rerank.data.trec:read_qrels",
     "read_run": "rerank.data.trec:read_run",
     "retrieve": "rerank.retrieval.bm25:retrieve",
+    "stages": "rerank.stages:",
     "train": "rerank.jobs.train:train_folds",
     "tune_weights": "rerank.evaluation.fusion:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rerank.config import Config, validate
+from rerank.config import Config, LossSettings, validate
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import make_folds
 from rerank.data.splits import SPLIT
@@ -94,6 +94,7 @@ def fit(
     measure = measure_name(measure)
     stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
     _check_encoder(encoder, pipeline)
+    _check_losses(stages)
     world, place = World.open(config), folder_to_write(config, out)
     if place.exists() and not is_pipeline(place):
         raise UserError(f"--out {place}: exists and is no pipeline; expected a new folder, or one to fit again")
@@ -150,6 +151,16 @@ def _begin(work: Path, inputs: Mapping[str, Any]) -> None:
         work.mkdir(parents=True)
         with atomic_write(record) as tmp:
             tmp.write_text(text, encoding="utf-8")
+
+
+def _check_losses(stages: Mapping[str, Stage]) -> None:
+    """Raises UserError for a loss that does not exist, before anything is made."""
+    for name, settings in stages.items():
+        if isinstance(settings, QueryAdapter | CrossEncoder):
+            from rerank.training.losses import open_loss  # loads torch
+
+            loss = settings.loss
+            open_loss(LossSettings(loss) if isinstance(loss, str) else loss, f"[stages.{name}] loss")
 
 
 def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) -> tuple[Fitted, Evidence]:

@@ -12,7 +12,7 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Output
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.portable import copy_world, is_portable, kept_collection
-from rerank.runs.layout import CollectionFolder
+from rerank.runs.layout import MANIFEST, CollectionFolder
 from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
 from rerank.stages.base import Stage, table_of
 from rerank.stages.cross_encoder import CrossEncoder
@@ -27,7 +27,7 @@ from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
 
 PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
-MANIFEST, ARTIFACT = "manifest.json", "pt_meta.json"
+ARTIFACT = "pt_meta.json"
 
 
 def is_pipeline(folder: Path) -> bool:

@@ -15,6 +15,8 @@ from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.runs.first_stage_names import COLLECTION, bm25_name
 
+MANIFEST = "manifest.json"
+
 
 class Inside:
     """An attribute of a folder: the path of the file or the folder of this name in it."""
@@ -39,7 +41,7 @@ class FoldFolder:
     """The folder of the weights and the optimizer after the last epoch, while the fold is unfinished."""
     log = Inside("log.jsonl")
     """One JSON record per epoch."""
-    manifest = Inside("manifest.json")
+    manifest = Inside(MANIFEST)
     """Settings, versions, device, hashes and results."""
     valid_run = Inside("valid.run")
     """The run of the validation queries by the best epoch's model."""
@@ -96,7 +98,7 @@ class PretrainingFolder:
     """The files of an experiment tracker that writes files."""
     tokens = Inside("tokens")
     """The tokenised documents, while the pre-training is unfinished."""
-    manifest = Inside("manifest.json")
+    manifest = Inside(MANIFEST)
     """Settings, versions and results; written last."""
     valid_run = None
     """No run is written: the ids of pseudo-queries contain spaces, which those of run files cannot."""

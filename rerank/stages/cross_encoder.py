@@ -136,6 +136,8 @@ class CrossEncoderRanker:
         """The documents of the stage below; the first `depth` of them are ranked, and come first."""
         (first,) = below
         first = {query_id: first[query_id] for query_id in queries if first.get(query_id)}
+        if not first:
+            return {}
         if len(first) == 1:
             ((query_id, found),) = first.items()
             best = self.rank_passages(queries[query_id], found)

@@ -98,7 +98,7 @@ MISTAKES = {
     "train --config broken.toml": "broken.toml: not TOML: Expected ']'",
     "train --config deep.toml": "--config deep.toml: not TOML that can be read: its brackets are nested too deeply",
     # score
-    "score ./nowhere RUN --out no.run --collection towns": "checkpoint ./nowhere: no such file or folder",
+    "score ./nowhere RUN --out no.run --collection towns": "model ./nowhere: no such file or folder",
     "score runs/a/b/fold1/checkpoint RUN --out no.run": "encoder runs/a/b/fold1/checkpoint: no such folder; check the",
     "score encoder RUN --out no.run --collection towns": "train it first",
     "score CHECKPOINT nowhere.run --out no.run": "run nowhere.run: no such file",
@@ -125,7 +125,7 @@ MISTAKES = {
     f"{SEARCH} ' '": "query: is empty",
     f"{SEARCH} \udcff": "query: is not Unicode text",
     SEARCH: "parameter --query",
-    "search ./nowhere good": "checkpoint ./nowhere: no such file or folder",
+    "search ./nowhere good": "model ./nowhere: no such file or folder",
     "search a/b/nowhere good": "encoder a/b/nowhere: no such folder",
     "search encoder good --collection towns": "train it first",
     f"{SEARCH} good --collection ./nowhere": "--collection ./nowhere: no such file or folder",

@@ -41,20 +41,24 @@ def rows(out):
 
 
 def test_it_prints_ranks_scores_and_marked_snippets(there, capsys):
-    main(["search", CHECKPOINT, "Amber0 goods", "--collection", "towns", "--top", "4"])
+    words = ["search", CHECKPOINT, "Amber0 goods", "--top", "4"]
+    main([*words, "--collection", "towns"])
     out = capsys.readouterr().out
     head, *hits = rows(out)
-    assert " ".join(head) == "rank score BM25 rank BM25 score document"
+    assert " ".join(head) == "rank score document"
     assert [row[0] for row in hits] == ["1", "2", "3", "4"]
     assert [float(row[1]) for row in hits] == sorted((float(row[1]) for row in hits), reverse=True)
     assert "*good*" in out
     assert "\033" not in out
     lines = out.splitlines()
-    assert len({line.index(row[4]) for line, row in zip(lines[1::2], hits, strict=True)}) == 1  # aligned
-    main(["search", CHECKPOINT, "Amber0 goods", "--top", "4"])
+    assert len({line.index(row[2]) for line, row in zip(lines[1::2], hits, strict=True)}) == 1  # aligned
+    main(words)
     assert capsys.readouterr().out == out  # the collection that it was trained on
-    main(["search", CHECKPOINT, "Amber0 goods", "--depth", "3"])
-    assert {row[2] for row in rows(capsys.readouterr().out)[1:]} == {"1", "2", "3"}
+    main([*words, "--depth", "3", "--explain"])
+    head, *hits = rows(capsys.readouterr().out)
+    assert " ".join(head) == "rank score bm25 rank bm25 score cross-encoder rank cross-encoder score document"
+    assert {row[2] for row in hits} == {"1", "2", "3"}
+    assert all(row[:2] == row[4:6] for row in hits)
 
 
 @pytest.mark.parametrize("query", ["the of and", "zzzz"])
@@ -62,7 +66,7 @@ def test_a_query_that_finds_nothing_is_one_line(there, capsys, query):
     main(["search", CHECKPOINT, query])
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "no document of towns has a word of the query" in captured.err.splitlines()[-1]
+    assert "no document has a word of the query" in captured.err.splitlines()[-1]
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):
@@ -106,11 +110,12 @@ def read_all(descriptor):
 
 def test_snippets_are_broken_at_the_width_and_marks_stay():
     text = " ".join(["filler"] * 10 + ["wing"] + ["filler"] * 10)
-    hit = Hit("d1", 1, 8.5, 12, 100.25, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)))
-    lines = list(hit_lines([hit, hit._replace(rank=10, score=-10.0)], 60, ("<", ">")))
-    assert lines[0] == "rank     score  BM25 rank  BM25 score  document"
-    assert lines[1] == "   1    8.5000         12    100.2500  d1  On <wings>"
-    assert lines[5] == "  10  -10.0000         12    100.2500  d1  On <wings>"
+    hit = Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)), {"a": (12, 100.25)})
+    hits = [hit, hit._replace(rank=10, score=-10.0, stages={})]
+    lines = list(hit_lines(hits, 60, ("<", ">"), ["a"]))
+    assert lines[0] == "rank     score  a rank   a score  document"
+    assert lines[1] == "   1    8.5000      12  100.2500  d1  On <wings>"
+    assert lines[5] == "  10  -10.0000       –         –  d1  On <wings>"
     assert max(len(line) for line in lines) <= 62
     assert " ".join(line.strip() for line in lines[2:5]) == text.replace("wing", "<wing>")
     assert list(hit_lines([], 60, ("<", ">"))) == []
@@ -118,5 +123,5 @@ def test_snippets_are_broken_at_the_width_and_marks_stay():
 
 def test_no_control_character_is_printed():
     controls = "".join(map(chr, [*range(32), *range(127, 160)]))
-    hit = Hit(f"d{controls}", 1, 0.0, 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)))
+    hit = Hit(f"d{controls}", 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)), {})
     assert not set(controls) & set("".join(hit_lines([hit], 80, ("*", "*"))))

@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from urllib.parse import urlencode
 
 import pytest
 
 from rerank import Reranker
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
-from rerank.jobs.search import open_searched, search
+from rerank.pipelines.open import bm25_and
 from tests.support.paths import ROOT
 from tests.support.servers import SECONDS
 from tests.support.small_documents import write_documents
@@ -61,7 +60,7 @@ def test_searches_and_other_requests_side_by_side_get_the_answers_that_they_get_
         first_stage=FirstStageSettings(depth=20),
         output=OutputSettings(folder=str(folder / "runs")),
     )
-    alone = partial(search, searched=open_searched(config), rank_passages=model.rank_passages)
+    alone = bm25_and(model, "bert", config).search
     for number, future in enumerate(found):
         status, body = future.result()
         expected, hits = alone(QUERIES[number % 4]), json.loads(body)["hits"]

@@ -15,7 +15,7 @@ from rerank.evaluation.fusion import (
     tune_by_fold,
     tune_on,
     tune_weights,
-    weight_grid,
+    weights_of_grid,
     weights_of_queries,
 )
 from rerank.utils.errors import UserError
@@ -147,7 +147,7 @@ def test_wrong_weights_are_refused(weights: tuple[float, ...], expected: str) ->
 
 @pytest.mark.parametrize("runs", [2, 3, 4])
 def test_the_grid_has_every_combination_once(runs: int) -> None:
-    grid = list(weight_grid(runs))
+    grid = weights_of_grid(runs)
     steps = 20 if runs == 2 else 10
     assert len(grid) == len(set(grid)) == {2: 21, 3: 66, 4: 286}[runs]
     assert all(sum(round(weight * steps) for weight in weights) == steps for weights in grid)
@@ -166,7 +166,7 @@ def test_tuned_weights_are_the_best_of_the_grid_and_favour_the_first_of_equal_ru
         return sum(values.values()) / len(values)
 
     best = tune_weights(runs, qrels, measure)
-    grid = list(weight_grid(3))
+    grid = weights_of_grid(3)
     means = [mean(weights) for weights in grid]
     assert best == grid[next(i for i, value in enumerate(means) if value > max(means) - 1e-12)]
     assert tune_weights([runs[0]] * 3, qrels, measure) == (1.0, 0.0, 0.0)

@@ -21,19 +21,19 @@ from tests.support.servers import wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 HITS = [
-    Hit("d1", 1, 8.5, 12, 10.25, Marked("On wings", ((3, 8),)), Marked("… the lift of a wing …", ((16, 20),))),
-    Hit(HOSTILE, 2, -1.25, 1, 20.5, Marked(""), Marked(HOSTILE, ((0, 8),))),
+    Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked("… the lift of a wing …", ((16, 20),)), {"a": (12, 10.25)}),
+    Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}),
 ]
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 
 
-def find(query):
+def find(query, top):
     """A search that knows some queries."""
     if query == "fails":
         raise UserError("index gone: not a folder with a Lucene index")
     if query == "breaks":
         raise KeyError(f"{query} is the query")
-    return [] if query == "nothing" else HITS
+    return [] if query == "nothing" else HITS[:top]
 
 
 def app(search=find, collection="towns <i>"):
@@ -49,8 +49,8 @@ def ask_page(query, application=None):
     return ask(application or app(), "POST", "/", urlencode({"query": query}).encode())
 
 
-def ask_json(query, application=None):
-    return ask(application or app(), "POST", "/search", json.dumps({"query": query}).encode(), JSON)
+def ask_json(query, application=None, **more):
+    return ask(application or app(), "POST", "/search", json.dumps({"query": query, **more}).encode(), JSON)
 
 
 class Page(HTMLParser):
@@ -101,22 +101,23 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     assert [tag for tag, _ in page.elements].count("script") == 0
     (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
     assert field["value"] == f"{HOSTILE} ä"
-    assert "d1 · score 8.5000 · BM25: rank 12, score 10.2500" in answer.text
+    assert "d1 · score 8.5000 · a: rank 12, score 10.2500" in answer.text
 
 
 def test_the_endpoint_gives_the_hits_with_places_of_marks():
     answer = ask_json("wing")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json()["hits"][0] == {
+    hit = {
         "doc_id": "d1",
         "rank": 1,
         "score": 8.5,
-        "first_rank": 12,
-        "first_score": 10.25,
         "title": {"text": "On wings", "marks": [[3, 8]]},
         "snippet": {"text": "… the lift of a wing …", "marks": [[16, 20]]},
     }
+    assert answer.json()["hits"][0] == hit
     assert len(answer.json()["hits"]) == 2
+    explained = ask_json("wing", top=1, explain=True).json()["hits"]
+    assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}}]
 
 
 def test_nothing_found_is_a_line_or_an_empty_list():
@@ -143,6 +144,10 @@ def test_nothing_found_is_a_line_or_an_empty_list():
         ("POST", "/search", b'{"query": 1}', JSON, 422),
         ("POST", "/search", b'["wing"]', JSON, 400),
         ("POST", "/search", b"{}", JSON, 422),
+        ("POST", "/search", b'{"query": "wing", "top": 0}', JSON, 422),
+        ("POST", "/search", b'{"query": "wing", "top": 1001}', JSON, 422),
+        ("POST", "/search", b'{"query": "wing", "top": true}', JSON, 422),
+        ("POST", "/search", b'{"query": "wing", "explain": 1}', JSON, 422),
         ("POST", "/search", b"", JSON, 400),
         ("POST", "/search", b'{"query": "\\ud800"}', JSON, 400),
         ("POST", "/search", b'{"query": "\xff"}', JSON, 400),
@@ -174,7 +179,7 @@ def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
 def test_searches_run_one_after_the_other_and_too_many_are_refused():
     running, most, begin, threads = [0], [0], threading.Event(), set()
 
-    def slow(query):
+    def slow(query, top):
         running[0] += 1
         most[0] = max(most[0], running[0])
         threads.add(threading.get_ident())

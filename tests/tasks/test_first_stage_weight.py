@@ -11,7 +11,7 @@ from rerank.cli.main import main
 from rerank.config import Config, FirstStageSettings
 from rerank.data.collections import open_collection
 from rerank.data.trec import ranked, read_run, write_run
-from rerank.jobs.search import open_searched, search
+from rerank.pipelines.open import open_pipeline
 from tests.support.small_collection import command, failed, in_a_copy
 
 WEIGHT = 0.5
@@ -80,22 +80,18 @@ def test_a_model_that_goes_on_training_without_it_forgets_it(here):
     assert "first_stage_weight" not in saved
 
 
-def test_the_weight_of_a_fused_first_stage_is_that_of_the_fold(here, capsys):
+def test_the_first_stage_may_be_another_run(here, capsys):
     bm25 = read_run(BM25)
     write_run(Path("other.run"), {q: {d: -s for d, s in scores.items()} for q, scores in bm25.items()}, "other")
-    train("fused", "--encoder.first-stage-weight", "1000", "--first-stage.run", str(BM25), "other.run")
-    run, fused = (
-        read_run(Path("runs/towns/fused/fold1/test.run")),
-        read_run(next(Path("runs/towns").glob("fused*.run"))),
-    )
+    train("other", "--encoder.first-stage-weight", "1000", "--first-stage.run", "other.run")
+    run, other = read_run(Path("runs/towns/other/fold1/test.run")), read_run(Path("other.run"))
     for query_id, scores in run.items():
-        assert ranked(scores) == ranked(fused[query_id])[:DEPTH]
-    checkpoint = Path("runs/towns/fused/fold1/checkpoint")
-    name = next(Path("runs/towns").glob("fused*.run")).name
-    assert json.loads((checkpoint / "config.json").read_text())["rerank"]["first_stage"] == name
-    assert f"the scores of the first stage ({name})" in (checkpoint / "README.md").read_text()
+        assert ranked(scores) == ranked(other[query_id])[:DEPTH]
+    checkpoint = Path("runs/towns/other/fold1/checkpoint")
+    assert json.loads((checkpoint / "config.json").read_text())["rerank"]["first_stage"] == "other.run"
+    assert "the scores of the first stage (other.run)" in (checkpoint / "README.md").read_text()
     for searched, told in (
-        (checkpoint, [f"trained to add the scores of {name}; a search adds BM25's"]),
+        (checkpoint, ["trained to add the scores of other.run; a search adds BM25's"]),
         (CHECKPOINT, []),
     ):
         capsys.readouterr()
@@ -133,9 +129,9 @@ def test_python_adds_the_scores_that_it_is_given(here, capsys):
 def test_a_search_shows_the_sum(here):
     model = rerank.Reranker.load(CHECKPOINT, device="cpu")
     config = Config(collection="towns", first_stage=FirstStageSettings(depth=20))
-    hits = search("amber0 good", open_searched(config), model.rank_passages, top=20)
+    hits = open_pipeline(str(CHECKPOINT), config).search("amber0 good", top=20)
     texts = [document.text for document in open_collection("towns").get([hit.doc_id for hit in hits])]
-    scores = model.score("amber0 good", texts, [hit.first_score for hit in hits])
+    scores = model.score("amber0 good", texts, [hit.stages["bm25"][1] for hit in hits])
     assert len(hits) > 3
     assert [hit.score for hit in hits] == pytest.approx(scores, abs=2e-5)
     assert sorted(scores, reverse=True) == list(scores)

@@ -62,10 +62,7 @@ def test_values_are_read_as_the_command_line_reads_them(tmp_path):
     ]
 
 
-def test_a_base_of_several_first_stages_and_a_grid_of_single_ones(tmp_path):
-    base = {"first_stage": {"run": ["a.run", "b.run"], "fusion": "interpolate"}}
-    (cell,) = made(tmp_path, '[[grid]]\n"training.lr" = [1.0]\n', base)
-    assert (cell.first_stage.runs, cell.first_stage.fusion) == (("a.run", "b.run"), "interpolate")
+def test_first_stages_can_be_compared(tmp_path):
     cells = made(tmp_path, '[[grid]]\n"first_stage.run" = ["a.run", "b.run"]\n')
     assert [cell.first_stage.run for cell in cells] == ["a.run", "b.run"]
 

@@ -71,31 +71,6 @@ def test_losses_of_different_folds_make_no_table(call, tmp_path):
         call("table2.py", tmp_path)
 
 
-def test_the_steps_of_the_recipe_are_compared(call, here):
-    small = ["--epochs", "1", "--training.lists-per-epoch", "4", "--pretraining.steps", "0", "--depth", "5"]
-    words = ["towns", "encoder", "--output", "results", "--retrieved", "150", *small]
-    lines = call("recipe.py", *words).splitlines()
-    rows = [line.split()[0] for line in lines[2:] if " ± " in line]
-    assert rows == [
-        "bm25",
-        "bm25-k1=1.2-b=0.75",
-        "dense=encoder",
-        "two",
-        "dense=encoder-feedback=earlier",
-        "three",
-        "recipe-adapter",
-        "recipe",
-        "recipe-adapter-and-three",
-        "recipe-both-and-three",
-    ]
-    assert lines[0].startswith("Mean ± standard error")
-    assert "nDCG@20" in lines[2]
-    assert call("recipe.py", *words).splitlines() == lines
-    assert sorted(folder.name for folder in Path("results/towns/recipe").glob("fold*")) == [
-        f"fold{n}" for n in range(1, 6)
-    ]
-
-
 def test_the_stability_of_the_demo_is_the_largest_difference_and_the_orders(call, home, tmp_path, monkeypatch):
     """The processes, which train, are stand-ins: hinge is as good as BM25, SmoothI is better on one thread alone."""
     environments = []

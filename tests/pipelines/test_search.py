@@ -1,4 +1,4 @@
-"""The search of a collection: the hits are those of BM25 and of the model, with snippets."""
+"""The search of a collection with BM25 and a cross-encoder: its hits are theirs, with snippets."""
 
 import json
 import shutil
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rerank import Reranker, open_collection
+from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
-from rerank.jobs.search import open_searched, search
+from rerank.pipelines.open import bm25_and
 from rerank.retrieval.bm25 import retrieve
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
@@ -27,31 +27,35 @@ def model(tmp_path_factory):
     return open_reranker(Config(encoder=EncoderSettings(pooling="max")), str(folder))
 
 
-def settings(source="towns", depth=20, **collection):
-    return Config(
-        collection=CollectionSettings(source=source, **collection), first_stage=FirstStageSettings(depth=depth)
-    )
+def settings(source="towns", **collection):
+    return Config(collection=CollectionSettings(source=source, **collection), first_stage=FirstStageSettings(depth=20))
+
+
+def opened(model, source="towns", **collection):
+    """BM25 and the model on a collection."""
+    return bm25_and(model, "bert", settings(source, **collection))
 
 
 def test_hits_have_the_ranks_and_scores_of_both_stages(here, model):
-    searched = open_searched(settings())
-    hits = search(QUERY, searched, model.rank_passages, top=20)
+    pipeline = opened(model)
+    hits = pipeline.search(QUERY, top=20)
     Path("asked.tsv").write_text(f"q\t{QUERY}\n")
     collection = open_collection("towns", "asked.tsv")
     first = retrieve(collection, depth=20)["q"]
     assert len(first) == len(hits) == 20
     assert [hit.rank for hit in hits] == list(range(1, 21))
-    assert {hit.doc_id: hit.first_score for hit in hits} == pytest.approx(first, abs=1e-5)
-    assert [hit.doc_id for hit in sorted(hits, key=lambda hit: hit.first_rank)] == list(first)
+    assert {hit.doc_id: hit.stages["bm25"][1] for hit in hits} == pytest.approx(first, abs=1e-5)
+    assert [hit.doc_id for hit in sorted(hits, key=lambda hit: hit.stages["bm25"][0])] == list(first)
+    assert [hit.stages["cross-encoder"] for hit in hits] == [(hit.rank, hit.score) for hit in hits]
     again = model.rerank({"q": first}, collection)["q"]
     assert {hit.doc_id: hit.score for hit in hits} == pytest.approx(again, abs=1e-5)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert search(QUERY, searched, model.rank_passages, top=3) == hits[:3]
+    assert pipeline.search(QUERY, top=3) == hits[:3]
 
 
 def test_a_snippet_is_of_the_passage_that_scored_highest(here, model):
     write(Path("long"), {"d": ("", " ".join(WORDS * 10) + " amber0 " + " ".join(reversed(WORDS * 10)))})
-    (hit,) = search("amber0", open_searched(settings("long")), model.rank_passages)
+    (hit,) = opened(model, "long").search("amber0")
     shown = hit.snippet.text
     text = next(open_collection("long").get(["d"])).text
     assert shown in text
@@ -61,7 +65,7 @@ def test_a_snippet_is_of_the_passage_that_scored_highest(here, model):
 
 def test_a_title_is_marked_and_not_repeated(here, model):
     write(Path("titled"), {"d": ("Goods of a town", "amber0 is good"), "e": ("Good", "")})
-    hits = {hit.doc_id: hit for hit in search(QUERY, open_searched(settings("titled")), model.rank_passages)}
+    hits = {hit.doc_id: hit for hit in opened(model, "titled").search(QUERY)}
     assert hits["d"].title.parts() == [("Goods", True), (" of a town", False)]
     assert hits["d"].snippet.parts() == [("amber0", True), (" is ", False), ("good", True)]
     assert (hits["e"].title.parts(), hits["e"].snippet.parts()) == ([("Good", True)], [])
@@ -69,43 +73,43 @@ def test_a_title_is_marked_and_not_repeated(here, model):
 
 def test_words_are_those_of_the_language(here, model):
     write_german(Path("stadt"))
-    (hit,) = search("häusern", open_searched(settings("stadt", language="de")), model.rank_passages)
+    (hit,) = opened(model, "stadt", language="de").search("häusern")
     assert (hit.doc_id, hit.snippet.parts()) == ("d0", [("Das ", False), ("Haus", True), (" am Markt", False)])
-    assert search("häusern", open_searched(settings("stadt")), model.rank_passages) == []
+    assert opened(model, "stadt").search("häusern") == []
 
 
 @pytest.mark.parametrize("query", ["the of and", "zzzz", "?!", "the " * 5000])
-def test_a_query_without_a_word_of_the_index_has_no_hits_and_asks_no_model(here, query):
-    assert search(query, open_searched(settings()), None) == []
+def test_a_query_without_a_word_of_the_index_has_no_hits_and_asks_no_model(here, model, query, monkeypatch):
+    monkeypatch.setattr(model, "scorer", None)
+    assert opened(model).search(query) == []
 
 
 def test_bad_queries_and_collections_are_one_line(here, model):
-    searched = open_searched(settings())
+    pipeline = opened(model)
     for query, expected in [("", "query: is empty"), (" \n", "query: is empty"), ("\udcff", "query: is not Unicode")]:
         with pytest.raises(UserError, match=expected):
-            search(query, searched, model.rank_passages)
+            pipeline.search(query)
     Path("empty").mkdir()
     with pytest.raises(UserError, match=r"empty: no corpus\.jsonl"):
-        open_searched(settings("empty"))
+        opened(model, "empty")
     Path("empty", "corpus.jsonl").touch()
     with pytest.raises(UserError, match="there is no document with text to index"):
-        open_searched(settings("empty"))
+        opened(model, "empty")
 
 
 def test_neither_the_log_nor_an_error_shows_the_query(here, model, caplog):
-    searched = open_searched(settings())
+    pipeline = opened(model)
     for query in ("secretword", "amber0 secretword", "secretword " * 3000):
-        search(query, searched, model.rank_passages)
-    shutil.rmtree(searched.index)
+        pipeline.search(query)
+    shutil.rmtree(pipeline.fitted.world.index)
     with pytest.raises(UserError) as failed:
-        search("secretword", searched, model.rank_passages)
+        pipeline.search("secretword")
     assert "secretword" not in f"{failed.value}{caplog.text}"
 
 
 def test_it_needs_documents_alone(here, model):
     write(Path("alone"), {"d": ("", "amber0")})
-    assert [hit.doc_id for hit in search(QUERY, open_searched(settings("alone")), model.rank_passages)] == ["d"]
-    assert isinstance(model, Reranker)
+    assert [hit.doc_id for hit in opened(model, "alone").search(QUERY)] == ["d"]
 
 
 def write(folder, documents):
