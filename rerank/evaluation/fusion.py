@@ -161,11 +161,14 @@ def shrunk_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) ->
 def _grid_values(
     runs: Sequence[Run], qrels: Qrels, measure: str, equal: bool = False
 ) -> Iterator[tuple[Weights, dict[str, float]]]:
-    """Each combination of weights, and the values of the fused run by query; with `equal`, equal weights come first."""
+    """Each combination of weights, and the values of the fused run by query.
+
+    With `equal`, equal weights come first, and no progress is shown.
+    """
     scaled = {q: _scaled_scores(runs, q) for q in qrels if any(q in run for run in runs)}
     equals = [(1 / len(runs),) * len(runs)] if equal else []
     grid, cutoff = [*equals, *weights_of_grid(len(runs))], _cutoff(measure)
-    for weights in progress(grid, len(grid), "tuning weights"):
+    for weights in progress(grid, len(grid), "tuning weights", show=not equal):
         run = {}
         for query_id, (doc_ids, scores) in scaled.items():
             order = (-_sums(scores, weights)).argsort(kind="stable")[:cutoff]

@@ -15,7 +15,7 @@ from rerank.data.types import Fold, Run
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.world import World
 from rerank.utils.files import atomic_write
-from rerank.utils.progress import log
+from rerank.utils.progress import log, progress
 
 INNER_DEPTH = 200
 """Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
@@ -69,6 +69,31 @@ class CrossFitting:
             else:
                 self._rankers[key] = self._fit(name, key[1], place)
         return self._rankers[key]
+
+    def fit_all(self, tested: Iterable[str]) -> None:
+        """Fits the stages that `run` needs for these parts, without them and without two parts; shows the progress."""
+        plan: dict[tuple[str, frozenset[str]], None] = {}
+        for part in tested:
+            for name in self.stages:
+                self._plan(name, frozenset({part}), plan)
+                for other in () if self.is_expensive(name) else self.parts:
+                    self._plan(name, frozenset({part, other}), plan)
+        for name, without in progress(plan, len(plan), "fitting stages"):
+            self.ranker(name, without)
+
+    def _plan(self, name: str, without: frozenset[str], plan: dict[tuple[str, frozenset[str]], None]) -> None:
+        """Adds a fit to the plan, after those that it needs."""
+        settings, key = self.stages[name], (name, without if self.learns(name) else frozenset())
+        if key in plan:
+            return
+        names = below(settings)
+        crossed = settings.learns != "nothing" and not any(map(self.is_expensive, names))
+        parts = [part for part in self.parts if part not in key[1]]
+        for one in names:
+            for part in parts if crossed and len(parts) > 2 else ():
+                self._plan(one, key[1] | {part}, plan)
+            self._plan(one, key[1], plan)
+        plan[key] = None
 
     def learns(self, name: str) -> bool:
         """Whether the ranking of a stage depends on judgments: it learns, or a stage below it does."""

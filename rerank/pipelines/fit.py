@@ -175,6 +175,7 @@ def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) ->
     values: dict[str, dict[str, float]] = {name: {} for name in stages}
     nested: dict[str, float] = {}
     costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
+    fitting.fit_all(tested)
     for part in tested:
         for name in stages:
             values[name] |= _values(fitting, name, part, frozenset({part}), measure)
