@@ -137,6 +137,17 @@ def test_a_fitted_pipeline_ranks_and_searches_the_same_once_it_is_loaded(here):
         loaded.search(" ")
 
 
+def test_pyterrier_opens_the_folder_as_an_artifact_that_retrieves(here):
+    pyterrier, pandas = pytest.importorskip("pyterrier"), pytest.importorskip("pandas")
+    topics = pandas.DataFrame([["1", "good"], ["2", "no such words"]], columns=["qid", "query"])
+    results = pyterrier.Artifact.load(str(FOLDER)).transform(topics)
+    run = rerank.Pipeline.load(FOLDER).rank({"1": "good", "2": "no such words"})
+    for query_id, scores in run.items():
+        rows = results[results.qid == query_id]
+        assert list(rows.docno) == ranked(scores)
+        assert list(rows["rank"]) == list(range(len(scores)))
+
+
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bytes(here, monkeypatch):
     fit, fits = AdapterStage.fit, []
 
