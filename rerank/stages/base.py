@@ -100,9 +100,8 @@ def stage_of(table: Mapping[str, Any], where: str) -> Stage:
     kind = values.pop("kind", None)
     kinds = stage_kinds()
     if kind not in kinds:
-        raise UserError(
-            f"{where} kind: {'is missing' if kind is None else f'no kind {kind}'}; {nearest(str(kind), kinds)}"
-        )
+        given = "is missing" if kind is None else f"no kind {kind}"
+        raise UserError(f"{where} kind: {given}; {nearest(str(kind), kinds)}")
     made: Stage = _settings_of(kinds[kind], values, where)
     return made
 
