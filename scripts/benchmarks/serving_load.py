@@ -1,6 +1,7 @@
 """Load on `rerank serve`: every score is compared with `Reranker.score`, and the server's memory is watched."""
 
 import contextlib
+import itertools
 import subprocess
 import sys
 import threading
@@ -141,10 +142,10 @@ def _answers(url: str, clients: int, seconds: float, requests: list[Request]) ->
 
     def client(own: int) -> None:
         with httpx.Client(base_url=url, timeout=WAIT, trust_env=False) as connection:
-            number = 7 * own
-            while time.monotonic() < end:
+            for number in itertools.count(7 * own):  # at least one, however slow the start was
                 answers.append(_answer(connection, requests[number % len(requests)]))
-                number += 1
+                if time.monotonic() >= end:
+                    break
 
     threads = [threading.Thread(target=client, args=(own,)) for own in range(clients)]
     for thread in threads:
