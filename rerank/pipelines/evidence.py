@@ -23,7 +23,7 @@ class Evidence:
     """What the stages of a pipeline are worth.
 
     `values` are name of the stage -> its values by query; `nested` has those of the stage that the other queries chose,
-    {} without judgments. `ms` are the milliseconds of a query up to a stage, {} if they were not measured.
+    {} without judgments. `ms` are the milliseconds of a query up to a stage.
     """
 
     measure: str

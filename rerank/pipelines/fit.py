@@ -186,7 +186,8 @@ def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) ->
     kept = prefix(stages, answer)
     rankers = {name: fitting.ranker(name) for name in kept}
     pipeline = Fitted(kept, fitting.world, rankers)
-    ms = _times(pipeline, queries)
+    every = {name: fitting.ranker(name, frozenset({tested[0]})) for name in stages}  # those that are left out too
+    ms = _times(Fitted(stages, fitting.world, every), queries)
     evidence = Evidence(measure, stages, answer, tuple(kept), values, nested, len(judged), ms)
     _write_runs(fitting, tested)
     return pipeline, evidence
