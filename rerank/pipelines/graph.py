@@ -55,11 +55,10 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
             raise UserError(f"{where}: of {one}: no such stage; {nearest(one, [n for n in stages if n != name])}")
     if len(set(names)) < len(names):
         raise UserError(f"{where}: of {', '.join(names)}: a stage is named twice; expected each once")
-    kind = settings.kind
-    if kind == "fusion" and len(names) < 2:
-        raise UserError(f"{where}: of {', '.join(names) or 'none'}: expected two stages or more to fuse")
-    if kind in ("query-adapter", "cross-encoder") and len(names) != 1:
-        raise UserError(f"{where}: of {', '.join(names) or 'none'}: expected one stage, whose documents it ranks")
+    try:
+        settings.check()
+    except ValueError as error:
+        raise UserError(f"{where}: of {', '.join(names) or 'none'}: {error}") from error
 
 
 def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:

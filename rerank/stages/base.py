@@ -49,6 +49,9 @@ class Stage(Protocol):
     def learns(self) -> Learns:
         """Whether the stage learns from judgments."""
 
+    def check(self) -> None:
+        """Raises ValueError, whose message is what was expected, for settings that contradict each other."""
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> Ranker:
         """Learns from the training and validation queries of a fold.
 
@@ -85,7 +88,13 @@ def _import_stages() -> None:
         importlib.import_module(f"rerank.stages.{module.name}")
 
 
-def below(settings: Stage) -> tuple[str, ...]:
+def expect_one_below(settings: "Stage") -> None:
+    """Raises ValueError unless a stage has one stage below it, whose documents it ranks."""
+    if len(below(settings)) != 1:
+        raise ValueError("expected one stage, whose documents it ranks")
+
+
+def below(settings: "Stage") -> tuple[str, ...]:
     """The names of the stages below."""
     return (settings.of,) if isinstance(settings.of, str) else tuple(settings.of)
 

@@ -26,6 +26,9 @@ class BM25:
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
 
+    def check(self) -> None:
+        """Every setting is checked by its bounds."""
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
         """Builds the index, unless the world has it."""
         return self.open(world, folder)

@@ -13,7 +13,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, stage
+from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
@@ -61,6 +61,10 @@ class CrossEncoder:
     """The loss and its hyperparameters."""
     training: TrainingSettings = field(default_factory=TrainingSettings)
     """How the model is fine-tuned."""
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below."""
+        expect_one_below(self)
 
     @property
     def learns(self) -> Learns:

@@ -38,6 +38,11 @@ class Feedback:
     """Documents of a query."""
     learns: ClassVar[Learns] = "nothing"
 
+    def check(self) -> None:
+        """Raises ValueError if no stage is named."""
+        if not self.of:
+            raise ValueError("expected one stage or more, whose best documents are added")
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeedbackRanker":
         """Makes the vectors of the documents, unless the world has them."""
         return self.open(world, folder)

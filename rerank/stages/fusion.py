@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from rerank.data.trec import first_documents
 from rerank.data.types import Fold, Run
-from rerank.evaluation.fusion import MEASURE, Weights, check_weights, fuse_scores, shrunk_weights
-from rerank.stages.base import Learns, stage
+from rerank.evaluation.fusion import MEASURE, MOST_TUNED, Weights, check_weights, fuse_scores, shrunk_weights
+from rerank.stages.base import Learns, below, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
@@ -38,6 +38,15 @@ class Fusion:
     """The measure that chooses the weights."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
+
+    def check(self) -> None:
+        """Raises ValueError for fewer than two stages, for weights that are none, and for too many to choose."""
+        if len(below(self)) < 2:
+            raise ValueError("expected two stages or more to fuse")
+        if self.weights:
+            check_weights(self.weights, len(self.of))
+        elif len(self.of) > MOST_TUNED:
+            raise ValueError(f"expected weights, as judgments choose those of {MOST_TUNED} stages at most")
 
     @property
     def learns(self) -> Learns:

@@ -11,7 +11,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Judgments, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, stage
+from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -50,6 +50,10 @@ class QueryAdapter:
     training: TrainingSettings = field(default=TRAINING)
     """Epochs, steps and learning rate, which is `head_lr`."""
     learns: ClassVar[Learns] = "cheaply"
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below."""
+        expect_one_below(self)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""

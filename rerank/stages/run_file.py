@@ -25,6 +25,9 @@ class RunFile:
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
 
+    def check(self) -> None:
+        """Every setting is checked by its bounds."""
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "RunFileRanker":
         """Reads the run."""
         return self.open(world, folder)

@@ -58,6 +58,10 @@ MISTAKES = {
     BM25_TABLE + DENSE_TABLE: "stages bm25, dense are below no other.*expected one",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dens"]': "stage f: of dens: no such stage",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25"]': "stage f: of bm25: expected two stages or more",
+    BM25_TABLE
+    + DENSE_TABLE
+    + '[stages.f]\nkind = "fusion"\nof = ["bm25", "dense"]\nweights = [1]': "each of the 2 runs, got 1",
+    BM25_TABLE + '[stages.f]\nkind = "feedback"\nof = []\nencoder = "e"': "of none: expected one stage or more",
     BM25_TABLE + '[stages.f]\nkind = "fusion"\nof = ["bm25", "bm25"]': "stage f: of bm25, bm25: .*named twice",
     BM25_TABLE + DENSE_TABLE + '[stages.a]\nkind = "cross-encoder"\nof = ["bm25", "dense"]': "expected one stage",
     '[stages.a]\nkind = "fusion"\nof = ["b", "c"]\n[stages.b]\nkind = "fusion"\nof = ["a", "c"]\n'
