@@ -25,7 +25,7 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ap: w = the change of AP if the two documents swap ranks (as in LambdaMART)
 
     Args:
-        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
+        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
 
     Reference:

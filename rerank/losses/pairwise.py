@@ -22,7 +22,7 @@ def hinge(
     All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
-        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
+        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         margin: difference of scores from which a pair costs nothing.
         pairs: all: every two documents with y_i > y_j; matched: the first relevant document with the first
             non-relevant one, the second with the second, and so on.
@@ -46,7 +46,7 @@ def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     """RankNet: the mean over pairs of ln(1 + exp(S_j − S_i)).
 
     Args:
-        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
+        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
 
     Reference:
         Burges, Shaked, Renshaw, Lazier, Deeds, Hamilton and Hullender: Learning to Rank using Gradient Descent, ICML
@@ -60,7 +60,7 @@ def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None)
     """Pairwise softmax loss, as in CEDR's public code: the mean over pairs of 1 − softmax([S_i, S_j])_i.
 
     Args:
-        scores, labels, mask: (lists, documents) each, see `rerank.losses`.
+        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
 
     Reference:
         MacAvaney, Yates, Cohan and Goharian: CEDR: Contextualized Embeddings for Document Ranking, SIGIR 2019.
