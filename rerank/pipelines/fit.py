@@ -19,6 +19,7 @@ from rerank.evaluation.fusion import MEASURE
 from rerank.evaluation.measures import measure_name
 from rerank.pipelines.choice import choose, values_of
 from rerank.pipelines.crossfit import CrossFitting, Parts
+from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
 from rerank.pipelines.evidence import Evidence
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import RUNS, inputs_of, is_pipeline, load_fitted, save_fitted
@@ -26,10 +27,7 @@ from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
 from rerank.stages.base import Stage, below
-from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
-from rerank.stages.dense import Dense
-from rerank.stages.feedback import Feedback
 from rerank.stages.fusion import Fusion
 from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.world import World
@@ -38,25 +36,10 @@ from rerank.utils.files import atomic_write
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
-ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-NO_ENCODER = "none"
 FOLDS, FEWEST = 5, 6
 """The parts that judged queries are cut into, and the fewest judged queries that anything is learned from."""
 TIMED = 20
 """Queries whose time is taken."""
-
-
-def default_stages(encoder: str = ENCODER, cross_encoder: str = "") -> dict[str, Stage]:
-    """The stages that `fit` tries, in the order of their cost; an encoder "none" leaves BM25."""
-    stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
-    if encoder != NO_ENCODER:
-        stages["dense"] = Dense(encoder)
-        stages["feedback"] = Feedback(("bm25", "dense"), encoder)
-        stages["fused"] = Fusion(("bm25", "dense", "feedback"))
-        stages["adapter"] = QueryAdapter("fused", encoder)
-    if cross_encoder:
-        stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
-    return stages
 
 
 def fit(
@@ -92,8 +75,9 @@ def fit(
     config = Config(collection) if isinstance(collection, str) else collection
     validate(config)
     measure = measure_name(measure)
+    if pipeline is None:
+        check_encoder(encoder)
     stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
-    _check_encoder(encoder, pipeline)
     _check_losses(stages)
     world, place = World.open(config), folder_to_write(config, out)
     if place.exists() and not is_pipeline(place):
@@ -115,19 +99,6 @@ def fit(
 def folder_to_write(config: Config, out: str | Path | None) -> Path:
     """`out`, or runs/<collection>/pipeline."""
     return Path(out) if out else World.open(config).folder.path / "pipeline"
-
-
-def _check_encoder(encoder: str, pipeline: Pipeline | None) -> None:
-    """Raises UserError if the bi-encoder of the default stages is not on this machine and cannot be downloaded."""
-    if pipeline is None and encoder != NO_ENCODER:
-        from rerank.models.hub import encoder_folder  # loads torch
-
-        try:
-            encoder_folder(encoder)
-        except UserError as error:
-            raise UserError(
-                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes BM25 alone"
-            ) from error
 
 
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:

@@ -14,11 +14,12 @@ from rerank.pipelines.graph import as_toml, read_pipeline
 from rerank.pipelines.portable import copy_world, is_portable, kept_collection
 from rerank.runs.layout import MANIFEST, CollectionFolder
 from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
-from rerank.stages.base import Stage, table_of
+from rerank.stages.base import Stage
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.dense import Dense
 from rerank.stages.feedback import Feedback
 from rerank.stages.query_adapter import QueryAdapter
+from rerank.stages.tables import table_of
 from rerank.stages.world import World
 from rerank.tasks.first_stage import open_settings
 from rerank.utils.errors import UserError

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.runs.settings import read_toml
-from rerank.stages.base import Stage, below, stage_of, table_of
+from rerank.stages.base import Stage, below
+from rerank.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import Pattern
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rerank.data.trec import ranked
-from rerank.stages.base import stage_kinds, stage_of, table_of
+from rerank.stages.base import stage_kinds
+from rerank.stages.tables import stage_of, table_of
 from rerank.utils.errors import UserError
 from tests.stages.worlds import STAGES, TESTED, fitted, open_world, ranked_by
 

@@ -1,0 +1,39 @@
+"""The stages that `rerank fit` tries if no pipeline is named."""
+
+from rerank.stages.base import Stage
+from rerank.stages.bm25 import BM25
+from rerank.stages.cross_encoder import CrossEncoder
+from rerank.stages.dense import Dense
+from rerank.stages.feedback import Feedback
+from rerank.stages.fusion import Fusion
+from rerank.stages.query_adapter import QueryAdapter
+from rerank.utils.errors import UserError
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+NO_ENCODER = "none"
+
+
+def default_stages(encoder: str = ENCODER, cross_encoder: str = "") -> dict[str, Stage]:
+    """The stages that `fit` tries, in the order of their cost; an encoder "none" leaves BM25."""
+    stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
+    if encoder != NO_ENCODER:
+        stages["dense"] = Dense(encoder)
+        stages["feedback"] = Feedback(("bm25", "dense"), encoder)
+        stages["fused"] = Fusion(("bm25", "dense", "feedback"))
+        stages["adapter"] = QueryAdapter("fused", encoder)
+    if cross_encoder:
+        stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
+    return stages
+
+
+def check_encoder(encoder: str) -> None:
+    """Raises UserError if the bi-encoder of the default stages is not on this machine and cannot be downloaded."""
+    if encoder != NO_ENCODER:
+        from rerank.models.hub import encoder_folder  # loads torch
+
+        try:
+            encoder_folder(encoder)
+        except UserError as error:
+            raise UserError(
+                f"{error}; --encoder FOLDER names a bi-encoder on this machine, --encoder {NO_ENCODER} takes BM25 alone"
+            ) from error
