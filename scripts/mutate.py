@@ -1,21 +1,24 @@
 """How many random one-line faults the tests find.
 
     python -m scripts.mutate mutants.jsonl --seed 1 --count 40
-    python -m scripts.mutate after.jsonl --of mutants.jsonl
-    python -m scripts.mutate --compare mutants.jsonl after.jsonl
+    python -m scripts.mutate mutants.jsonl --seed 1 --count 40 --before TREE
 
 draws changes of single lines in `rerank/`: a comparison, a sign, a logical operator, a constant, a condition or a
-returned value. Each is made in a copy of the tree, where the tests of its package run until one fails. The second
-command makes the changes of the first in another tree, whose lines may have moved. What is in the file already is not
-tried again.
+returned value. Each is made in a copy of the tree, where the tests of its package run until one fails: first, for all
+changes, those that name the module, then the others. A test that also fails without the change does not count. With
+`--before`, the lines are those that another tree has too, and its tests are tried with the same changes. What is in the
+file already is not tried again. A table ends the output.
 """
 
 import argparse
 import ast
+import contextlib
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 COPIED = ("rerank", "tests", "scripts", "docs", "configs", "examples", "README.md", "CONTRIBUTING.md", "pyproject.toml")
 SWAPS: dict[type, str] = {
@@ -31,7 +36,9 @@ SWAPS: dict[type, str] = {
     ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*",
     ast.And: "or", ast.Or: "and",
 }  # fmt: skip
-SECONDS = 600.0
+SECONDS_PER_TEST = 300
+SECONDS = 3600.0
+"""For the tests of a package. A mutant whose tests have not ended by then counts neither as found nor as not found."""
 
 
 class Mutant(NamedTuple):
@@ -89,30 +96,43 @@ def _on_one_line(node: ast.expr) -> bool:
     return node.lineno == node.end_lineno
 
 
-def apply(mutant: Mutant, root: Path) -> bool:
-    """Makes the change in a tree; False if the line is no longer there."""
+def rows_of(mutant: Mutant, root: Path) -> list[int]:
+    """The rows of a file that read as the line before the change."""
     file = root / mutant.file
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    places = [row for row, line in enumerate(lines) if line == mutant.before]
-    if not places:
-        return False
-    lines[places[min(mutant.occurrence, len(places) - 1)]] = mutant.after
+    return [row for row, line in enumerate(lines) if line == mutant.before]
+
+
+def apply(mutant: Mutant, root: Path) -> None:
+    """Makes the change in a tree that has the line."""
+    file = root / mutant.file
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines[rows_of(mutant, root)[mutant.occurrence]] = mutant.after
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return True
 
 
-def tests_of(mutant: Mutant, root: Path) -> list[str]:
-    """The tests of the package of a file, those of the module itself first, and its doctests."""
-    package = Path(mutant.file).parts[1]
-    folder = root / "tests" / package if package != "__init__.py" else root / "tests" / "packaging"
-    own = sorted(folder.rglob(f"test_{Path(mutant.file).stem}.py"))
-    others = [path for path in sorted(folder.rglob("test_*.py")) if path not in own]
-    return [mutant.file, *(str(path.relative_to(root)) for path in [*own, *others])]
+def tests_of(mutant: Mutant, root: Path) -> tuple[list[str], list[str]]:
+    """The tests of the package of a file: the doctests and the files that name the module, and the other files."""
+    file = Path(mutant.file).with_suffix("")
+    module = file.parent if file.name == "__init__" else file
+    folder = root / "tests" / (module.parts[1] if len(module.parts) > 1 else "packaging")
+    stems = module.parts[2:] or module.parts[1:]
+    dotted, parent = (re.escape(".".join(parts)) for parts in (module.parts, module.parts[:-1]))
+    named = re.compile(rf"{dotted}\b|from {parent} import .*\b{module.name}\b")
+    own, others = [], []
+    for path in sorted(folder.rglob("test_*.py")):
+        is_own = path.stem.startswith(tuple(f"test_{stem}" for stem in stems)) or named.search(path.read_text("utf-8"))
+        (own if is_own else others).append(str(path.relative_to(root)))
+    return [mutant.file, *own], others
 
 
-def outcome(mutant: Mutant, root: Path) -> dict[str, object]:
-    """Whether the tests find the change, the first that does, and the seconds."""
+def outcome(mutant: Mutant, root: Path, stage: int, broken: set[str]) -> dict[str, object]:
+    """Whether the tests of a stage find the change (None: no time), the first that does, and the seconds.
+
+    Tests that also fail without the change are added to `broken`, and left out.
+    """
     start = time.monotonic()
+    found: bool | None = False
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name) / "tree"
         copy.mkdir()
@@ -121,72 +141,109 @@ def outcome(mutant: Mutant, root: Path) -> dict[str, object]:
                 shutil.copytree(root / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
             elif (root / part).exists():
                 shutil.copy(root / part, copy / part)
-        if not apply(mutant, copy):
-            return {"found": None, "by": "the line is gone", "seconds": 0}
-        words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        tests, by = tests_of(mutant, copy)[stage], ""
         try:
-            ended = subprocess.run(
-                [*words, *tests_of(mutant, copy)],
-                cwd=copy,
-                env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-            )
-            failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            found, by = ended.returncode != 0, failed[0].split(" - ")[0] if failed else ended.stdout[-100:]
+            while tests:
+                apply(mutant, copy)
+                by = first_failure(copy, tests, broken)
+                shutil.copy(root / mutant.file, copy / mutant.file)
+                if not by or not by.startswith(("rerank/", "tests/")) or not first_failure(copy, [by], set()):
+                    found = by != ""
+                    break
+                broken.add(by)
         except subprocess.TimeoutExpired:
-            found, by = True, "time"
-    return {"found": found, "by": by if found else "", "seconds": round(time.monotonic() - start)}
+            found, by = None, "no time"
+    return {"found": found, "by": by, "stage": stage, "seconds": round(time.monotonic() - start)}
 
 
-def read(path: Path) -> dict[Mutant, dict[str, object]]:
-    """The mutants of a file and what became of them."""
+def first_failure(tree: Path, tests: list[str], without: set[str]) -> str:
+    """The first of the tests that fails, the end of the output if the process died, or nothing."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    words += [f"--timeout={SECONDS_PER_TEST}", f"--override-ini=faulthandler_timeout={SECONDS_PER_TEST + 30}"]
+    words += [word for test in sorted(without) for word in ("--deselect", test)]
+    environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(
+            words, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
+        ) as process,
+    ):
+        try:
+            code = process.wait(SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        text = output.read()
+    failed = [line.split(maxsplit=1)[1] for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if code in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return ""
+    return failed[0].split(" - ")[0] if failed else text[-200:] or f"exit code {code}"
+
+
+def read(path: Path) -> dict[Mutant, dict[str, dict]]:
+    """The mutants of a file and, for each tree, what became of them."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    return {Mutant(*row["mutant"]): row for row in rows}
+    return {Mutant(*row.pop("mutant")): row for row in rows}
 
 
-def compare(before: Path, after: Path) -> None:
-    """Prints a table of the mutants found by package, and those that are no longer found."""
-    one, other = read(before), read(after)
-    packages = sorted({Path(mutant.file).parts[1] for mutant in one})
-    print("| package | mutants | found before | found after |\n| --- | --- | --- | --- |")
+def write(rows: dict[Mutant, dict[str, dict]], path: Path) -> None:
+    """Writes the file that `read` reads."""
+    text = "".join(json.dumps({"mutant": mutant, **row}) + "\n" for mutant, row in rows.items())
+    path.with_suffix(".tmp").write_text(text, encoding="utf-8")
+    path.with_suffix(".tmp").replace(path)
+
+
+def lost(row: dict[str, dict]) -> bool:
+    """Whether the tests of the other tree find the mutant, and those of this one do not."""
+    return "before" in row and row["before"]["found"] is True and not row["now"]["found"]
+
+
+def table(rows: dict[Mutant, dict[str, dict]]) -> str:
+    """The mutants found by package, and those that were found before and are not now."""
+    trees = list(dict.fromkeys(tree for row in rows.values() for tree in row))
+    lines = [f"| package | mutants | {' | '.join(f'found {tree}' for tree in trees)} |"]
+    lines.append(f"| --- | ---: |{' ---: |' * len(trees)}")
+    packages = sorted({Path(mutant.file).parts[1] for mutant in rows})
     for package in [*packages, "all"]:
-        those = [mutant for mutant in one if package in ("all", Path(mutant.file).parts[1])]
-        counts = [sum(bool(rows[mutant]["found"]) for mutant in those if mutant in rows) for rows in (one, other)]
-        print(f"| {package} | {len(those)} | {counts[0]} | {counts[1]} |")
-    for mutant, row in one.items():
-        if row["found"] and mutant in other and not other[mutant]["found"]:
-            print(f"no longer found: {mutant.file}: {mutant.before.strip()} -> {mutant.after.strip()}: {other[mutant]}")
+        those = [row for mutant, row in rows.items() if package in ("all", Path(mutant.file).parts[1])]
+        counts = [sum(row[tree]["found"] is True for row in those) for tree in trees]
+        lines.append(f"| {package} | {len(those)} | {' | '.join(map(str, counts))} |")
+    for mutant, row in rows.items():
+        if lost(row):
+            lines.append(f"found before and not now: {described(mutant)}: {row['before']['by']}")
+    return "\n".join(lines)
+
+
+def described(mutant: Mutant) -> str:
+    """The file and the line before and after."""
+    return f"{mutant.file}: `{mutant.before.strip()}` -> `{mutant.after.strip()}`"
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--of", type=Path, help="the file of an earlier run: its mutants in the place of new ones")
     parser.add_argument("--tree", type=Path, default=ROOT)
-    parser.add_argument("--compare", type=Path, nargs=2)
+    parser.add_argument("--before", type=Path, metavar="TREE", help="another tree, tried with the same mutants")
     words = parser.parse_args()
-    if words.compare:
-        compare(*words.compare)
-        return
-    if words.of:
-        chosen = list(read(words.of))
-    else:
-        chosen = random.Random(words.seed).sample(list(mutants(words.tree)), words.count)
-    done = read(words.out)
-    for number, mutant in enumerate(chosen, 1):
-        if mutant in done:
-            continue
-        row = {"mutant": mutant, **outcome(mutant, words.tree)}
-        with words.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-        said = "found" if row["found"] else "NOT FOUND"
-        change = f"{mutant.before.strip()} -> {mutant.after.strip()}"
-        print(f"{number}/{len(chosen)} {said}, {row['seconds']} s, {mutant.file}: {change}", flush=True)
+    trees = {"now": words.tree} | ({"before": words.before} if words.before else {})
+    drawn = [m for m in mutants(words.tree) if len({len(rows_of(m, tree)) for tree in trees.values()}) == 1]
+    chosen = random.Random(words.seed).sample(drawn, words.count)
+    rows, broken = read(words.out), {tree: set[str]() for tree in trees}
+    for stage in (0, 1):
+        for mutant in sorted(chosen, key=lambda mutant: lost(rows.get(mutant, {})), reverse=True):
+            row = rows.setdefault(mutant, {})
+            waiting = [t for t in trees if t not in row or (not row[t]["found"] and row[t]["stage"] < stage)]
+            for tree in waiting:
+                row[tree] = outcome(mutant, trees[tree], stage, broken[tree])
+            if waiting:
+                write(rows, words.out)
+                said = ", ".join(f"{tree} {row[tree]['found']} ({row[tree]['seconds']} s)" for tree in waiting)
+                print(f"stage {stage + 1}, found {said}: {described(mutant)}", flush=True)
+    print(table(read(words.out)))
 
 
 if __name__ == "__main__":

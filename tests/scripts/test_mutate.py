@@ -1,6 +1,5 @@
 """`python -m scripts.mutate` on a package of one function."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,41 +9,47 @@ from scripts import mutate
 
 CODE = "def larger(a, b):\n    if a > b:\n        return a\n    return b\n"
 TEST = "from rerank.small.code import larger\n\n\ndef test_it():\n    assert larger(2, 1) == 2\n"
+BROKEN = "\n\ndef test_broken():\n    raise ValueError\n"
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def make_tree(root: Path, code: str, test: str) -> Path:
     for name, text in {
         "rerank/__init__.py": "",
         "rerank/small/__init__.py": "",
-        "rerank/small/code.py": CODE,
-        "tests/small/test_code.py": TEST,
+        "rerank/small/code.py": code,
+        "tests/small/test_code.py": test,
     }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
 
 
-def test_mutants_are_found_or_not_and_compared(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_mutants_of_lines_that_both_trees_have_are_found_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tree / "before.jsonl"
-    found = {mutant.after.strip() for mutant in mutate.mutants(tree)}
-    assert found == {"if a >= b:", "if (not (a > b)):", "return None"}
-    monkeypatch.setattr(sys, "argv", ["mutate", str(out), "--seed", "0", "--count", "4", "--tree", str(tree)])
+    now = make_tree(tmp_path / "now", CODE, "def test_it():\n    pass\n")
+    before = make_tree(tmp_path / "before", CODE.replace("return b", "return max(a, b)"), BROKEN + TEST)
+    assert {mutant.after.strip() for mutant in mutate.mutants(now)} == {
+        "if a >= b:",
+        "if (not (a > b)):",
+        "return None",
+    }
+    out = tmp_path / "mutants.jsonl"
+    words = ["mutate", str(out), "--count", "3", "--tree", str(now), "--before", str(before)]
+    monkeypatch.setattr(sys, "argv", words)
     mutate.main()
-    rows = {json.loads(line)["mutant"][3].strip(): json.loads(line)["found"] for line in out.read_text().splitlines()}
-    assert rows["if a >= b:"] is False  # the test has no equal numbers
-    assert rows["if (not (a > b)):"] is True
-    assert (tree / "rerank/small/code.py").read_text() == CODE
-    (tree / "tests/small/test_code.py").write_text("def test_it():\n    pass\n")
-    (tree / "rerank/small/code.py").write_text(CODE.replace("return b", "return max(a, b)"))
-    after = tree / "after.jsonl"
-    monkeypatch.setattr(sys, "argv", ["mutate", str(after), "--of", str(out), "--tree", str(tree)])
+    rows = {mutant.after.strip(): row for mutant, row in mutate.read(out).items()}
+    assert {after: row["before"]["found"] for after, row in rows.items()} == {
+        "if a >= b:": False,  # the test has no equal numbers
+        "if (not (a > b)):": False,
+        "return None": True,
+    }
+    assert not any(row["now"]["found"] for row in rows.values())
+    assert rows["return None"]["before"]["by"] == "tests/small/test_code.py::test_it"
+    assert (now / "rerank/small/code.py").read_text() == CODE
+    written, table = out.read_text(), capsys.readouterr().out
+    assert "| small | 3 | 0 | 1 |" in table
+    assert "found before and not now: rerank/small/code.py: `return a` -> `return None`" in table
     mutate.main()
-    capsys.readouterr()
-    monkeypatch.setattr(sys, "argv", ["mutate", "--compare", str(out), str(after)])
-    mutate.main()
-    table = capsys.readouterr().out
-    assert "| small | 4 | 2 | 0 |" in table
-    assert "no longer found: rerank/small/code.py: if a > b: -> if (not (a > b)):" in table
+    assert out.read_text() == written
+    assert capsys.readouterr().out in table
