@@ -106,7 +106,7 @@ def _opened(
         if max_doc_tokens is not None:
             reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
         service = Service(reranker, model, limits)
-        pipeline = served_by(pipeline, service) if pipeline else None
+        pipeline = served_by(pipeline, service.rank_passages) if pipeline else None
     routes = page_routes(pipeline.search, pipeline.fitted.world.collection.name) if pipeline else []
     if service is None:
         yield None, routes

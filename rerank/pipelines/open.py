@@ -12,7 +12,7 @@ from rerank.pipelines.pipeline import Pipeline
 from rerank.retrieval.words import find_words
 from rerank.stages.base import Ranker
 from rerank.stages.bm25 import BM25
-from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RanksPassages
+from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
 from rerank.stages.world import World
 from rerank.tasks.source_checks import expect_text
 from rerank.tasks.trained_on import as_trained, open_trained_on
@@ -74,10 +74,10 @@ def cross_encoder_of(pipeline: Pipeline) -> Reranker | None:
     return found[-1] if found else None
 
 
-def served_by(pipeline: Pipeline, service: RanksPassages) -> Pipeline:
-    """The pipeline with a service in the place of its last cross-encoder, for one query at a time."""
+def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:
+    """The pipeline with a function in the place of its last cross-encoder, for one query at a time."""
     model, rankers = cross_encoder_of(pipeline), dict(pipeline.fitted.rankers)
     for name, ranker in rankers.items():
         if isinstance(ranker, CrossEncoderRanker) and ranker.reranker is model:
-            rankers[name] = replace(ranker, service=service)
+            rankers[name] = replace(ranker, rank_elsewhere=rank_passages)
     return Pipeline.of(replace(pipeline.fitted, rankers=rankers))

@@ -1,11 +1,11 @@
 """The stage `cross-encoder`: the model that `rerank train` trains, or any that is trained already."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import Config, EncoderSettings, ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
@@ -24,17 +24,8 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint"
 
 
-class RanksPassages(Protocol):
-    """What `Reranker.rank_passages` does."""
-
-    def rank_passages(
-        self,
-        query: str,
-        documents: Sequence[str],
-        top_k: int | None = None,
-        first_scores: Sequence[float] | None = None,
-    ) -> "list[BestPassage]":
-        """The documents, best first, and of each the passage that the model scored highest."""
+RankPassages = Callable[[str, Sequence[str], int | None, Sequence[float]], "list[BestPassage]"]
+"""What `Reranker.rank_passages` does: (query, texts, top, first-stage scores) -> the texts, best first."""
 
 
 @stage
@@ -75,7 +66,7 @@ class CrossEncoder:
         """Fine-tunes the model on the training queries; validation queries choose the epoch."""
         config = self.config(world)
         if not self.trained:
-            return self._opened(world, world.place_of(config.encoder.name))
+            return self.open(world, folder)
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
         from rerank.training.device import open_training_accelerator
         from rerank.training.loop import train
@@ -86,11 +77,8 @@ class CrossEncoder:
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0
         candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores)
         dataset = TextDataset(config, world.folder, world.texts, Path("below"), candidates, config.encoder.name)
-        accelerator, loss, place = (
-            open_training_accelerator(config.training),
-            open_loss(config.loss),
-            FoldFolder(folder),
-        )
+        accelerator = open_training_accelerator(config.training)
+        loss, place = open_loss(config.loss), FoldFolder(folder)
         task = TextTask(dataset, fold, accelerator)
         validate = partial(validation_value, task, measure=config.training.measure, loss=loss)
         train(task, loss, place, config.training, accelerator, validate)
@@ -99,9 +87,8 @@ class CrossEncoder:
 
     def open(self, world: World, folder: Path) -> "CrossEncoderRanker":
         """Opens the model. Raises UserError if it cannot be loaded."""
-        return self._opened(
-            world, str(folder / CHECKPOINT) if self.trained else world.place_of(self.config(world).encoder.name)
-        )
+        own = str(folder / CHECKPOINT)
+        return self._opened(world, own if self.trained else world.place_of(self.config(world).encoder.name))
 
     def config(self, world: World) -> Config:
         """The settings as those of an experiment."""
@@ -127,14 +114,14 @@ class CrossEncoder:
 class CrossEncoderRanker:
     """Ranks with a trained model, which was opened from `checkpoint`.
 
-    `service` ranks the documents of a single query in the place of the model, as a server does.
+    `rank_elsewhere` ranks the documents of a single query in the place of the model, as the thread of a server does.
     """
 
     settings: CrossEncoder
     world: World
     reranker: "Reranker"
     checkpoint: str
-    service: RanksPassages | None = None
+    rank_elsewhere: RankPassages | None = None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The documents of the stage below; the first `depth` of them are ranked, and come first."""
@@ -152,7 +139,8 @@ class CrossEncoderRanker:
         """The best documents of one query, doc_id to its score and the passage that the model scored highest."""
         doc_ids = ranked(dict(first))[: self.settings.depth]
         texts = [document.text for document in self.world.texts.get(doc_ids)]
-        best = (self.service or self.reranker).rank_passages(query, texts, None, [first[doc_id] for doc_id in doc_ids])
+        rank = self.rank_elsewhere or self.reranker.rank_passages
+        best = rank(query, texts, None, [first[doc_id] for doc_id in doc_ids])
         return {doc_ids[found.index]: found for found in best}
 
     def save(self, folder: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from rerank.data.types import Fold, Run
-from rerank.retrieval.exact_search import search_exactly
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -48,9 +47,7 @@ class DenseRanker:
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has text."""
         name = self.settings.encoder
-        vectors = self.world.query_vectors(name, queries)
-        similarity = self.world.encoder(name).similarity
-        return dict(search_exactly(vectors, self.world.vectors(name), self.settings.depth, similarity))
+        return self.world.search(name, self.world.query_vectors(name, queries), self.settings.depth)
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

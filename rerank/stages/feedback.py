@@ -12,7 +12,6 @@ from typing import Annotated, ClassVar
 from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import fuse_ranks
-from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.feedback import add_feedback
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
@@ -70,8 +69,7 @@ class FeedbackRanker:
         feedback = {q: [numbers[doc_id] for doc_id in doc_ids if doc_id in numbers] for q, doc_ids in best.items()}
         feedback = {query_id: some for query_id, some in feedback.items() if some}
         vectors = add_feedback(self.world.query_vectors(name, queries), feedback, documents)
-        similarity = self.world.encoder(name).similarity
-        return dict(search_exactly(vectors, documents, self.settings.depth, similarity))
+        return self.world.search(name, vectors, self.settings.depth)
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

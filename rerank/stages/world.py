@@ -11,6 +11,8 @@ import numpy as np
 from rerank.config import Config
 from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore
+from rerank.data.types import Run
+from rerank.retrieval.exact_search import search_exactly
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
 from rerank.tasks.vectors import open_vectors
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
 
 MOST_KEPT = 100_000
-"""Query vectors in memory."""
+"""Query vectors in memory; above it, all are made again."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class World:
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, config: Config, queries: Mapping[str, str] = {}) -> "World":
+    def open(cls, config: Config) -> "World":
         """The world of the collection that the settings name. Raises UserError if it cannot be opened."""
         collection = open_settings(config.collection)
-        return cls(config, collection, CollectionFolder(Path(config.output.folder) / collection.name), queries)
+        return cls(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
         """The same world, with these queries."""
@@ -84,11 +86,16 @@ class World:
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
         kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
-        for some in (self.queries, texts):  # those of the world first, and always all of them together
-            missing = {text: text for text in some.values() if text.strip() and (name, text) not in kept}
-            if missing and any((name, text) not in kept for text in texts.values()):
-                if len(kept) + len(missing) > MOST_KEPT:
-                    kept.clear()
-                vectors = self.encoder(name).encode_queries(missing)
-                kept.update({(name, text): vector for text, vector in vectors.items()})
+        if any((name, text) not in kept for text in texts.values()):
+            if len(kept) > MOST_KEPT:
+                kept.clear()
+            for some in (self.queries, texts):  # those of the world first, and always all of them together
+                missing = {text: text for text in some.values() if text.strip() and (name, text) not in kept}
+                if missing:
+                    vectors = self.encoder(name).encode_queries(missing)
+                    kept.update({(name, text): vector for text, vector in vectors.items()})
         return {query_id: kept[name, text] for query_id, text in texts.items()}
+
+    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int) -> Run:
+        """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder."""
+        return dict(search_exactly(vectors, self.vectors(name), depth, self.encoder(name).similarity))

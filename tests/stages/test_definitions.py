@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
@@ -13,6 +14,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores, weights_of_grid
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import retrieve
+from rerank.stages import world as worlds
 from tests.stages.worlds import FOLD, STAGES, TESTED, fitted, open_world, ranked_by, runs_below
 
 
@@ -124,3 +126,12 @@ def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(he
         assert ranked(run[query_id])[4:] == doc_ids[4:]
         in_order = [run[query_id][doc_id] for doc_id in ranked(run[query_id])]
         assert all(above > below for above, below in itertools.pairwise(in_order))
+
+
+def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypatch):
+    monkeypatch.setattr(worlds, "MOST_KEPT", 1)
+    world = replace(open_world(), queries={})
+    first = world.query_vectors("encoder", {"a": "good", "b": "bad"})
+    second = world.query_vectors("encoder", {"a": "good", "c": "stone"})
+    assert second.keys() == {"a", "c"}
+    np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
