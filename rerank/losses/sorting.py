@@ -35,7 +35,7 @@ def neuralsort(
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         summed = metrics.summed_labels(labels, metric)
         ranked = neuralsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
 
@@ -68,7 +68,7 @@ def softsort(
     def of_distances(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         summed = metrics.summed_labels(labels, metric)
         ranked = softsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric)
 
     def of_powers(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         rows = indicators.softsort_indicators(scores, mask, temperature, power, metric.cutoff)

@@ -22,7 +22,7 @@ def metric_of(
         if wanted.name != "ndcg":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
         gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
-        return metrics.metric_from_ranked_gains(gains, labels, wanted)
+        return metrics.metric_from_ranked(gains, labels, wanted, gains=True)
     beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
     if name == "ot":
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
