@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import log
 from rerank.utils.quiet import quiet
 
@@ -47,6 +47,13 @@ def file_hashes(name: str) -> list[str]:
     folder = encoder_folder(name)
     files = sorted(file for kind in HASHED for file in folder.glob(kind))
     return [f"{file.name} {file_hash(file)}" for file in files]
+
+
+def bi_encoder_hash(name: str) -> str:
+    """A hash of the files of a bi-encoder and of its modules. Raises UserError as `encoder_folder`."""
+    folder = encoder_folder(name)
+    files = sorted(file for kind in HASHED for file in folder.rglob(kind))
+    return short_hash(*(f"{file.relative_to(folder)} {file_hash(file)}" for file in files))
 
 
 def _missing(folder: Path) -> str:

@@ -17,27 +17,22 @@ from rerank.serving.service import Service, refuse
 
 PUBLIC = ("/health",)
 """What needs no key: a supervisor asks whether the server is ready."""
+METRICS_TYPE = "text/plain; version=0.0.4"
 
 
-def make_app(service: Service, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The ASGI application: a route for each dialect, /health, /info, /metrics, and the `extra` ones.
+def make_app(service: Service | None, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The ASGI application: /health, the `extra` routes, and of a service a route for each dialect, /info and /metrics.
 
     With a `key`, every request but those of PUBLIC needs the header `Authorization: Bearer <key>`.
     """
-    routes: list[BaseRoute] = [_dialect_route(service, path, *spoken) for path, spoken in DIALECTS.items()]
-    routes += [
-        Route("/health", lambda request: _health(service)),
-        Route("/info", lambda request: JSONResponse(info(service))),
-        Route("/metrics", lambda request: _metrics(service)),
-        *extra,
-    ]
+    routes: list[BaseRoute] = [Route("/health", lambda request: _health(service)), *extra]
+    if service:
+        routes += [_dialect_route(service, path, *spoken) for path, spoken in DIALECTS.items()]
+        routes += [
+            Route("/info", lambda request: JSONResponse(info(service))),
+            Route("/metrics", lambda request: Response(service.metrics.text(), media_type=METRICS_TYPE)),
+        ]
     app = Starlette(routes=routes)
-    return app if key is None else with_key(app, key)
-
-
-def make_search_app(routes: Sequence[BaseRoute], key: str | None = None) -> ASGIApp:
-    """The ASGI application of a pipeline without a cross-encoder: its search routes, and /health."""
-    app = Starlette(routes=[Route("/health", lambda request: Response()), *routes])
     return app if key is None else with_key(app, key)
 
 
@@ -88,14 +83,10 @@ def _dialect_route(service: Service, path: str, dialect: Dialect, dialect_of: Ca
     return Route(path, endpoint, methods=["POST"], name=path)
 
 
-def _health(service: Service) -> Response:
-    if service.engine.healthy:
+def _health(service: Service | None) -> Response:
+    if service is None or service.engine.healthy:
         return Response()
     return refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))
-
-
-def _metrics(service: Service) -> Response:
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 def _knows(request: Request, key: str) -> bool:

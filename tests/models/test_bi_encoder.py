@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank.models.bi_encoder import open_bi_encoder
-from rerank.models.bi_encoder_files import bi_encoder_hash
+from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
