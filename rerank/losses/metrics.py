@@ -21,13 +21,10 @@ class Metric(NamedTuple):
 
 
 def parse(metric: str) -> Metric:
-    """Parses the name of a metric; upper and lower case are equal.
+    """Parses the name of a metric, p@K, ndcg@K, ndcg or ap, in any case; raises ValueError for others.
 
     >>> parse("ndcg@10")
     Metric(name='ndcg', cutoff=10)
-
-    Raises:
-        ValueError: the name is none of p@K, ndcg@K, ndcg, ap, or K is below 1.
     """
     match = re.fullmatch(r"(p|ndcg)@(\d+)|(ndcg|ap)", metric.lower())
     cutoff = int(match[2]) if match and match[2] else None
@@ -138,17 +135,8 @@ def metric_from_soft_ranks(
 def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The true metric of the ranking by score; ties are in order of appearance.
 
-    Args:
-        scores: (lists, documents).
-        labels: (lists, documents); NDCG has gain 2^label - 1, 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents.
-        metric: p@K, ndcg@K, ndcg or ap.
-
-    Returns:
-        (lists,), without a gradient; 0 where no document is relevant.
-
-    Raises:
-        ValueError: the metric is none of these, or the shapes differ.
+    Scores, labels and mask are those of a loss, the metric is p@K, ndcg@K, ndcg or ap. Returns (lists,), without a
+    gradient; 0 where no document is relevant. Raises ValueError for another metric, and for shapes that differ.
 
     >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
     tensor([0.5833])

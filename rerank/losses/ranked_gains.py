@@ -28,7 +28,6 @@ def pirank(
     P@K and AP both losses are equal.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
         straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
@@ -58,7 +57,6 @@ def neural_ndcg(
     The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
 

@@ -1,7 +1,7 @@
 """The routes of the server."""
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,8 +10,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerank.runs.manifest import version
-from rerank.serving.dialects import DIALECTS, TEI, Dialect
-from rerank.serving.questions import Body
+from rerank.serving.dialects import DIALECTS, TEI
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.service import Service, refuse
 
@@ -27,7 +26,7 @@ def make_app(service: Service | None, key: str | None = None, extra: Sequence[Ba
     """
     routes: list[BaseRoute] = [Route("/health", lambda request: _health(service)), *extra]
     if service:
-        routes += [_dialect_route(service, path, *spoken) for path, spoken in DIALECTS.items()]
+        routes += [Route(path, service.respond, methods=["POST"]) for path in DIALECTS]
         routes += [
             Route("/info", lambda request: JSONResponse(info(service))),
             Route("/metrics", lambda request: Response(service.metrics.text(), media_type=METRICS_TYPE)),
@@ -41,7 +40,7 @@ def with_key(app: ASGIApp, key: str) -> ASGIApp:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PUBLIC and not _knows(Request(scope), key):
-            dialect = DIALECTS.get(scope["path"], (TEI, None))[0]
+            dialect = DIALECTS.get(scope["path"], TEI)
             refusal = RefusalError(Reason.UNAUTHORISED, "Authorization: expected Bearer and the server's key")
             await refuse(dialect, refusal)(scope, receive, send)
         else:
@@ -74,13 +73,6 @@ def info(service: Service) -> dict[str, object]:
         "sha": None,
         "docker_label": None,
     }
-
-
-def _dialect_route(service: Service, path: str, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Route:
-    async def endpoint(request: Request) -> Response:
-        return await service.respond(request, dialect, dialect_of)
-
-    return Route(path, endpoint, methods=["POST"], name=path)
 
 
 def _health(service: Service | None) -> Response:

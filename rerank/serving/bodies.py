@@ -31,7 +31,7 @@ class Bodies:
         many bytes, and ClientGoneError if its end never comes.
         """
         self._check_headers(request, media_type)
-        limit, parts = self.limits.max_body_bytes, []
+        limit, parts = self.limits.max_body_bytes, list[bytes]()
         size, held, more = 0, 0, True
         try:
             try:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
 from rerank.serving.bodies import Bodies, parse
-from rerank.serving.dialects import Dialect
+from rerank.serving.dialects import DIALECTS, Dialect, dialect_of
 from rerank.serving.engine import Engine, Job, Outcome
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
@@ -70,14 +70,15 @@ class Service:
             raise found
         return self.reranker.best_passages(documents, found, top_k, first_scores)
 
-    async def respond(self, request: Request, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Response:
-        """The answer to a request, in the dialect of its body, or a refusal in it."""
-        started = time.perf_counter()
+    async def respond(self, request: Request) -> Response:
+        """The answer to a request, in the dialect of its path and body, or a refusal in it."""
+        started, path = time.perf_counter(), request.scope["path"]
+        dialect = DIALECTS[path]
         try:
             async with self._bodies.body(request) as sent:
                 self.engine.check_room()
                 body = await self._in_tokeniser(parse, sent)
-                dialect = dialect_of(body)
+                dialect = dialect_of(path, body)
                 answer = await self._unless_gone(request, self._answer(dialect, body))
             response: Response = JSONResponse(answer)
         except RefusalError as refusal:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from rerank.models.export.onnx_int8 import find_ranges, linear_inputs, to_int8
-from rerank.models.export.packages import needed
 from rerank.models.export.rows import Graph, Rows, RowScores
+from rerank.models.packages import needed
 from rerank.utils.progress import progress
 
 FILE = "model.onnx"

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from rerank.models.export.packages import needed
 from rerank.models.export.rows import Graph, Rows, RowScores
+from rerank.models.packages import needed
 from rerank.utils.quiet import quiet
 
 FILE = "model.xml"
