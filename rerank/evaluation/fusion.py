@@ -8,12 +8,13 @@ Pyserini's hybrid search.
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rerank.data.run_scores import strictly_decreasing
 from rerank.data.trec import examples, ranked
 from rerank.data.types import Fold, Judgments, Qrels, Run
+from rerank.evaluation.choice import TIE, almost_best
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.evaluate_runs import map_to_folds
 from rerank.evaluation.measures import measure_name
@@ -37,8 +38,6 @@ STEPS, STEPS_OF_SEVERAL = 20, 10
 
 MOST_TUNED = 6
 """The runs whose weights can be tuned: 3,003 combinations."""
-
-TIE = 1e-12  # smaller differences of means are rounding: the order in which the values are summed must not choose
 
 
 def fuse_ranks(runs: Sequence[Run], k: float = RRF_K) -> Run:
@@ -151,10 +150,7 @@ def shrunk_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) ->
     (0.45, 0.55)
     """
     tried = [(weights, list(values.values())) for weights, values in _grid_values(runs, qrels, measure, equal=True)]
-    means = [fmean(values) for _, values in tried]
-    best = max(range(len(tried)), key=means.__getitem__)
-    error = stdev(tried[best][1]) / math.sqrt(len(tried[best][1])) if len(tried[best][1]) > 1 else 0.0
-    good = [weights for (weights, _), mean in zip(tried, means, strict=True) if mean >= means[best] - error / 2 - TIE]
+    good = [tried[place][0] for place in almost_best([values for _, values in tried])]
     return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
 
 

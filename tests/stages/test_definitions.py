@@ -13,8 +13,11 @@ from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores, weights_of_grid
 from rerank.models.reranker import Reranker
-from rerank.retrieval.bm25 import retrieve
+from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.rm3 import search_rm3
+from rerank.stages import BM25
 from rerank.stages import world as worlds
+from rerank.stages.bm25 import K1, B
 from tests.stages.worlds import FOLD, STAGES, TESTED, fitted, open_world, ranked_by, runs_below
 
 
@@ -42,6 +45,32 @@ def test_bm25_is_pyserinis(here, tmp_path):
     world = open_world()
     whole = retrieve(world.collection, 1000, 0.9, 0.4, cache=world.folder.index)
     assert ranked_by(fitted(world, "bm25", tmp_path), world, "bm25") == {q: whole[q] for q in TESTED}
+
+
+def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp_path):
+    world = open_world()
+    judged = {q: world.collection.queries[q] for q in (*FOLD.train, *FOLD.valid)}
+    qrels = {query_id: world.collection.qrels[query_id] for query_id in judged}
+    values = {}
+    for k1, b in [(0.0, 1.0), *itertools.product(K1, B)]:
+        run = search(world.index, judged, 100, k1, b)
+        values[k1, b] = list(evaluate(qrels, run, ["nDCG@20"])["nDCG@20"].values())
+    best = max(values.values(), key=fmean)
+    good = [place for place, of in values.items() if fmean(of) >= fmean(best) - stdev(best) / len(best) ** 0.5 / 2]
+    k1, b = min(good, key=lambda place: ((place[0] - 0) / 2) ** 2 + (place[1] - 1) ** 2)
+    settings = BM25(0.0, 1.0, tune=True)
+    ranker = settings.fit(world, FOLD, [], tmp_path)
+    ranker.save(tmp_path)
+    asked = {q: world.collection.queries[q] for q in TESTED}
+    for one in (ranker, settings.open(open_world(), tmp_path)):
+        assert one.rank(asked, []) == search(world.index, asked, 1000, k1, b)
+
+
+def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
+    world = open_world()
+    asked = {q: world.collection.queries[q] for q in TESTED}
+    run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
+    assert run == {q: search_rm3(world.index, text, world.texts.get, 1000) for q, text in asked.items()}
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
