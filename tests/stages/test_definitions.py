@@ -6,7 +6,9 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
+import torch
 
+from rerank.batches.features import Vectors
 from rerank.data.candidates import standardised
 from rerank.data.trec import ranked
 from rerank.data.types import Fold
@@ -18,7 +20,7 @@ from rerank.retrieval.rm3 import search_rm3
 from rerank.stages import BM25
 from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
-from tests.stages.worlds import FOLD, STAGES, TESTED, fitted, open_world, ranked_by, runs_below
+from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
 
 def unit(vectors):
@@ -164,3 +166,33 @@ def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypa
     second = world.query_vectors("encoder", {"a": "good", "c": "stone"})
     assert second.keys() == {"a", "c"}
     np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
+
+
+def test_features_are_scaled_scores_and_reciprocal_ranks_and_their_network_is_added_to_the_fusion(here, tmp_path):
+    world = open_world()
+    ranker = fitted(world, "features", tmp_path)
+    below = runs_below(world, "features", TESTED)
+    fused = fuse_scores(below, (0.5, 0.5))
+    run = ranked_by(ranker, world, "features")
+    for query_id in TESTED:
+        doc_ids = ranked(fused[query_id])[:100]
+        columns = []
+        for of_stage in below:
+            scores = of_stage[query_id]
+            low, high = min(scores.values()), max(scores.values())
+            columns.append([(scores[d] - low) / (high - low) if d in scores else 0 for d in doc_ids])
+            columns.append([1 / (1 + ranked(scores).index(d)) if d in scores else 0 for d in doc_ids])
+        network = ranker.model(Vectors(torch.tensor(columns).T))
+        added = 2 * np.array(standardised([fused[query_id][d] for d in doc_ids]))
+        expected = network.detach().numpy() + added
+        expect_scores({d: run[query_id][d] for d in doc_ids}, dict(zip(doc_ids, expected.tolist(), strict=True)))
+
+
+def test_features_without_a_relevant_document_are_the_fusion(here, tmp_path):
+    world = open_world()
+    below = runs_below(world, "features", TESTED)
+    unjudged = replace(world, collection=Judged(world.collection, {}))
+    ranker = STAGES["features"].fit(unjudged, FOLD, runs_below(world, "features", (*FOLD.train, *FOLD.valid)), tmp_path)
+    ranker.save(tmp_path)
+    for one in (ranker, STAGES["features"].open(world, tmp_path)):
+        assert one.rank({q: world.collection.queries[q] for q in TESTED}, below) == fuse_scores(below, (0.5, 0.5))
