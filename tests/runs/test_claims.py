@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from rerank.runs import ExperimentFolder
 from rerank.runs.claims import claim
+from rerank.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from rerank.runs import ExperimentFolder
+from rerank.runs.layout import ExperimentFolder
 from rerank.runs.claims import claim
 
 held = claim(ExperimentFolder(Path(sys.argv[1])), print)
