@@ -16,8 +16,8 @@ from rerank.data.splits import SPLIT
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.choice import values_of
-from rerank.evaluation.fusion import MEASURE
 from rerank.evaluation.measures import measure_name
+from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.choice import choose
 from rerank.pipelines.crossfit import CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, TypedDict
 
 from rerank.data.types import Fold, Run
 from rerank.evaluation.choice import almost_best, values_of
+from rerank.evaluation.weights import MEASURE
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
@@ -17,8 +18,6 @@ from rerank.utils.parameters import Whole, at_least, between
 from rerank.utils.progress import progress
 
 FILE = "bm25.json"
-MEASURE = "nDCG@20"
-"""The measure that chooses k1 and b."""
 K1, B = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0), (0.2, 0.4, 0.6, 0.75, 0.9)
 """The values that are tried."""
 
