@@ -53,8 +53,9 @@ def fold_folders(path: Path) -> dict[str, Path]:
 
 
 def has_layout(folder: Path) -> bool:
-    """Whether a folder has training files, or folds that have."""
-    return bool(part_files(folder, "train")) or bool(fold_folders(folder))
+    """Whether a folder without a collection of texts has a training, validation or test file, or folds that have."""
+    has_files = any(part_files(folder, part) for part in PARTS) or bool(fold_folders(folder))
+    return has_files and not (folder / "corpus.jsonl").exists()
 
 
 def has_features(path: Path) -> bool:

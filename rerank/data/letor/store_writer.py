@@ -1,6 +1,6 @@
 """Writes the documents of text files, as they are parsed, into the files of a store, in bounded memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
