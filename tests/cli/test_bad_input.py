@@ -63,8 +63,7 @@ def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeyp
     monkeypatch.undo()
 
 
-def test_queries_that_the_collection_lacks_are_said(here, capsys):
-    main(command("--fold", "1"))
+def test_queries_that_the_collection_lacks_are_said(there, capsys):
     Path("more.run").write_text(Path("runs/towns/bm25.run").read_text() + "extra Q0 d0-0 1 1.0 t\n")
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "more.run", "--collection", "towns", "--out", "new.run"]
     main(words)
@@ -98,8 +97,7 @@ def test_a_checkpoint_that_is_gone_says_what_to_remove(here, capsys, interrupted
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of files")
-def test_a_file_that_is_larger_than_the_limit_is_one_line(here):
-    main(command("--fold", "1"))
+def test_a_file_that_is_larger_than_the_limit_is_one_line(there):
     limited = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900)); from rerank.cli.main import main; "

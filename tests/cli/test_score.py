@@ -35,8 +35,7 @@ def test_a_checkpoint_re_ranks_a_run(here):
     assert facts["documents"].keys() == {"fingerprint", "tokens"}
 
 
-def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(here):
-    main(command("--fold", "1"))
+def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(there):
     words = ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--out", "again.run"]
     main([*words, "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
     assert {len(documents) for documents in read_run("again.run").values()} == {3}
