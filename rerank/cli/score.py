@@ -6,10 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path, print_output
+from rerank.cli.checks import check_path, print_output
 from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config, validate
-from rerank.data.letor.layouts import is_feature_source
+from rerank.config import Config
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
@@ -70,12 +69,8 @@ def score(
         ray://HOST:10001.
     """
     number, parts = _which_part(part, parts, on)
-    validate(config)
     check_path("model", model)
     check_output(out)
-    collection = config.collection.source
-    if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
-        check_file("run", run)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
@@ -86,7 +81,7 @@ def score(
         return
     from rerank.jobs.rescore import rescore
 
-    written = rescore(config, model, run, out, collection or None, parts, number, on)
+    written = rescore(config, model, run, out, parts, number, on)
     if written is None:
         sys.exit(1)
     print_output(written)

@@ -167,7 +167,7 @@ def _score(config: Config, teacher: str, template: str, asked: Asked, out: Path)
     first_stage = replace(config.first_stage, depth=max(len(doc_ids) for doc_ids in read_run(asked.run).values()))
     encoder = replace(config.encoder, template=template)
     config = replace(config, collection=collection, first_stage=first_stage, encoder=encoder)
-    rescore(config, teacher, asked.run, out, collection.source)
+    rescore(config, teacher, asked.run, out)
 
 
 def _write_lists(target: Path, asked: Asked, runs: Sequence[Path]) -> None:
