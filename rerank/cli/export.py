@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from rerank.cli.checks import check_file, check_path
 from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config, validate
+from rerank.config import Config
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
 from rerank.utils.progress import print_result
@@ -46,7 +46,6 @@ def export(
     calibrate
         A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
     """
-    validate(config)
     check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
     if calibrate:

@@ -91,9 +91,3 @@ def test_a_port_in_use_is_one_line(capsys, folder):
         port = taken.getsockname()[1]
         line = failed(capsys, "serve", str(folder), "--port", str(port))
     assert f"--host 127.0.0.1 --port {port}: Address already in use" in line
-
-
-def test_mistakes_are_told_before_the_model_is_loaded(capsys, monkeypatch, folder):
-    monkeypatch.setattr(Reranker, "load", lambda *_, **__: pytest.fail("loaded"))
-    for words in (["--host", "no.such.host.invalid"], ["--api-key-file", "missing"], ["--max-queue", "5"]):
-        assert words[0].removesuffix("queue") in failed(capsys, "serve", str(folder), *words)

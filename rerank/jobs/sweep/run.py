@@ -35,8 +35,6 @@ def run_sweep(
     (see `work_on_ray`). A cell whose training fails is reported at the end and does not stop the others. Raises
     UserError for invalid input before anything is trained.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"--workers: got {workers}, expected 1 or more")
     expect_engine(engine)
     grid = read_grid(path)
     base_file = config or grid.config
