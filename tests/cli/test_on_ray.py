@@ -57,8 +57,9 @@ def until(true):
 
 
 def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path):
+    """Of a client from another machine."""
     words = ["fine", "wrong", "killed", "broken", "well"]
-    ended = dict(work_on_ray("ray", job, words, tmp_path))
+    ended = dict(work_on_ray(f"ray://127.0.0.1:{cluster.nodes.client_port}", job, words, tmp_path))
     assert sorted(ended) == sorted(words)
     assert (ended["fine"], ended["well"], ended["wrong"]) == ("", "", "a mistake")
     assert ended["killed"].startswith("its node or its process (killed, as for memory) was lost 3 times: ")
@@ -124,13 +125,6 @@ def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, the
     assert not Path("out.run.parts").exists()
     facts = json.loads(Path("out.run.json").read_text())
     assert (facts["parts"], facts["device"], facts["precision"]) == (3, "cpu", "float32")
-
-
-def test_a_client_of_ray_from_another_machine(cluster, tmp_path):
-    assert sorted(work_on_ray(f"ray://127.0.0.1:{cluster.nodes.client_port}", job, ["fine", "wrong"], tmp_path)) == [
-        ("fine", ""),
-        ("wrong", "a mistake"),
-    ]
 
 
 def test_a_node_that_does_not_see_the_folder_is_named(cluster, there, capsys):

@@ -155,10 +155,10 @@ def test_an_output_folder_that_is_none_is_refused(here, capsys):
 
 
 def test_a_shell_can_redirect_standard_output(here, tmp_path):
-    main([*COMMANDS["plot"], "--out", "chart.pdf"])
     words = [sys.executable, "-m", "rerank", *COMMANDS["plot"], "--out", "/dev/stdout"]
     with (tmp_path / "file").open("wb") as file:
         subprocess.run(words, stdout=file, check=True)
+    main([*COMMANDS["plot"], "--out", "chart.pdf"])
     assert (tmp_path / "file").read_bytes() == Path("chart.pdf").read_bytes()
 
 

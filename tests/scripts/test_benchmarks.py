@@ -18,14 +18,15 @@ from rerank.utils.errors import UserError
 from scripts.benchmarks import letor, scoring, serving_load, timing, training
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks.commands import main
+from scripts.benchmarks.fake_cuda import library
 from scripts.benchmarks.gpu_counts import count
 from scripts.benchmarks.large import STEPS, with_full_size
 from scripts.benchmarks.large_collection import DEPTH, PASSAGES, shape, write_large_collection, write_large_run
-from scripts.benchmarks.memory import in_fresh_process, measured, peak_memory
+from scripts.benchmarks.memory import in_fresh_process, measured
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import interleaved, ratio
 from scripts.benchmarks.workload import make_encoder
-from tests.support.fake_cuda import library
+from tests.scripts.planted import two_peaks
 from tests.support.servers import served
 from tests.support.small_collection import failed
 
@@ -212,10 +213,6 @@ def test_gpu_counts():
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
-
-
-def two_peaks():
-    return [peak_memory(lambda size=size: torch.ones(size * 250_000).sum(), CPU) for size in (64, 1)]
 
 
 def test_a_peak_is_that_of_its_work_alone():
