@@ -6,9 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_path, print_output
+from rerank.cli.checks import print_output
 from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
 from rerank.config import Config
+from rerank.config.files import check_path
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output

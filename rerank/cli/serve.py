@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path
 from rerank.cli.search import DEFAULTS
 from rerank.cli.settings import OF_RANKING, Model, with_settings
 from rerank.config import Config
+from rerank.config.files import check_file, check_path
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
 

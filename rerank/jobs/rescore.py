@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from rerank.config import Config, sections, validate
+from rerank.config import Config, sections
 from rerank.config.files import check_file
 from rerank.jobs.parts import Parts
 from rerank.jobs.score_parts import plan_parts, score_on_cluster, score_parts
@@ -64,7 +64,6 @@ def rescore(
         flag = "--part" if here else f"--on {engine}"
         raise UserError(f"{flag}: the parts of a run are in a folder beside it; expected --out FILE")
     expect_engine(engine)
-    validate(config)
     check_encoder(config)
     if config.collection.source:
         expect_text(config.collection.source)
@@ -87,7 +86,9 @@ def rescore(
         elif not score_on_cluster(config, scoring, run, plan, engine):
             return None
         if accelerator.is_main_process and not _join(scoring, plan, manifest):
-            return plan.file(part or 1)
+            if part is None:
+                raise UserError(f"{plan.folder}: parts were removed while others were scored; run the command again")
+            return plan.file(part)
         return out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
-from rerank.config import Config
+from rerank.config import CollectionSettings, Config
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec_arrays import read_run_arrays
@@ -73,18 +73,13 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     )
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
-        settings, saved = config.collection, saved_settings(model)
-        if settings.source:
-            collection = open_collection(settings.source)
-        else:
-            collection, settings = open_trained_on(checkpoint, saved), as_trained(settings, saved)
+        settings, collection = open_queried(config.collection, checkpoint, saved_settings(model))
         config = replace(
             config,
-            collection=replace(settings, source=collection.source),
+            collection=settings,
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
-        collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
     notes = [*notes, truncation_summary(passages, max_doc_tokens)]
@@ -94,6 +89,21 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
             log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator)
+
+
+def open_queried(
+    settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]
+) -> tuple[CollectionSettings, Collection]:
+    """The collection of the settings, by default that of the checkpoint, with the queries of the settings.
+
+    Raises UserError for a checkpoint that records no collection if the settings have none.
+    """
+    if settings.source:
+        collection = open_collection(settings.source)
+    else:
+        collection, settings = open_trained_on(checkpoint, saved), as_trained(settings, saved)
+    collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
+    return replace(settings, source=collection.source), collection
 
 
 def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:

@@ -196,7 +196,7 @@ def test_wrong_arguments_are_refused(there, tmp_path, capsys):
     graph = str(tmp_path / "graph")
     assert "--int8: needs --calibrate" in failed(capsys, "export", "model", graph, "--format", "onnx", "--int8")
     words = ["export", "model", graph, "--format", "onnx", "--calibrate", "first.run"]
-    assert "name that of the run with --collection" in failed(capsys, *words)
+    assert "name one with --collection" in failed(capsys, *words)
     assert "already exists; expected a new folder" in failed(capsys, "export", "model", "towns", "--format", "onnx")
     assert "no such file" in failed(capsys, "export", "model", graph, "--format", "onnx", "--calibrate", "none.run")
     assert not Path(graph).exists()
