@@ -13,7 +13,8 @@ from rerank.config.files import check_file, check_path
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
 
-SETTINGS = (
+
+@with_settings(
     "collection.train",
     "collection.valid",
     "collection.query_field",
@@ -24,10 +25,6 @@ SETTINGS = (
     "training.seed",
     "output.folder",
 )
-"""The settings that act on a fit."""
-
-
-@with_settings(*SETTINGS)
 def fit(
     collection: PathText,
     *,

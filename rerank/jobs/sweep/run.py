@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rerank.config import Config, validate
+from rerank.config import Config
 from rerank.data.folds import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
@@ -16,8 +16,7 @@ from rerank.runs.claims import claim
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
-from rerank.tasks.checks import check_labels
-from rerank.training.losses import open_loss
+from rerank.tasks.checks import check_training
 from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
@@ -79,8 +78,6 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 
 def _check(cell: Config) -> None:
     try:
-        validate(cell)
-        open_loss(cell.loss)
-        check_labels(cell)
+        check_training(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error
