@@ -84,9 +84,9 @@ def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[N
             scored = gather_object(scored)
         run = make_run(lists, scored, scoring.model.first_stage_weight)
         if accelerator.is_main_process:
-            device = {"device": str(accelerator.device), "device_name": device_name(accelerator.device)}
-            device |= {"arithmetic": arithmetic(), **precision_facts(accelerator)}
-            plan.write(number, run, device)
+            device = accelerator.device
+            facts = {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
+            plan.write(number, run, {**facts, **precision_facts(accelerator)})
 
 
 def score_on_cluster(config: Config, scoring: Scoring, run: Path | None, plan: Parts, engine: str) -> bool:
