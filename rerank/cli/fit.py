@@ -6,13 +6,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_measure, check_path
+from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.config.files import check_file, check_path
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
 
-SETTINGS = (
+
+@with_settings(
     "collection.train",
     "collection.valid",
     "collection.query_field",
@@ -23,10 +25,6 @@ SETTINGS = (
     "training.seed",
     "output.folder",
 )
-"""The settings that act on a fit."""
-
-
-@with_settings(*SETTINGS)
 def fit(
     collection: PathText,
     *,

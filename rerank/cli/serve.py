@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path
-from rerank.cli.search import DEFAULTS, SETTINGS
-from rerank.cli.settings import with_settings
-from rerank.config import Config, validate
-from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
+from rerank.cli.search import DEFAULTS
+from rerank.cli.settings import OF_RANKING, Model, with_settings
+from rerank.config import Config
+from rerank.config.files import check_file, check_path
+from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ SEARCHED = Parameter(
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
-@with_settings(*SETTINGS, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
+@with_settings(*OF_RANKING, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
 def serve(
-    model: PathText,
+    model: Model,
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
@@ -44,9 +44,6 @@ def serve(
 
     Parameters
     ----------
-    model
-        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
-        cross-encoder.
     host
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
@@ -64,7 +61,6 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    validate(config)
     check_path("model", model)
     if api_key_file:
         check_file("--api-key-file", api_key_file)

@@ -51,12 +51,16 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
     assert "5 queries" in capsys.readouterr().out
 
 
-def test_a_finished_fold_is_not_trained_again(there, capsys):
+def test_a_finished_fold_is_not_trained_again_and_other_settings_are_refused(there, capsys):
     run = there / "runs" / "towns" / "smoothi" / "fold1" / "test.run"
     before = run.stat().st_mtime_ns
     main(command("--fold", "1"))
     assert run.stat().st_mtime_ns == before
     assert "already exists" in capsys.readouterr().err
+    line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))
+    assert "there training.lr = 0.001; here training.lr = 5e-05" in line
+    line = failed(capsys, *command("--fold", "2", "--loss", "hinge", "--name", "smoothi"))
+    assert "there loss.name = smoothi; here loss.name = hinge" in line
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, interrupted):
@@ -98,27 +102,12 @@ def test_a_fold_is_trained_by_one_command_at_a_time(here, capsys):
     assert len(read_run("runs/towns/smoothi/fold1/test.run")) == 3
 
 
-def test_any_run_stands_in_for_bm25(here):
-    lines = [f"q{q} Q0 d{q}-{i} {i + 1} {10 - i} mine" for q in range(15) for i in range(3)]
-    (here / "mine.run").write_text("\n".join(lines) + "\n")
-    main(command("--fold", "1", "--first-stage.run", "mine.run", "--name", "mine"))
-    run = read_run(here / "runs" / "towns" / "mine" / "fold1" / "test.run")
-    assert {len(documents) for documents in run.values()} == {3}
-
-
-def test_queries_without_a_relevant_candidate_are_skipped_aloud(here, capsys):
+def test_any_run_stands_in_for_bm25_and_queries_without_a_relevant_candidate_are_skipped_aloud(here, capsys):
     lines = [f"q{q} Q0 d{q}-{i} {i + 1} {10 - i} mine" for q in range(15) for i in ((1, 2) if q % 2 else (0, 1))]
     Path("mine.run").write_text("\n".join(lines) + "\n")
     main(command("--fold", "1", "--first-stage.run", "mine.run"))
     assert "training queries have no relevant candidate: skipped" in capsys.readouterr().err
-    assert len(read_run("runs/towns/smoothi/fold1/test.run")) == 3
-
-
-def test_two_settings_do_not_mix_in_one_experiment(there, capsys):
-    line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))
-    assert "there training.lr = 0.001; here training.lr = 5e-05" in line
-    line = failed(capsys, *command("--fold", "2", "--loss", "hinge", "--name", "smoothi"))
-    assert "there loss.name = smoothi; here loss.name = hinge" in line
+    assert {len(documents) for documents in read_run("runs/towns/smoothi/fold1/test.run").values()} == {2}
 
 
 def test_settings_that_an_older_file_lacks_had_their_defaults(there, capsys):

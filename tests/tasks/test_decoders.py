@@ -178,7 +178,7 @@ def test_lora_without_peft_is_one_line(there, capsys, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "peft", None)
     line = failed(capsys, *command("--encoder.lora-rank", "4"))
-    assert "pip install 'ir-rerank[lora]'" in line
+    assert 'pip install "ir-rerank[lora]"' in line
     assert not Path("runs/towns/smoothi").exists()
 
 
