@@ -1,4 +1,4 @@
-"""An index of many vectors, by faiss: those most similar to a query's are sought in a part of them, and nearly all found.
+"""An index of many vectors, by faiss: it finds nearly all of those most similar to a query's in a part of them.
 
 The vectors are in lists, each around a centre (k-means), with a byte for each number. A search reads the lists whose
 centres are the most similar to the query: as many as find enough of what exact search finds. Jégou, Douze and Schmid,
