@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.data.arrays import slices_of
+from rerank.data.arrays import release, slices_of
 from rerank.data.id_table import IdTable
 from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.data.types import Document
@@ -45,6 +45,7 @@ class EmbeddingStore:
         squares = np.empty(len(self.vectors), np.float32)
         for rows in slices_of(len(squares)):
             np.einsum("ij,ij->i", self.vectors[rows], self.vectors[rows], out=squares[rows])
+            release(self.vectors)
         lengths: np.ndarray = np.sqrt(squares)
         return lengths
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
 from rerank.retrieval.exact_search import Similarity, best_of
 from rerank.utils.errors import UserError
@@ -148,6 +149,7 @@ def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray, cosine: bool) 
     if cosine:
         lengths = documents.lengths[rows, None]
         vectors /= np.where(lengths, lengths, 1)
+    release(documents.vectors)
     return vectors
 
 
@@ -163,10 +165,16 @@ def _save(lists: Any, file: Path) -> None:
 
 def _measure(lists: Any, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray) -> dict[str, Any]:
     """The least power of two of lists that finds enough, and the share that it finds."""
-    best = []
-    for query in progress(queries, len(queries), "measuring recall"):
-        (scores,) = similarity(query[None], slice(0, len(documents.vectors)))
-        best.append(np.argpartition(scores, -min(TOP, len(scores)))[-TOP:])
+    scores, rows = [], []
+    starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
+    for start in progress(starts, len(starts), "measuring recall"):
+        values = similarity(queries, slice(start, start + VECTORS_AT_ONCE))
+        places = np.argpartition(values, -min(TOP, values.shape[1]), axis=1)[:, -TOP:]
+        scores.append(np.take_along_axis(values, places, axis=1))
+        rows.append(start + places)
+        release(documents.vectors)
+    order = np.argsort(-np.concatenate(scores, axis=1), axis=1)[:, :TOP]
+    best = np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1)
     lists.nprobe, recall = 1, 0.0
     while True:
         _, found = lists.search(queries, TOP)

@@ -146,7 +146,7 @@ class World:
     def _measured(self, name: str) -> np.ndarray:
         """The vectors that the recall of an index is measured with: of queries, or else of documents."""
         queries = dict(islice(self.collection.queries.items(), MEASURED))
-        if vectors := self.query_vectors(name, queries):
-            return np.stack(list(vectors.values()))
+        if of_queries := self.query_vectors(name, queries):
+            return np.stack(list(of_queries.values()))
         vectors = self.vectors(name).vectors
         return np.array(vectors[:: max(1, len(vectors) // MEASURED)][:MEASURED])
