@@ -84,20 +84,6 @@ def losses(*, lists: int = 128, documents: DocumentCounts = (147, 1251), rounds:
 
 
 @benchmarks.command
-def letor(*, rows: int = 200_000, out: Out = None) -> None:
-    """Seconds and memory to read a feature file like MSLR-WEB30K's, first and again; and with scikit-learn.
-
-    Parameters
-    ----------
-    rows
-        Documents of the file, which is written to the folder for temporary files; WEB30K has 3,771,125 (4.6 GB).
-    """
-    from scripts.benchmarks.letor import bench_letor
-
-    print(bench_letor(rows, out))
-
-
-@benchmarks.command
 def search(
     *collections: str,
     encoder: str,

@@ -9,7 +9,6 @@ import torch
 
 from rerank import Reranker
 from rerank.data.collections import open_collection
-from rerank.data.letor.layouts import open_fold
 from rerank.losses import LOSSES
 from rerank.models.text_scorer import TextScorer
 from rerank.pipelines.pipeline import Pipeline
@@ -17,11 +16,11 @@ from rerank.serving.app import make_search_app
 from rerank.serving.search_page import page_routes
 from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
-from scripts.benchmarks import letor, scoring, search, serving_load, timing, training
 from scripts.benchmarks import losses as bench_losses
+from scripts.benchmarks import scoring, search, serving_load, timing, training
 from scripts.benchmarks.commands import main
 from scripts.benchmarks.gpu_counts import count
-from scripts.benchmarks.memory import in_fresh_process, measured, peak_memory
+from scripts.benchmarks.memory import in_fresh_process, peak_memory
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import interleaved, ratio
 from scripts.benchmarks.workload import make_encoder
@@ -103,14 +102,6 @@ def test_training(rows_of, encoder_folder):
     assert peer[training.OURS_FASTER] == pytest.approx(ours["documents/s"] / peer["documents/s"])
     hours = training.paper_hours(ours["documents/s"], rows[training.SCORING]["documents/s"])
     assert settings["paper_hours"] == pytest.approx(hours)
-
-
-def test_letor(tmp_path):
-    letor.write_rows(tmp_path / "all.txt", 601)
-    found = measured(letor.OPEN, [str(tmp_path / "all.txt"), str(tmp_path / "cache")], tmp_path)
-    assert found["seconds"] > 0
-    fold = open_fold(str(tmp_path / "all.txt"), "1", 5, tmp_path / "cache")
-    assert fold.train.features.shape == (601, 136)
 
 
 @pytest.mark.usefixtures("here")
@@ -195,8 +186,7 @@ def test_gpu_counts():
         (["scoring", "--encoder", "nowhere"], "nowhere"),
         (["training", "--lists", "-1"], "--lists: got -1"),
         (["training", "--out", "nowhere/out.json"], "--out nowhere/out.json"),
-        (["letor", "--rows", "599"], "--rows: got 599, expected 600 or more"),
-        (["letor", "--out", "."], "--out .: is a folder"),
+        (["losses", "--out", "."], "--out .: is a folder"),
     ],
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
