@@ -1,5 +1,6 @@
 """The vectors of documents: made once for a collection and a bi-encoder, on disk, and memory-mapped."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.data.arrays import release, slices_of
 from rerank.data.id_table import IdTable
 from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.data.types import Document
@@ -36,6 +38,16 @@ class EmbeddingStore:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """(passages,) float32: the length of each vector."""
+        squares = np.empty(len(self.vectors), np.float32)
+        for rows in slices_of(len(squares)):
+            np.einsum("ij,ij->i", self.vectors[rows], self.vectors[rows], out=squares[rows])
+            release(self.vectors)
+        lengths: np.ndarray = np.sqrt(squares)
+        return lengths
 
     def vectors_of(self, number: int) -> np.ndarray:
         """The vectors of document `number`, from 0: (passages, dimensions)."""

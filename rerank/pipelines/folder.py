@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.pipelines.fitted import Fitted
@@ -26,6 +26,9 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
+
+if TYPE_CHECKING:
+    from rerank.models.gpu import Precision
 
 PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
 ARTIFACT = "pt_meta.json"
@@ -131,7 +134,7 @@ def _from(folder: Path, source: str) -> str:
     return os.path.normpath(folder / source) if source.startswith(".") else source
 
 
-def load_fitted(folder: Path, device: str = "auto") -> Fitted:
+def load_fitted(folder: Path, device: str = "auto", precision: "Precision" = "auto") -> Fitted:
     """Opens the folder of a fitted pipeline.
 
     Raises UserError if it is none, or is damaged, and if the documents or an encoder are others than those that it was
@@ -149,7 +152,7 @@ def load_fitted(folder: Path, device: str = "auto") -> Fitted:
     config = Config(
         collection=settings,
         first_stage=FirstStageSettings(index=facts["index"]),
-        training=TrainingSettings(device=device),
+        training=TrainingSettings(device=device, precision=precision),
         output=OutputSettings(folder=str(home.path.parent)),
     )
     if is_portable(folder):

@@ -32,7 +32,7 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
             raise UserError(
                 f"--collection {config.collection.source}: of no effect: {path} has its collection; leave it out"
             )
-        pipeline = Pipeline.load(path, config.training.device)
+        pipeline = Pipeline.load(path, config.training.device, config.training.precision)
     else:
         pipeline = bm25_and(open_reranker(config, path), path, config)
     warm(pipeline)

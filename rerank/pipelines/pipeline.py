@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank.data.types import Hit, Run
 from rerank.pipelines.fitted import Fitted
@@ -12,6 +12,9 @@ from rerank.pipelines.search import search
 from rerank.pipelines.transformer import make_transformer
 from rerank.stages.base import Stage, below
 from rerank.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from rerank.models.gpu import Precision
 
 
 class Pipeline:
@@ -36,9 +39,9 @@ class Pipeline:
         return cls(read_pipeline(Path(path), ""))
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto") -> "Pipeline":
+    def load(cls, folder: str | Path, device: str = "auto", precision: "Precision" = "auto") -> "Pipeline":
         """The fitted pipeline of a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
-        return cls.of(load_fitted(Path(folder), device))
+        return cls.of(load_fitted(Path(folder), device, precision))
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Pipeline":
