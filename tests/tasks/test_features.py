@@ -13,7 +13,7 @@ from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
 from rerank.jobs import train as experiment
 from rerank.losses import LOSSES, smoothi
-from rerank.models import open_feature_mlp
+from rerank.models.feature_mlp import open_feature_mlp
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.features import FeatureDataset
 from rerank.training import gradients, saving
