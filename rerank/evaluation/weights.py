@@ -1,12 +1,11 @@
 """Chooses the weights of a fusion: those of the stage `fusion`, of `rerank fuse` and of `rerank eval --fuse-with`."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
 
 from rerank.data.trec import examples
 from rerank.data.types import Fold, Judgments, Qrels, Run
+from rerank.evaluation.choice import almost_best
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import Weights, scaled_scores, weighted_sums
 from rerank.evaluation.measures import measure_name
@@ -21,8 +20,6 @@ MOST_TUNED = 6
 """The runs whose weights can be tuned: 3,003 combinations."""
 MOST_QUERIES = 500
 """The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
-TIE = 1e-12
-"""Smaller differences of means are rounding: the order in which the values are summed must not choose."""
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
@@ -49,10 +46,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
             fused[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
         (of_queries,) = evaluate(some, fused, [measure]).values()
         values.append(list(of_queries.values()))
-    means = list(map(fmean, values))
-    best = max(range(len(grid)), key=means.__getitem__)
-    error = stdev(values[best]) / math.sqrt(len(some)) if len(some) > 1 else 0.0
-    good = [weights for weights, mean in zip(grid, means, strict=True) if mean >= means[best] - error / 2 - TIE]
+    good = [grid[place] for place in almost_best(values)]
     return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
 
 

@@ -111,7 +111,7 @@ def search_one(
     The index stays open for the next query. {} for a query without a word of the index. Raises UserError as `search`.
     """
     with reading(check_index(index)):
-        searcher = _kept_open(index, index_identity(index), k1, b, language)
+        searcher, _ = opened_bm25(index, k1, b, language)
         return {hit.docid: hit.score for hit in searcher.search(query, depth)}
 
 
@@ -127,10 +127,17 @@ def _open_bm25(index: Path, k1: float, b: float, language: str) -> Iterator[Any]
         yield _as_bm25(searcher, k1, b, language)
 
 
+def opened_bm25(index: Path, k1: float, b: float, language: str) -> tuple[Any, Any]:
+    """A searcher of an index and Lucene's reader of it, which stay open for the next query."""
+    return _kept_open(index, index_identity(index), k1, b, language)
+
+
 @functools.lru_cache(maxsize=4)
-def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
-    """A searcher that stays open; another index in the same folder has another `identity`."""
-    return _as_bm25(java_class(SEARCHER)(str(index.resolve())), k1, b, language)
+def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> tuple[Any, Any]:
+    """Another index in the same folder has another `identity`."""
+    place = str(index.resolve())
+    reader = java_class("io.anserini.index.IndexReaderUtils").getReader(place)
+    return _as_bm25(java_class(SEARCHER)(place), k1, b, language), reader
 
 
 def _as_bm25(searcher: Any, k1: float, b: float, language: str) -> Any:
