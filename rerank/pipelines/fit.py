@@ -189,9 +189,8 @@ def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -
     Of a stage that is fitted once a fold, they are those of the validation queries.
     """
     if fitting.is_expensive(name):
-        valid = fitting.fold(frozenset({tested})).valid
-        (part,) = (part for part, query_ids in fitting.parts.items() if query_ids == valid)
-        return _values(fitting, name, part, frozenset({tested}), measure)
+        without = frozenset({tested})
+        return _values(fitting, name, fitting.valid_part(without), without, measure)
     found: dict[str, float] = {}
     for part in fitting.parts:
         if part != tested:
@@ -235,6 +234,6 @@ def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
 def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:
     """Writes the run of each stage, of queries that it did not learn from."""
     for name in fitting.stages:
-        run = {q: scores for part in tested for q, scores in fitting.run(name, part, frozenset({part})).items()}
+        run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         if any(run.values()):
             write_run(fitting.folder / RUNS / f"{name}.run", run, name)
