@@ -15,7 +15,7 @@ from rerank.data.types import Run
 from rerank.retrieval.exact_search import search_exactly
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
-from rerank.tasks.vectors import open_vectors
+from rerank.tasks.vectors import open_vectors, vectors_folder
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
@@ -82,6 +82,10 @@ class World:
         if name not in self._stores:
             self._stores[name] = open_vectors(self.encoder(name), self.texts, self.folder)
         return self._stores[name]
+
+    def vectors_folder(self, name: str) -> Path:
+        """The folder of the vectors of a bi-encoder."""
+        return vectors_folder(self.encoder(name), self.texts, self.folder)
 
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
