@@ -11,7 +11,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Judgments, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, expect_one_below, stage
+from rerank.stages.base import Learns, check_loss, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -52,8 +52,9 @@ class QueryAdapter:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
+        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
         expect_one_below(self)
+        check_loss(self.loss)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
