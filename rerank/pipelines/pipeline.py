@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.data.types import Hit, Run
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import load_fitted, save_fitted
+from rerank.pipelines.folder import check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.search import search
 from rerank.pipelines.transformer import make_transformer
@@ -82,15 +82,17 @@ class Pipeline:
         """The rankings of all stages, each of which ranks once: name of the stage to run."""
         return self.fitted.rank_all(queries)
 
-    def search(self, query: str, top: int = 10) -> list[Hit]:
+    def search(self, query: str, top: int = 10, budget: float | None = None) -> list[Hit]:
         """The best documents for a query, with what each stage says of them.
 
+        With a `budget` of milliseconds, the last stage that ends in time answers; it is the last one of a hit's stages.
         Raises UserError for a query without text, and if the pipeline is not fitted.
         """
-        return search(self.fitted, query, top)
+        return search(self.fitted, query, top, budget)
 
     def save(self, folder: str | Path) -> None:
         """Writes a fitted pipeline into a folder, which it replaces if that has a pipeline."""
+        check_place(Path(folder))
         save_fitted(self.fitted, Path(folder))
 
     def transformer(self) -> Any:

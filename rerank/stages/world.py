@@ -92,6 +92,10 @@ class World:
             self._stores[name] = open_vectors(self.encoder(name), self.texts, self.folder)
         return self._stores[name]
 
+    def vectors_folder(self, name: str) -> Path:
+        """The folder of the vectors of a bi-encoder."""
+        return vectors_folder(self.encoder(name), self.texts, self.folder)
+
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
         kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
