@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rerank.data.trec import read_qrels, read_run, write_qrels, write_run
     from rerank.evaluation.compare import Comparison, compare
     from rerank.evaluation.evaluate import evaluate
-    from rerank.evaluation.fusion import fuse_ranks, fuse_scores, tune_weights
+    from rerank.evaluation.fusion import fuse_ranks, fuse_scores
+    from rerank.evaluation.weights import tune_weights
     from rerank.jobs.train import train_folds as train
     from rerank.models.reranker import Reranker
     from rerank.pipelines.fit import fit
@@ -63,7 +64,7 @@ _PLACES = {
     "retrieve": "rerank.retrieval.bm25:retrieve",
     "stages": "rerank.stages:",
     "train": "rerank.jobs.train:train_folds",
-    "tune_weights": "rerank.evaluation.fusion:tune_weights",
+    "tune_weights": "rerank.evaluation.weights:tune_weights",
     "write_qrels": "rerank.data.trec:write_qrels",
     "write_run": "rerank.data.trec:write_run",
 }

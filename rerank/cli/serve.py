@@ -74,12 +74,11 @@ def serve(
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
     key = read_key(api_key_file) if api_key_file else None
     with open_socket(host, port) as bound, _opened(config, model, limits, max_doc_tokens) as (service, routes):
-        from rerank.serving.app import make_app, make_search_app
+        from rerank.serving.app import make_app
 
         if key is None and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
-        app = make_app(service, key, routes) if service else make_search_app(routes, key)
-        serve_until_interrupted(app, bound, f"serving {model} at {address_of(bound)}")
+        serve_until_interrupted(make_app(service, key, routes), bound, f"serving {model} at {address_of(bound)}")
 
 
 @contextlib.contextmanager

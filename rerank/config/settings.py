@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from rerank.config.input_settings import CollectionSettings, FirstStageSettings
+from rerank.config.registered_flags import pooling_flag  # noqa: F401 - named in annotations
 from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 from rerank.utils.parameters import PathText, Pattern, TemplateText, Whole, at_least, between, section
-from rerank.utils.registered_flags import pooling_flag  # noqa: F401 - named in annotations
 
 RESERVED = ("index", "tokens", "features", "embeddings")
 """Names in the folder of a collection that no experiment may have."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from rerank.config.registered_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in annotations
 from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, Whole, at_least, between, section
-from rerank.utils.registered_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in annotations
 
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 

@@ -12,22 +12,6 @@ from rerank.utils.integrity import RecordedFile
 ITEMS_AT_ONCE = 2**20
 
 
-def map_array(path: Path, kind: Any, dimensions: int) -> np.ndarray:
-    """The array of a .npy file of this type of numbers and with that many dimensions, memory-mapped.
-
-    Raises ValueError for any other file, and OSError for one that cannot be opened.
-    """
-    try:
-        array = np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except OSError:
-        raise
-    except Exception as error:  # the header is a Python literal, which fails in many ways if it is damaged
-        raise ValueError(f"{path.name} is no array: {error or type(error).__name__}") from error
-    if array.dtype != kind or array.ndim != dimensions:
-        raise ValueError(f"{path.name}: expected numbers of the type {np.dtype(kind)} in {dimensions} dimensions")
-    return array
-
-
 def map_bytes(path: Path, kind: Any) -> np.ndarray:
     """The numbers of a file without a header, memory-mapped.
 

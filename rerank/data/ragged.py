@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rerank.data.arrays import map_array, map_bytes, write_array
+from rerank.data.arrays import map_bytes, write_array
 from rerank.data.id_table import IdTable, make_id_table
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import RECORD, Record, changes_since_record, write_record
@@ -90,10 +90,10 @@ def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
     try:
         if changed:
             raise ValueError("; ".join(changed))
-        offsets, numbers, id_offsets, rows = (
-            map_array(folder / name, np.int64, 1) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_ROWS)
+        offsets, numbers, id_offsets, hashes, rows = (
+            np.asarray(np.load(folder / name, mmap_mode="r"))
+            for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)
         )
-        hashes = map_array(folder / ID_HASHES, np.uint64, 1)
         ids = IdTable(map_bytes(folder / IDS, np.uint8), id_offsets, hashes, rows)
         return Ragged(map_bytes(folder / VALUES, kind), offsets, numbers, ids)
     except (OSError, ValueError) as error:

@@ -31,13 +31,15 @@ def open_text(path: str | Path, expected: str) -> Iterator[Any]:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
 
 
-def read_blocks(path: str | Path, expected: str, longest: int = LONGEST_ROW) -> Iterator[bytes]:
-    """The text of a file, gzipped or not, in blocks of whole lines, without a BOM.
+def read_blocks(
+    path: str | Path, expected: str, longest: int = LONGEST_ROW, size: int | None = None
+) -> Iterator[bytes]:
+    """The text of a file, gzipped or not, in blocks of whole lines of about `size` (else BLOCK) bytes, without a BOM.
 
     Raises UserError if the file is missing or damaged, and with file and line for a line of more than `longest` bytes.
     """
     with open_text(path, expected) as file:
-        yield from blocks(file, path, expected, longest)
+        yield from blocks(file, path, expected, longest, size or BLOCK)
 
 
 def read_lines(path: str | Path, expected: str, longest: int = LONGEST_TEXT) -> Iterator[bytes]:

@@ -1,12 +1,13 @@
 """A collection whose training and validation queries are those of other collections of the same documents."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rerank.data.sources import Source
 from rerank.data.splits import Judged, merge_splits
-from rerank.data.types import Document, Fold, Judgments
+from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
 
 
@@ -87,22 +88,8 @@ class WithSplits:
     def notes(self) -> tuple[str, ...]:
         return self._judged.notes
 
-    @property
-    def fingerprint(self) -> str:
-        return self.tested.fingerprint
-
-    @property
-    def has_documents(self) -> bool:
-        return self.tested.has_documents
-
     def expect_judgments(self) -> None:
         """Does nothing: opening has checked that all parts have judgments."""
 
-    def count(self) -> int:
-        return self.tested.count()
-
-    def documents(self) -> Iterator[Document]:
-        return self.tested.documents()
-
-    def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        return self.tested.get(doc_ids)
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.tested, attribute)

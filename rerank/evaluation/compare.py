@@ -11,7 +11,6 @@ from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables.details import details_table
-from rerank.evaluation.tables.html import as_html
 from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
 from rerank.evaluation.tables.summary import summary_table
 from rerank.evaluation.tables.table import Table, render
@@ -22,7 +21,7 @@ from rerank.utils.errors import UserError, nearest
 class Comparison:
     """Runs compared with a baseline, or without one with the best run on each measure.
 
-    `str()` gives the summary table as text; a notebook shows it as HTML. Raises UserError if no run is called
+    `str()` gives the summary table as text; a notebook shows it as Markdown. Raises UserError if no run is called
     `baseline`, or `test` or `correction` is unknown.
     """
 
@@ -48,9 +47,9 @@ class Comparison:
         """Intervals, differences, effect sizes, p-values, wins and detectable differences, as text."""
         return render(self.table(details=True)).removesuffix("\n")
 
-    def _repr_html_(self) -> str:
+    def _repr_markdown_(self) -> str:
         """The summary table, as a notebook shows it."""
-        return as_html(self.table())
+        return self.to_markdown()
 
     def to_markdown(self, details: bool = False) -> str:
         """The summary table, or that of all details, in Markdown."""

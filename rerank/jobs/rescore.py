@@ -10,7 +10,7 @@ from rerank.jobs.score_on_cluster import score_on_cluster
 from rerank.jobs.score_parts import Parts
 from rerank.jobs.score_run import place, plan_parts, score_parts
 from rerank.jobs.scoring import Scoring, check_scoring, open_scoring
-from rerank.models.checkpoints import pretraining_of
+from rerank.models.checkpoints import saved_settings
 from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.training.device import open_accelerator
@@ -113,7 +113,7 @@ def join_parts(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
     if manifest is not None:
         facts = {
             "model": scoring.checkpoint,
-            "pretraining": pretraining_of(scoring.model),
+            "pretraining": saved_settings(scoring.model).get("pretraining"),
             "config": sections(scoring.config),
             "documents": {"fingerprint": scoring.collection.fingerprint, "tokens": plan.facts["documents"]},
             "first_stage": {"run": str(scoring.dataset.first_stage), "sha256": plan.facts["run"]},

@@ -1,6 +1,5 @@
 """Scores a run part by part, the same way in one process, in several, and on the nodes of a cluster."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rerank.jobs.scoring import Scoring
 from rerank.models.export.folder import is_export
 from rerank.models.hub import encoder_folder
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
-from rerank.models.scoring import make_run, scored_chunks
+from rerank.models.scoring import make_run, score_chunks
 from rerank.runs.output_run import tag_of
 from rerank.training.device import arithmetic, device_name, precision_facts
 from rerank.utils.errors import UserError
@@ -78,11 +77,11 @@ def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[N
         memory.agree(accelerator)
         chunks = chunk_by_length(pairs_of(lists), scoring.passages, memory.tokens)
         own, scored = chunks[accelerator.process_index :: accelerator.num_processes], []
-        for chunk in scored_chunks(
-            scoring.model, scoring.passages, own, accelerator.device, accelerator.autocast, memory
+        for pair in score_chunks(
+            scoring.model, scoring.passages, own, accelerator.device, accelerator.autocast, memory, show=False
         ):
-            scored += chunk
-            yield from itertools.repeat(None, len(chunk))
+            scored.append(pair)
+            yield
         if accelerator.num_processes > 1:
             scored = gather_object(scored)
         run = make_run(lists, scored, scoring.model.first_stage_weight)

@@ -16,10 +16,9 @@ from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pretrain import expect_checkpoint, pretrain
-from rerank.runs.claims import Claim, claim
 from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
 from rerank.runs.joining import joined_test_runs
-from rerank.runs.layout import ExperimentFolder
+from rerank.runs.layout import LOCK, ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
 from rerank.tasks.checks import check_training
@@ -44,6 +43,7 @@ from rerank.training.validation import validation_value
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
+from rerank.utils.locks import locked
 from rerank.utils.progress import log
 
 
@@ -51,8 +51,7 @@ from rerank.utils.progress import log
 class Experiment:
     """What all folds of an experiment share; `folds` are those to train.
 
-    `epochs` are those of a final model without validation; None for validation, as of every other fold. `claim` keeps
-    other commands from giving the folder other settings.
+    `epochs` are those of a final model without validation; None for validation, as of every other fold.
     """
 
     config: Config
@@ -61,7 +60,6 @@ class Experiment:
     folds: list[Fold]
     loss: Loss
     accelerator: Accelerator
-    claim: Claim
     epochs: FoldEpochs | None = None
 
     @property
@@ -98,26 +96,18 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
-        claimed = claim(folder, partial(_settle, config, dataset, folder))
-    try:
-        if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
-            log.info(
-                f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
-            )
-        if isinstance(dataset, TextDataset) and config.pretraining.steps:
-            dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
-        folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
-        return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator, claimed, epochs)
-    except BaseException:
-        claimed.release()
-        raise
-
-
-def _settle(config: Config, dataset: Dataset, folder: ExperimentFolder, in_use: bool) -> None:
-    """Writes the settings of the folder, or raises UserError if it has others and is in use."""
-    save_settings(config, folder.settings, in_use)
-    if isinstance(dataset, TextDataset) and dataset.lists:
-        expect_same_lists(folder, dataset.lists, in_use)
+        with locked(folder.path, "settings"):
+            save_settings(config, folder.settings)
+            if isinstance(dataset, TextDataset) and dataset.lists:
+                expect_same_lists(folder, dataset.lists)
+    if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
+        log.info(
+            f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
+        )
+    if isinstance(dataset, TextDataset) and config.pretraining.steps:
+        dataset = replace(dataset, encoder=str(pretrain(config, accelerator)))
+    folds = [dataset.final_fold(epochs is None)] if fold_name == FINAL else select_folds(dataset.folds, fold_name)
+    return Experiment(config, dataset, folder, folds, open_loss(config.loss), accelerator, epochs)
 
 
 @kept_torch_settings()
@@ -131,14 +121,11 @@ def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | Non
     `epochs_from`, the folder of an experiment, all of them train, for the median of the best epochs of its folds.
     """
     experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
-    try:
-        for part in experiment.folds:
-            _train_unless_finished(experiment, part)
-        if fold != FINAL and experiment.accelerator.is_main_process:
-            write_joined_run(experiment)
-        experiment.accelerator.wait_for_everyone()
-    finally:
-        experiment.claim.release()
+    for part in experiment.folds:
+        _train_unless_finished(experiment, part)
+    if fold != FINAL and experiment.accelerator.is_main_process:
+        write_joined_run(experiment)
+    experiment.accelerator.wait_for_everyone()
     return experiment.folder
 
 
@@ -151,7 +138,7 @@ def write_joined_run(experiment: Experiment) -> None:
 
 def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:
     folder = experiment.folder.fold(fold.name)
-    with exclusive(experiment.accelerator, folder.path, "fold"):
+    with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
             last = folder.manifest if fold.name == FINAL else folder.test_run
             experiment.log(f"fold {fold.name}: {last} already exists")

@@ -12,9 +12,6 @@ def margin_mse(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Te
 
     With d = S − y the mean over the N (N − 1) / 2 pairs is 2 / (N − 1) Σ_i (d_i − mean(d))²: it takes O(N) per list.
 
-    Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
-
     Reference:
         Hofstätter, Althammer, Schröder, Sertkan and Hanbury: Improving Efficient Neural Ranking Models with
         Cross-Architecture Knowledge Distillation, 2020.
@@ -34,7 +31,6 @@ def distill_kl(scores: Tensor, labels: Tensor, mask: Tensor | None = None, tempe
     `margin_mse`.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         temperature: T, above 0; the softmax of a large T gives weight to the documents that the teacher scores low.
 
     Reference:

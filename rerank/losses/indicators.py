@@ -1,7 +1,8 @@
 """Rank indicators: operators from scores to a relaxed permutation I (lists, ranks, documents).
 
-I_j^r is about 1 if document j has rank r. Masked documents, and ranks beyond the number of documents, have 0,
-so that padding never changes a sum over ranks or documents.
+Scores and mask are (lists, documents); the mask is True on real documents. I_j^r is about 1 if document j has rank r.
+Masked documents, and ranks beyond the number of documents, have 0, so that padding never changes a sum over ranks or
+documents. A hyperparameter out of range raises ValueError.
 """
 
 import math
@@ -30,18 +31,10 @@ def rank_indicators(
     The scores are not shifted, although the theory needs positive ones; the loss subtracts their minimum.
 
     Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on real documents.
         k: number of ranks; all if it is None or exceeds the number of documents.
         alpha: inverse temperature, above 0.
         delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5, both excluded.
         stop_gradient: whether p is constant in the backward pass (eq:defI-modif).
-
-    Returns:
-        (lists, ranks, documents).
-
-    Raises:
-        ValueError: alpha, delta or k is out of range.
     """
     check_recursion(alpha, delta)
     scores, mask = mask_scores(scores, mask)
@@ -60,7 +53,7 @@ def neuralsort_indicators(
 ) -> Tensor:
     """NeuralSort (Grover et al. 2019): row r is softmax_j(((N + 1 - 2r) S_j - sum_k |S_j - S_k|) / temperature).
 
-    Args and result as `rank_indicators`; `temperature` is above 0. N is the number of real documents.
+    `k` as in `rank_indicators`; `temperature` is above 0. N is the number of real documents.
     """
     check_positive("temperature", temperature)
     scores, mask = mask_scores(scores, mask)
@@ -77,7 +70,7 @@ def softsort_indicators(
 ) -> Tensor:
     """SoftSort (Prillo and Eisenschlos 2020): row r is softmax_j(-|sort(S)_r - S_j|^power / temperature).
 
-    Args and result as `rank_indicators`; `temperature` and `power` are above 0; the sort is descending.
+    `k` as in `rank_indicators`; `temperature` and `power` are above 0; the sort is descending.
     """
     check_positive("temperature", temperature)
     check_positive("power", power)
@@ -99,15 +92,9 @@ def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float 
     until the marginals hold to `kernels.sinkhorn.TOLERANCE`; rows and columns of the result sum to 1.
 
     Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on real documents.
         epsilon: weight of the entropic regularisation, 1e-9 or more; the smaller, the closer to a permutation.
 
-    Returns:
-        (lists, ranks, documents).
-
     Raises:
-        ValueError: epsilon is out of range.
         RuntimeError: the plan did not converge, for a very small epsilon.
     """
     check_epsilon(epsilon)

@@ -10,16 +10,9 @@ from torch import Tensor
 def mask_inputs(scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Checks the shapes of scores, labels and mask, and sets the padding to 0, whatever it holds.
 
-    Args:
-        scores: (lists, documents), any floating type.
-        labels: (lists, documents), graded relevance; a label below 0 counts as 0, as in trec_eval.
-        mask: (lists, documents), True on real documents; None if all are.
-
-    Returns:
-        Scores in their type, but at least float32; labels in the same type; a boolean mask. Padding is 0.
-
-    Raises:
-        ValueError: scores, labels and mask do not have the same two-dimensional shape.
+    A label below 0 counts as 0, as in trec_eval; without a mask all documents are real. Returns the scores in their
+    type, but at least float32; the labels in the same type; a boolean mask. Raises ValueError if they do not have the
+    same two-dimensional shape.
     """
     scores, labels, mask = mask_teacher(scores, labels, mask)
     return scores, labels.clamp_min(0), mask

@@ -25,7 +25,6 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
     - ap: w = the change of AP if the two documents swap ranks (as in LambdaMART)
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
 
     Reference:
@@ -65,13 +64,8 @@ def lambda_loss(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metr
 def _weights(labels: Tensor, real: Tensor, metric: Metric) -> Callable[[slice, slice, slice], Tensor]:
     """The weights w of a block of positions, above 0 where the upper position has the higher label, else below.
 
-    Args:
-        labels: (lists, documents) by descending score.
-        real: (lists, documents), True on real documents.
-        metric: which weights; the cut-off is the caller's.
-
-    Returns:
-        A function of the slices of lists, upper positions and lower positions to a new tensor of that shape.
+    Labels and real, True on real documents, are (lists, documents) by descending score; the cut-off is the caller's.
+    Returns a function of the slices of lists, upper positions and lower positions to a new tensor of that shape.
     """
     relevant, ranks = (labels >= 1).to(labels.dtype), ranks_like(labels, labels.shape[1])
     if metric.name == "p":

@@ -13,9 +13,6 @@ def listnet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
 
     Its smallest value is the entropy of softmax(y), not 0.
 
-    Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
-
     Reference:
         Cao, Qin, Liu, Tsai and Li: Learning to Rank: From Pairwise Approach to Listwise Approach, ICML 2007.
     """
@@ -29,9 +26,6 @@ def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
     """Softmax cross-entropy of the scores and the labels divided by their sum.
 
     It is −Σ_j (y_j / Σ_k y_k) log softmax(S)_j.
-
-    Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
 
     Reference:
         Bruch, Wang, Bendersky and Najork: An Analysis of the Softmax Cross Entropy Loss for Learning-to-Rank with
@@ -51,7 +45,6 @@ def listmle(
     (i) is the document at rank i when the documents are sorted by descending label.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         generator: shuffles documents with equal labels; without it they stay in order of appearance.
 
     Reference:
@@ -85,7 +78,6 @@ def listap(
     torch.tanh(scores) for example, or choose `low` and `high` by the scores of the model.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         bins: number of bins, whose centres are evenly spaced from `high` down to `low`; 2 or more.
         low: lowest bin centre.
         high: highest bin centre.

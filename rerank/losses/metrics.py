@@ -21,13 +21,10 @@ class Metric(NamedTuple):
 
 
 def parse(metric: str) -> Metric:
-    """Parses the name of a metric; upper and lower case are equal.
+    """Parses the name of a metric, p@K, ndcg@K, ndcg or ap, in any case; raises ValueError for others.
 
     >>> parse("ndcg@10")
     Metric(name='ndcg', cutoff=10)
-
-    Raises:
-        ValueError: the name is none of p@K, ndcg@K, ndcg, ap, or K is below 1.
     """
     match = re.fullmatch(r"(p|ndcg)@(\d+)|(ndcg|ap)", metric.lower())
     cutoff = int(match[2]) if match and match[2] else None
@@ -59,36 +56,29 @@ def ideal_dcg(labels: Tensor, cutoff: int | None) -> Tensor:
     return dcg.masked_fill(dcg == 0, 1)
 
 
-def metric_from_ranked(ranked_labels: Tensor, ranked_relevance: Tensor, labels: Tensor, metric: Metric) -> Tensor:
+def metric_from_ranked(ranked: Tensor, labels: Tensor, metric: Metric, *, gains: bool = False) -> Tensor:
     """The metric from the expected label at each rank (Thonet et al. 2021, equations p@k-a, ap-a and ndcg@k-a).
 
     Args:
-        ranked_labels: (lists, ranks), e_r, the expected label at rank r; 0 beyond the last document; K ranks suffice.
-        ranked_relevance: (lists, ranks), b_r, the expected [label >= 1] at rank r, likewise.
+        ranked: (lists, ranks), the expected value of `summed_labels` at each rank; 0 beyond the last document; K ranks
+            suffice.
         labels: (lists, documents), 0 on padding.
         metric: the metric; P@K divides by K even if the list is shorter.
+        gains: whether `ranked` are those of `summed_gains`.
 
     Returns:
         (lists,); 0 if no document is relevant.
     """
-    return unnormalised_metric(ranked_labels, ranked_relevance, metric) / normaliser(labels, metric)
+    return unnormalised_metric(ranked, metric, gains) / normaliser(labels, metric)
 
 
-def unnormalised_metric(ranked_labels: Tensor, ranked_relevance: Tensor, metric: Metric) -> Tensor:
+def unnormalised_metric(ranked: Tensor, metric: Metric, gains: bool = False) -> Tensor:
     """The metric before the division by `normaliser`: (lists,). Arguments as `metric_from_ranked`."""
-    name, cutoff = metric
-    ranks = ranks_like(ranked_labels, ranked_labels.shape[1])[:cutoff]
-    if name == "ndcg":
-        return (gain(ranked_labels[:, :cutoff]) * discount(ranks)).sum(dim=1)
-    if name == "p":
-        return ranked_relevance[:, :cutoff].sum(dim=1)
-    return (ranked_relevance * ranked_relevance.cumsum(dim=1) / ranks).sum(dim=1)
-
-
-def metric_from_ranked_gains(ranked_gains: Tensor, labels: Tensor, metric: Metric) -> Tensor:
-    """NDCG[@K] from (lists, ranks), the expected gain at each rank, and labels (lists, documents): (lists,)."""
-    ranks = ranks_like(ranked_gains, ranked_gains.shape[1])[: metric.cutoff]
-    return (ranked_gains[:, : metric.cutoff] * discount(ranks)).sum(dim=1) / normaliser(labels, metric)
+    ranked = ranked[:, : metric.cutoff]
+    ranks = ranks_like(ranked, ranked.shape[1])
+    if metric.name == "ndcg":
+        return ((ranked if gains else gain(ranked)) * discount(ranks)).sum(dim=1)
+    return ranked.sum(dim=1) if metric.name == "p" else (ranked * ranked.cumsum(dim=1) / ranks).sum(dim=1)
 
 
 def normaliser(labels: Tensor, metric: Metric) -> Tensor:
@@ -112,10 +102,9 @@ def summed_gains(labels: Tensor, metric: Metric) -> Tensor:
 
 def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -> Tensor:
     """As `metric_from_ranked`, from rank indicators (lists, ranks, documents) and labels (lists, documents)."""
-    # Sums of products, not matrix products, which autocast would round to bf16.
-    ranked_labels = (indicators * labels[:, None, :]).sum(dim=2)
-    ranked_relevance = (indicators * (labels >= 1)[:, None, :]).sum(dim=2)
-    return metric_from_ranked(ranked_labels, ranked_relevance, labels, metric)
+    # A sum of products, not a matrix product, which autocast would round to bf16.
+    ranked = (indicators * summed_labels(labels, metric)[:, None, :]).sum(dim=2)
+    return metric_from_ranked(ranked, labels, metric)
 
 
 def metric_from_soft_ranks(
@@ -146,22 +135,12 @@ def metric_from_soft_ranks(
 def exact_metric(scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg") -> Tensor:
     """The true metric of the ranking by score; ties are in order of appearance.
 
-    Args:
-        scores: (lists, documents).
-        labels: (lists, documents); NDCG has gain 2^label - 1, 1 and above is relevant for P@K and AP.
-        mask: (lists, documents), True on real documents.
-        metric: p@K, ndcg@K, ndcg or ap.
-
-    Returns:
-        (lists,), without a gradient; 0 where no document is relevant.
-
-    Raises:
-        ValueError: the metric is none of these, or the shapes differ.
+    Scores, labels and mask are those of a loss, the metric is p@K, ndcg@K, ndcg or ap. Returns (lists,), without a
+    gradient; 0 where no document is relevant. Raises ValueError for another metric, and for shapes that differ.
 
     >>> exact_metric(torch.tensor([[0.3, 0.7, 0.1]]), torch.tensor([[1, 0, 1]]), metric="ap")
     tensor([0.5833])
     """
     parsed = parse(metric)
     scores, labels, mask = mask_inputs(scores, labels, mask)
-    ranked = labels.gather(1, by_score(scores, mask))
-    return metric_from_ranked(ranked, (ranked >= 1).to(ranked.dtype), labels, parsed)
+    return metric_from_ranked(summed_labels(labels, parsed).gather(1, by_score(scores, mask)), labels, parsed)

@@ -22,7 +22,6 @@ def hinge(
     All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         margin: difference of scores from which a pair costs nothing.
         pairs: all: every two documents with y_i > y_j; matched: the first relevant document with the first
             non-relevant one, the second with the second, and so on.
@@ -45,9 +44,6 @@ def hinge(
 def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """RankNet: the mean over pairs of ln(1 + exp(S_j − S_i)).
 
-    Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
-
     Reference:
         Burges, Shaked, Renshaw, Lazier, Deeds, Hamilton and Hullender: Learning to Rank using Gradient Descent, ICML
         2005.
@@ -58,9 +54,6 @@ def ranknet(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
 @loss("pairwise_softmax")
 def pairwise_softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """Pairwise softmax loss, as in CEDR's public code: the mean over pairs of 1 − softmax([S_i, S_j])_i.
-
-    Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
 
     Reference:
         MacAvaney, Yates, Cohan and Goharian: CEDR: Contextualized Embeddings for Document Ranking, SIGIR 2019.

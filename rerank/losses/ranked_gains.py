@@ -5,7 +5,7 @@ from torch import Tensor
 from rerank.losses import indicators, metrics
 from rerank.losses.inputs import by_score, check_positive
 from rerank.losses.kernels.neuralsort import band_entries, neuralsort_ranked
-from rerank.losses.metrics import Metric, metric_from_ranked, metric_from_ranked_gains
+from rerank.losses.metrics import Metric, metric_from_ranked
 from rerank.losses.registry import loss
 from rerank.losses.smooth import metric_loss
 
@@ -28,7 +28,6 @@ def pirank(
     P@K and AP both losses are equal.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
         straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
@@ -44,7 +43,7 @@ def pirank(
         if straight_through:
             true = gains.gather(1, by_score(scores, mask))[:, : metric.cutoff]
             ranked = ranked + (true - ranked).detach()
-        return _metric_of(ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric, gains=True)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
 
@@ -58,7 +57,6 @@ def neural_ndcg(
     The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
 
@@ -75,16 +73,9 @@ def neural_ndcg(
                 sums = rows.sum(dim=dim, keepdim=True)
                 rows = rows / sums.masked_fill(sums == 0, 1)  # padding has no indicator
         ranked = (rows * metrics.summed_gains(labels, metric)[:, None]).sum(dim=2)
-        return _metric_of(ranked[:, : metric.cutoff], labels, metric)
+        return metric_from_ranked(ranked[:, : metric.cutoff], labels, metric, gains=True)
 
     # The graph has the scaled indicators of every scaling.
     return metric_loss(
         smooth_metric, scores, labels, mask, metric, entries=lambda documents: 2 * SCALINGS * documents**2
     )
-
-
-def _metric_of(ranked: Tensor, labels: Tensor, metric: Metric) -> Tensor:
-    """The metric from (lists, ranks), the expected gain at each rank for NDCG, else the expected relevance."""
-    if metric.name == "ndcg":
-        return metric_from_ranked_gains(ranked, labels, metric)
-    return metric_from_ranked(ranked, ranked, labels, metric)

@@ -68,7 +68,7 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     >>> loss = create("approx", metric="ap", alpha=10)
     >>> create("hinge", alpha=10)
     Traceback (most recent call last):
-    ValueError: alpha: hinge has no such hyperparameter; it takes margin, pairs
+    ValueError: hinge: has no hyperparameter alpha; it takes margin, pairs
     """
     if name not in LOSSES:
         close = difflib.get_close_matches(name, LOSSES, n=1)
@@ -77,20 +77,17 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     expected = describe(name, LOSSES[name]).hyperparameters
     for key, value in hyperparameters.items():
         if key not in expected:
-            raise ValueError(f"{key}: {refusal(name, key)}")
+            close = difflib.get_close_matches(key, expected, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}{hint}")
         if not _is_of_type(value, expected[key].type):
-            raise ValueError(f"{key}: expected {expected[key].type.__name__}, got {value!r}")
+            raise ValueError(f"{name}: {key}: expected {expected[key].type.__name__}, got {value!r}")
     created = partial(LOSSES[name], **hyperparameters)
-    created(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))  # raises ValueError for values out of range
+    try:
+        created(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    except ValueError as error:  # a value that is out of range
+        raise ValueError(f"{name}: {error}") from None
     return created
-
-
-def refusal(name: str, key: str) -> str:
-    """Says that a loss does not have a hyperparameter, which ones it has, and which of them is spelled alike."""
-    taken = list(describe(name, LOSSES[name]).hyperparameters)
-    close = difflib.get_close_matches(key, taken, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{name} has no such hyperparameter; it takes {', '.join(taken) or 'none'}{hint}"
 
 
 def _is_of_type(value: Any, expected: type) -> bool:

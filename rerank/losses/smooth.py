@@ -30,7 +30,6 @@ def smoothi(
     value and gradient are computed in one pass over the ranks, and the gradient can be taken once.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap. If K exceeds the number of documents, P@K still divides by K.
         alpha: inverse temperature, above 0; it multiplies the scores, so their spread matters.
         delta: how far a ranked document is pushed down for the following ranks, between 0 and 0.5.
@@ -69,7 +68,6 @@ def approx(
     σ(β (π_i − π_j)).
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         alpha: inverse temperature of the soft ranks, above 0.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.

@@ -1,6 +1,7 @@
 """Soft ranks: operators from scores to a real-valued rank for each document, (lists, documents).
 
-The best document has a rank of about 1; masked documents have 0.
+The best document has a rank of about 1; documents whose mask is False have 0. A hyperparameter out of range raises
+ValueError.
 """
 
 import torch
@@ -14,15 +15,7 @@ def approx_soft_ranks(scores: Tensor, mask: Tensor | None = None, alpha: float =
     """1 + sum over j != i of sigma(alpha (S_j - S_i)) (Qin et al. 2010).
 
     Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on real documents.
         alpha: inverse temperature, above 0; the gradient of a pair vanishes if alpha |S_j − S_i| is large.
-
-    Returns:
-        (lists, documents).
-
-    Raises:
-        ValueError: alpha is out of range.
     """
     check_positive("alpha", alpha)
     scores, mask = mask_scores(scores, mask)
@@ -41,16 +34,8 @@ def fast_soft_ranks(
     v, softmax(z) shares out the block's sum of w.
 
     Args:
-        scores: (lists, documents).
-        mask: (lists, documents), True on real documents.
         regularization: l2 or kl.
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
-
-    Returns:
-        (lists, documents).
-
-    Raises:
-        ValueError: a hyperparameter is out of range.
     """
     check_positive("strength", strength)
     if regularization not in ("l2", "kl"):

@@ -22,7 +22,6 @@ def neuralsort(
     The indicator of rank r is softmax_j(((N + 1 − 2r) S_j − Σ_k |S_j − S_k|) / temperature).
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
 
@@ -35,7 +34,7 @@ def neuralsort(
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         summed = metrics.summed_labels(labels, metric)
         ranked = neuralsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
 
@@ -54,7 +53,6 @@ def softsort(
     The indicator of rank r is softmax_j(−|sort(S)_r − S_j|^power / temperature), for the descending sort.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
         power: exponent of the distance between two scores, above 0; 1 takes much less time and memory.
@@ -68,7 +66,7 @@ def softsort(
     def of_distances(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         summed = metrics.summed_labels(labels, metric)
         ranked = softsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, ranked, labels, metric)
+        return metric_from_ranked(ranked, labels, metric)
 
     def of_powers(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         rows = indicators.softsort_indicators(scores, mask, temperature, power, metric.cutoff)
@@ -95,7 +93,6 @@ def fastsort(
     The metric follows from the soft ranks as in `approx`.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
@@ -132,7 +129,6 @@ def ot(
     The plan is `indicators.soft_permutation`; the metric follows from the soft ranks as in `approx`.
 
     Args:
-        scores: (lists, documents), as are labels and mask; see `rerank.losses`.
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.

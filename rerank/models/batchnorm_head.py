@@ -1,8 +1,9 @@
-"""ReLU layer, batch norm and linear output fused into one chunked operation.
+"""ReLU layer, batch norm, dropout and linear output fused into one chunked operation.
 
 After the ReLU, a score is a linear function of a document's hidden values h, given their mean and variance. Neither the
 normalised values nor their gradient is materialised, and the documents are processed in chunks that stay in the cache:
-on a CPU the network is bound by memory bandwidth.
+on a CPU the network is bound by memory bandwidth. With dropout a score is a sum over the hidden values that are kept;
+the masks are computed once, a byte for each value.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rerank.models.dropout import SeededDropout, token_keys
 from rerank.models.gpu import full_float32
 
 CPU_DOCUMENTS = 128
@@ -18,11 +20,19 @@ CPU_DOCUMENTS = 128
 
 
 @full_float32()
-def batchnorm_head(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d, output: nn.Linear) -> Tensor:
-    """`output(norm(relu(features @ weight.T + bias)))[:, 0]`: (documents,), in the type of the parameters.
+def batchnorm_head(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    norm: nn.BatchNorm1d,
+    output: nn.Linear,
+    dropout: SeededDropout,
+    seeds: Tensor | None,
+) -> Tensor:
+    """`output(dropout(norm(relu(features @ weight.T + bias))))[:, 0]`: (documents,), in the type of the parameters.
 
     Training uses the mean and variance of the hidden values and updates the running ones; evaluation uses the running
-    ones. Autocast is disabled: in bf16 all scores would take a dozen values.
+    ones, and no dropout. Autocast is disabled: in bf16 all scores would take a dozen values.
 
     Args:
         features: (documents, features), two documents or more in training; they get no gradient.
@@ -30,37 +40,42 @@ def batchnorm_head(features: Tensor, weight: Tensor, bias: Tensor, norm: nn.Batc
         bias: (units,), of the hidden layer.
         norm: batch norm of the units.
         output: linear layer from the units to one output.
+        dropout: of the normalised values, in training.
+        seeds: (documents,) int64, which decide what is dropped; needed with dropout only.
     """
     mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     with torch.autocast(features.device.type, enabled=False):
         features = features.detach().to(weight.dtype)
-        inputs, layer = with_bias(features, weight, bias)
+        # The bias is one more weight: one operation less, forward and backward.
+        inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        layer = torch.cat([weight, bias[:, None]], dim=1)
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
         if norm.training:
-            scores: Tensor = _TrainingForward.apply(inputs, layer, *parameters, mean, variance, norm.momentum, norm.eps)
+            arguments = inputs, layer, *parameters, mean, variance, norm.momentum, norm.eps
+            scores: Tensor
+            if dropout.p:
+                if seeds is None:
+                    raise ValueError("dropout: expected the seeds of the documents, Vectors.seeds: (documents,) int64")
+                scores = _Dropped.apply(*arguments, dropout, token_keys(seeds, 0 * seeds))
+            else:
+                scores = _Whole.apply(*arguments)
             return scores
         slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
-        return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in chunks(inputs)])
+        return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in _chunks(inputs)])
 
 
-def with_bias(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """The features and the layer with the bias as one more weight: one operation less, forward and backward."""
-    inputs = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-    return inputs, torch.cat([weight, bias[:, None]], dim=1)
-
-
-def chunks(rows: Tensor) -> tuple[Tensor, ...]:
+def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
     """The rows of CPU_DOCUMENTS documents each; all of them on a GPU."""
     parts: tuple[Tensor, ...] = rows.split(CPU_DOCUMENTS if rows.device.type == "cpu" else max(1, len(rows)))
     return parts
 
 
-def hidden_values(
+def _hidden_values(
     inputs: Tensor, layer: Tensor, running_mean: Tensor, running_variance: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The hidden values h, (documents, units), their mean and inverse standard deviation; updates the running ones."""
     h = inputs.new_empty(len(inputs), len(layer))
-    for chunk, values in zip(chunks(inputs), chunks(h), strict=True):
+    for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
         torch.mm(chunk, layer.T, out=values).relu_()
     mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
     return h, mean, (variance + eps).rsqrt()
@@ -74,7 +89,7 @@ def _slope_and_constant(
     return slope, c + beta @ w - mean @ slope
 
 
-class _TrainingForward(torch.autograd.Function):
+class _Whole(torch.autograd.Function):
     """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
 
     @staticmethod
@@ -92,7 +107,7 @@ class _TrainingForward(torch.autograd.Function):
         momentum: float,
         eps: float,
     ) -> Tensor:
-        h, mean, inverse = hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
+        h, mean, inverse = _hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
         ctx.save_for_backward(inputs, h, gamma, beta, w, mean, inverse)
         slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
         return h @ slope + constant
@@ -109,8 +124,66 @@ class _TrainingForward(torch.autograd.Function):
         factor = -slope * inverse * projection / len(h)
         constant = -slope * total / len(h) - factor * mean
         d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
-        for chunk, values, d_scores in zip(chunks(inputs), chunks(h), chunks(gradient), strict=True):
+        for chunk, values, d_scores in zip(_chunks(inputs), _chunks(h), _chunks(gradient), strict=True):
             d_h = torch.addcmul(constant, values, factor).addr_(d_scores, slope)
             d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
         d_norm = w * projection, w * total
         return None, d_layer.T, *d_norm, gamma * projection + beta * total, total, None, None, None, None
+
+
+class _Dropped(torch.autograd.Function):
+    """S = c + sum_u w_u m_u (gamma_u x_u + beta_u), x = (h - mean) inverse; m_u is 0 or 1 / (1 - p)."""
+
+    @staticmethod
+    @full_float32()
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        layer: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        w: Tensor,
+        c: Tensor,
+        running_mean: Tensor,
+        running_variance: Tensor,
+        momentum: float,
+        eps: float,
+        dropout: SeededDropout,
+        keys: Tensor,
+    ) -> Tensor:
+        h, mean, inverse = _hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
+        kept = torch.empty_like(h, dtype=torch.bool)
+        slope = gamma * inverse * w
+        constant = w * beta - slope * mean
+        scores: list[Tensor] = []
+        ctx.scale = 1 / (1 - dropout.p)
+        for values, keep, of_rows in zip(_chunks(h), _chunks(kept), _chunks(keys), strict=True):
+            keep.copy_(dropout.keep(values, of_rows))
+            scores.append(torch.addcmul(constant, values, slope).mul_(keep).sum(1))
+        ctx.save_for_backward(inputs, h, kept, gamma, beta, w, mean, inverse)
+        summed: Tensor = c + torch.cat(scores) * ctx.scale
+        return summed
+
+    @staticmethod
+    @once_differentiable
+    @full_float32()
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, h, kept, gamma, beta, w, mean, inverse = ctx.saved_tensors
+        scaled = gradient * ctx.scale
+        total, projection = torch.zeros_like(mean), torch.zeros_like(mean)  # sums over the documents of m dS, m dS h
+        for values, keep, d_scores in zip(_chunks(h), _chunks(kept), _chunks(scaled), strict=True):
+            total.addmv_(keep.to(h.dtype).T, d_scores)
+            projection.addmv_((values * keep).T, d_scores)
+        projection = (projection - total * mean) * inverse  # of m dS x
+        slope = gamma * inverse * w
+        # dh of a document is slope (m dS - total / n - x projection / n), where x is linear in h.
+        factor = -slope * inverse * projection / len(h)
+        constant = -slope * total / len(h) - factor * mean
+        d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
+        for chunk, values, keep, d_scores in zip(
+            _chunks(inputs), _chunks(h), _chunks(kept), _chunks(scaled), strict=True
+        ):
+            d_h = torch.addcmul(constant, values, factor).addcmul_(keep * d_scores[:, None], slope)
+            d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
+        d_norm = w * projection, w * total
+        return None, d_layer.T, *d_norm, gamma * projection + beta * total, gradient.sum(), *[None] * 6

@@ -10,16 +10,20 @@ import numpy as np
 import torch
 
 from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
-from rerank.models.bi_encoder_files import bi_encoder_hash, expect_bi_encoder
-from rerank.models.config_file import check_config_files
-from rerank.models.hub import encoder_folder
+from rerank.models.config_file import CheckpointConfig, check_config_files
+from rerank.models.hub import bi_encoder_hash, encoder_folder
 from rerank.models.modules_json import MODULES_FILE
 from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
 
 TOKENS_AT_ONCE = 2**13
 """Tokens of a forward pass, padding included: 32 passages of 256 tokens."""
+
+HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+"""How the architectures end whose models do not compare vectors."""
+EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def open_bi_encoder(name: str, device: str) -> BiEncoder:
     """
     folder = encoder_folder(name)
     check_config_files(folder)
-    expect_bi_encoder(folder, name)
+    _expect_bi_encoder(folder, name)
     model = _open(folder, name, device)
     pooling = BiEncoder(name, model, None, None).facts()["pooling"]
     if not (folder / MODULES_FILE).is_file():
@@ -120,6 +124,19 @@ def open_bi_encoder(name: str, device: str) -> BiEncoder:
     if limit - around < 1:
         raise UserError(f"encoder {name}: reads {limit} tokens, which its prompt fills; choose another")
     return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
+
+
+def _expect_bi_encoder(folder: Path, name: str) -> None:
+    """Raises UserError if the files say that the model is something else, such as a cross-encoder."""
+    file = folder / "config_sentence_transformers.json"
+    stated = read_json(file, dict[str, Any], EXPECTED).get("model_type") if file.is_file() else None
+    if stated not in (None, "SentenceTransformer"):
+        raise UserError(f"encoder {name}: is a {stated}; {EXPECTED}")
+    if (folder / MODULES_FILE).is_file():
+        return
+    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
+    if heads := [kind for kind in config.get("architectures") or () if kind.endswith(HEADS)]:
+        raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
 def _open(folder: Path, name: str, device: str) -> Any:

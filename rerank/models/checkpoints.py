@@ -17,9 +17,9 @@ from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_ex
 from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.lora import add_lora, merged_weights
 from rerank.models.modules_json import IDENTITY, write_modules
-from rerank.models.pooling import POOLINGS
+from rerank.models.pooling import expect_pooling
 from rerank.models.quiet import quiet_transformers
-from rerank.utils.errors import UserError, nearest
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
@@ -128,11 +128,7 @@ def open_trained_weights(
     model.first_stage_weight = settings.get("first_stage_weight", 0.0)
     model.splitting = Splitting.of(settings)
     model.pooling = settings.get("pooling", pooling)
-    if model.pooling not in POOLINGS:
-        raise UserError(
-            f"{name}: was trained with the pooling {model.pooling}, which is not registered; "
-            f"{nearest(model.pooling, POOLINGS)}"
-        )
+    expect_pooling(name, model.pooling)
     return model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
 
 
@@ -142,13 +138,6 @@ def saved_settings(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any]
         return model.settings
     settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
     return settings
-
-
-def pretraining_of(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any] | None:
-    """The pre-training on documents that a model's config records; None if there was none."""
-    saved = saved_settings(model)
-    pretraining: dict[str, Any] | None = saved.get("pretraining")
-    return pretraining
 
 
 def save_cross_encoder(

@@ -115,7 +115,7 @@ class CrossEncoder(nn.Module):
         if self.last_token is None:
             return self.row_scores(**arguments, passages=passages)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
-        return self.last_token.scores_of_packed(scored, **arguments, passages=passages)
+        return self.last_token.scores(0, scored, **arguments, passages=passages)
 
     def _padded_scores(self, inputs: Packed) -> Tensor:
         arguments, positions = pad(inputs, self.pad_id)
@@ -127,7 +127,7 @@ class CrossEncoder(nn.Module):
             return self.row_scores(**arguments)
         offsets = inputs.offsets.to(positions.device)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets) - offsets[:-1]
-        return self.last_token.scores_of_padded(scored, **arguments)
+        return self.last_token.scores(torch.arange(len(scored), device=scored.device), scored, **arguments)
 
     def row_scores(self, **arguments: Any) -> Tensor:
         """(rows,) float32 scores of the first token of each row; the arguments are those of the encoder."""

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from rerank.batches.features import Vectors
 from rerank.models.batchnorm_head import batchnorm_head
 from rerank.models.dropout import DropoutKeys, SeededDropout
-from rerank.models.dropped_head import dropped_head
 from rerank.models.feature_transforms import log1p, quantile_ranks
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
@@ -94,11 +93,7 @@ class FeatureMLP(nn.Module):
         )
         # The first batch norm's scale and shift are folded into the hidden layer, which is smaller than the batch.
         weight, bias = layer.weight * first.weight, layer.bias + (layer.weight * first.bias).sum(dim=1)
-        if self.training and self.dropout.p:
-            if inputs.seeds is None:
-                raise ValueError("dropout: expected the seeds of the documents, Vectors.seeds: (documents,) int64")
-            return dropped_head(normed, weight, bias, self.hidden_norm, self.output, self.dropout, inputs.seeds)
-        return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output)
+        return batchnorm_head(normed, weight, bias, self.hidden_norm, self.output, self.dropout, inputs.seeds)
 
     def _transformed(self, features: Tensor) -> Tensor:
         if self.transform == "log1p":

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.batches.features import Vectors, rows_of, vectors
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.types import Qrels, Run
-from rerank.utils.errors import UserError
+from rerank.models.scoring import check_finite
 
 DOCUMENTS_PER_FORWARD = 8192
 """Each layer of 1024 units then takes 32 MB."""
@@ -34,10 +34,7 @@ def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -
         first = int(scores.isfinite().int().argmin())
         query = int(np.searchsorted((features.stops - features.starts).cumsum(), first, side="right"))
         document = features.doc_ids(query)[int(rows[first] - features.starts[query])]
-        raise UserError(
-            f"query {features.query_ids[query]}, document {document}: the model's score is {float(scores[first])}; "
-            "is it broken?"
-        )
+        check_finite(features.query_ids[query], document, float(scores[first]))
     return scores
 
 

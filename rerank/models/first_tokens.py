@@ -28,14 +28,6 @@ def first_token_part(layer: Any) -> nn.Module:
     return part
 
 
-def linear_layers_of_first_tokens(layer: Any) -> list[nn.Linear]:
-    """The linear layers of the last layer that process these tokens only."""
-    if not _has_bert_layout(layer):
-        return []
-    parts = (layer.attention.output, layer.intermediate, layer.output)
-    return [module for part in parts for module in part.modules() if isinstance(module, nn.Linear)]
-
-
 def _has_bert_layout(layer: Any) -> bool:
     """Whether a layer is attention, then parts that treat each token by itself.
 

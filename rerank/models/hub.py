@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash
+from rerank.utils.files import file_hash, short_hash
 from rerank.utils.progress import log
 from rerank.utils.quiet import quiet
 
@@ -42,11 +42,19 @@ def encoder_folder(name: str) -> Path:
     return _cached(name) or _downloaded(name)
 
 
-def file_hashes(name: str) -> list[str]:
-    """The name and the SHA-256 of each file of a model, by `encoder_folder`: what its scores depend on."""
+def file_hashes(name: str, below: bool = False) -> list[str]:
+    """The name and the SHA-256 of each file of a model, by `encoder_folder`: what its scores depend on.
+
+    With `below` also of the files in folders below, which are the modules of a bi-encoder.
+    """
     folder = encoder_folder(name)
-    files = sorted(file for kind in HASHED for file in folder.glob(kind))
-    return [f"{file.name} {file_hash(file)}" for file in files]
+    files = sorted(file for kind in HASHED for file in (folder.rglob(kind) if below else folder.glob(kind)))
+    return [f"{file.relative_to(folder)} {file_hash(file)}" for file in files]
+
+
+def bi_encoder_hash(name: str) -> str:
+    """A hash of the files of a bi-encoder and of its modules. Raises UserError as `encoder_folder`."""
+    return short_hash(*file_hashes(name, below=True))
 
 
 def _missing(folder: Path) -> str:

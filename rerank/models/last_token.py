@@ -38,18 +38,13 @@ class LastTokenHead:
         tokens = torch.arange(len(ids), device=ids.device).where(ids != self.pad_id, 0)
         return starts.scatter_reduce(0, owners, tokens, "amax")
 
-    def scores_of_packed(self, scored: Tensor, **arguments: Any) -> Tensor:
-        """(passages,) scores of packed passages, (1, tokens), by the tokens `scored`, (passages,)."""
-        hidden = self.body(**arguments, use_cache=False).last_hidden_state
-        return self._scores(hidden[0, scored])
+    def scores(self, rows: Tensor | int, scored: Tensor, **arguments: Any) -> Tensor:
+        """(passages,) scores, by the token `scored`, (passages,), of each of the `rows` of the body's vectors.
 
-    def scores_of_padded(self, scored: Tensor, **arguments: Any) -> Tensor:
-        """(passages,) scores of rows, (passages, longest), by the token `scored`, (passages,), of each row."""
+        Packed passages are one row, 0; padded ones have a row each.
+        """
         hidden = self.body(**arguments, use_cache=False).last_hidden_state
-        return self._scores(hidden[torch.arange(len(scored), device=scored.device), scored])
-
-    def _scores(self, vectors: Tensor) -> Tensor:
-        scores: Tensor = self.head(vectors).float()
+        scores: Tensor = self.head(hidden[rows, scored]).float()
         return scores[:, 0]
 
 
@@ -81,7 +76,7 @@ def last_token_head(model: Any, name: str) -> LastTokenHead:
         training = model.training
         model.eval()
         own = model(input_ids=ids, use_cache=False).logits[:, 0].float()
-        ours = found.scores_of_padded(torch.tensor([5]), input_ids=ids)
+        ours = found.scores(0, torch.tensor([5]), input_ids=ids)
         model.train(training)
         if float((own - ours).abs().max()) <= TOLERANCE * float(own.abs().max()):
             return found

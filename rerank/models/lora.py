@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.utils.errors import UserError
+from rerank.models.packages import needed
 
 ALPHA_PER_RANK = 2
 """The product B A is multiplied by alpha / rank, which is this number for every rank."""
@@ -18,15 +18,8 @@ ALPHA_PER_RANK = 2
 
 def check_lora(rank: int) -> None:
     """Raises UserError if a rank is given and peft cannot be imported."""
-    if not rank:
-        return
-    try:
-        import peft  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"--encoder.lora-rank {rank}: needs the package peft, which cannot be imported ({error}); "
-            "pip install 'ir-rerank[lora]'"
-        ) from error
+    if rank:
+        needed("peft", f"--encoder.lora-rank {rank}", "lora")
 
 
 def add_lora(model: Any, rank: int, seed: int) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rerank.utils.errors import UserError, nearest
+
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """(passages,) scores and the number of each passage's document, (passages,) ascending from 0 -> (documents,) scores."""
 
@@ -20,6 +22,14 @@ def pooling(name: str) -> Callable[[Pooling], Pooling]:
         return function
 
     return register
+
+
+def expect_pooling(name: str, pooling: str) -> None:
+    """Raises UserError if the pooling that the model `name` was trained with is not registered."""
+    if pooling not in POOLINGS:
+        raise UserError(
+            f"{name}: was trained with the pooling {pooling}, which is not registered; {nearest(pooling, POOLINGS)}"
+        )
 
 
 @pooling("mean")

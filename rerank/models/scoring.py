@@ -57,17 +57,7 @@ def score_candidates(
     )
     if accelerator.num_processes > 1:
         scored = gather_object(list(scored))
-    if passages is not None:
-        scored = kept_passages(scored, passages)
-    return make_run(candidates, scored, model.first_stage_weight)
-
-
-def kept_passages(scored: Iterable[PairScore], passages: Passages) -> Iterator[PairScore]:
-    """Yields the scores, and adds the best passage of each document that has several to `passages`."""
-    for pair in scored:
-        if pair.passages > 1:
-            passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
-        yield pair
+    return make_run(candidates, scored, model.first_stage_weight, passages)
 
 
 def score_chunks(
@@ -81,31 +71,15 @@ def score_chunks(
     show: bool = True,
 ) -> Iterator[PairScore]:
     """Yields the scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
-    found = scored_chunks(model, builder, chunks, device, autocast, budget)
-    for chunk in progress(found, len(chunks), what, show=show):
-        yield from chunk
-
-
-def scored_chunks(
-    model: Any,
-    builder: PassageBuilder,
-    chunks: Iterable[Pairs],
-    device: torch.device,
-    autocast: Autocast,
-    budget: TokenBudget,
-) -> Iterator[list[PairScore]]:
-    """Yields the scores of each chunk; see `score_chunks`."""
     model.eval()
     with cast_weights(model, device, autocast):
-        for chunk, inputs in prefetch(chunks, builder):
+        for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
             with torch.inference_mode():  # not around the yield, where the caller may do anything
                 scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
                 scores = model.pool(scores_of_passages, inputs.documents).tolist()
                 best = best_passages(scores_of_passages, inputs.documents)
-            yield [
-                PairScore(query_id, doc_id, score, number, count)
-                for (query_id, doc_id), score, (number, count) in zip(chunk, scores, best, strict=True)
-            ]
+            for pair, score, passage in zip(chunk, scores, best, strict=True):
+                yield PairScore(*pair, score, *passage)
 
 
 def passage_scores(
@@ -123,14 +97,22 @@ def passage_scores(
     return budget.run(score_within, max(lengths))
 
 
-def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], first_stage_weight: float = 0.0) -> Run:
+def make_run(
+    candidates: Sequence[Candidates],
+    scored: Iterable[PairScore],
+    first_stage_weight: float = 0.0,
+    passages: Passages | None = None,
+) -> Run:
     """The run of these scores, in the candidates' order, with their first-stage scores times a weight added.
 
-    Raises UserError for a score that is not finite.
+    `passages`, if given, receives the best passage of each document that has several. Raises UserError for a score that
+    is not finite.
     """
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
     for pair in scored:
         run[pair.query_id][pair.doc_id] = pair.score
+        if passages is not None and pair.passages > 1:
+            passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
     if first_stage_weight:
         for c in candidates:
             scores = run[c.query_id]
@@ -138,9 +120,14 @@ def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], firs
                 scores[doc_id] += first_stage_weight * first_score
     for query_id, scores in run.items():
         for doc_id, score in scores.items():
-            if not abs(score) < float("inf"):
-                raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
+            check_finite(query_id, doc_id, score)
     return run
+
+
+def check_finite(query_id: str, doc_id: str, score: float) -> None:
+    """Raises UserError for a score that is NaN or infinite."""
+    if not abs(score) < float("inf"):
+        raise UserError(f"query {query_id}, document {doc_id}: the model's score is {score}; is it broken?")
 
 
 def best_passages(scores: torch.Tensor, documents: torch.Tensor) -> list[tuple[int, int]]:

@@ -20,8 +20,7 @@ from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.memory import open_budget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.models.rankings import PairScores, TokenisedPairs, numbered
-from rerank.models.scoring import best_passages, make_run, passage_scores, score_chunks
-from rerank.utils.errors import UserError
+from rerank.models.scoring import best_passages, check_finite, make_run, passage_scores, score_chunks
 from rerank.utils.progress import log
 
 
@@ -95,10 +94,7 @@ class TextScorer:
         found = {(pair.query_id, pair.doc_id): pair for pair in pairs}
         scored = [found[pair] for pair in tokenised.pairs]
         for pair in scored:
-            if not abs(pair.score) < float("inf"):
-                raise UserError(
-                    f"query {pair.query_id}, document {pair.doc_id}: the model's score is {pair.score}; is it broken?"
-                )
+            check_finite(pair.query_id, pair.doc_id, pair.score)
         scores = np.array([pair.score for pair in scored], dtype=np.float32)
         best = np.array([(pair.best_passage, pair.passages) for pair in scored], dtype=np.int64)
         return PairScores(scores, best.reshape(-1, 2)).take(tokenised.places)

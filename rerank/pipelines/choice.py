@@ -1,11 +1,8 @@
 """Which stage answers: the best on queries that taught it nothing; a cross-encoder must be clearly ahead."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from statistics import fmean, stdev
-
-from rerank.data.types import Judgments, Run
-from rerank.evaluation.evaluate import evaluate
 
 Values = Mapping[str, float]
 """query_id -> the value of a measure."""
@@ -33,12 +30,3 @@ def is_ahead(first: Values, second: Values) -> bool:
         return False
     error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
     return fmean(differences) > error
-
-
-def values_of(run: Run, qrels: Judgments, query_ids: Sequence[str], measure: str) -> dict[str, float]:
-    """query_id -> the value of a run for those of the queries that are judged; 0 for one that the run does not have."""
-    judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
-    if run.keys().isdisjoint(judged):
-        return dict.fromkeys(judged, 0.0)
-    (values,) = evaluate(judged, run, [measure]).values()
-    return values

@@ -15,9 +15,10 @@ from rerank.data.folds import make_folds
 from rerank.data.splits import SPLIT
 from rerank.data.trec import write_run
 from rerank.data.types import Run
-from rerank.evaluation.fusion import MEASURE
+from rerank.evaluation.choice import values_of
 from rerank.evaluation.measures import measure_name
-from rerank.pipelines.choice import choose, values_of
+from rerank.evaluation.weights import MEASURE
+from rerank.pipelines.choice import choose
 from rerank.pipelines.crossfit import CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
 from rerank.pipelines.evidence import Evidence

@@ -55,7 +55,7 @@ def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[s
 
 def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
     """The models that the stages take as they are, and the hashes of their files."""
-    from rerank.models.bi_encoder_files import bi_encoder_hash  # loads torch
+    from rerank.models.hub import bi_encoder_hash
 
     return {name: bi_encoder_hash(world.place_of(name)) for name in _models(stages)}
 

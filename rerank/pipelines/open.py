@@ -59,7 +59,7 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
     validate(config)
     expect_text(config.collection.source)
     world, first = World.open(config), config.first_stage
-    bm25 = BM25(first.k1, first.b, first.depth)
+    bm25 = BM25(first.k1, first.b, depth=first.depth)
     answer = CrossEncoder("bm25", checkpoint, trained=False, depth=first.depth)
     rankers: dict[str, Ranker] = {
         "bm25": bm25.open(world, Path()),

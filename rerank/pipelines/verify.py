@@ -4,8 +4,8 @@ from pathlib import Path
 from statistics import fmean
 
 from rerank.data.trec import read_run
+from rerank.evaluation.choice import values_of
 from rerank.evaluation.tables.table import aligned
-from rerank.pipelines.choice import values_of
 from rerank.pipelines.folder import RUNS, load_fitted, read_evidence
 
 

@@ -84,25 +84,18 @@ def _outcomes(
 
 
 def _inputs(folder: FoldFolder, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The files of other folders that are gone, by their facts, and what differs: first stages and training lists."""
+    """The input files of other folders that are gone, by their facts, and what differs in the others."""
     gone: list[str] = []
     errors: list[str] = []
-    first, lists = facts.get("first_stage"), facts.get("training_lists")
-    elsewhere = [("training_lists", lists["file"], lists["sha256"])] if lists else []
-    if first:
-        fused = first.get("fusion", {}).get("runs", [])
-        elsewhere += [("first_stage", run["run"], run["sha256"]) for run in fused]
-        if facts["config"]["first_stage"]["run"] and not fused:
-            elsewhere.append(("first_stage", first["run"], first["sha256"]))
-        else:
-            run = folder.experiment.collection.path / Path(first["run"]).name  # the folder may have been moved
-            if run.is_file():
-                errors += _same_hash(run.name, first["sha256"], file_hash(run))
-            else:
-                errors.append(f"{run.name}: expected the first stage's run, found none")
-    for fact, file, sha256 in elsewhere:
-        if Path(file).is_file():
-            errors += _same_hash(file, sha256, file_hash(Path(file)))
+    elsewhere = [(fact, key) for fact, key in (("first_stage", "run"), ("training_lists", "file")) if fact in facts]
+    for fact, key in elsewhere:
+        file, made_here = Path(facts[fact][key]), fact == "first_stage" and not facts["config"]["first_stage"]["run"]
+        if made_here:
+            file = folder.experiment.collection.path / file.name  # the folder may have been moved
+        if file.is_file():
+            errors += _same_hash(file.name if made_here else str(file), facts[fact]["sha256"], file_hash(file))
+        elif made_here:
+            errors.append(f"{file.name}: expected the first stage's run, found none")
         else:
             gone.append(f"{fact}: {file}")
     return gone, errors

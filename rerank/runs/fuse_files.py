@@ -2,35 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import examples, read_qrels, read_run, write_run
 from rerank.data.types import Run
-from rerank.evaluation.fusion import (
-    MEASURE,
-    RRF_K,
-    Weights,
-    check_runs,
-    check_weights,
-    fuse_ranks,
-    fuse_scores,
-    queries_of,
-    tune_by_fold,
-    tune_on,
-    weights_of_queries,
-)
+from rerank.evaluation.evaluate_runs import map_to_folds
+from rerank.evaluation.fusion import RRF_K, Weights, check_runs, check_weights, fuse_ranks, fuse_scores, queries_of
 from rerank.evaluation.measures import measure_name
-from rerank.runs.layout import CollectionFolder
+from rerank.evaluation.weights import MEASURE, tune_on, tune_on_fold
 from rerank.runs.manifest import write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
-from rerank.runs.run_files import FOLDERS_UP, find_nearby
+from rerank.runs.run_files import FOLDERS_UP, FOLDS, QRELS, find_nearby
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.progress import log
-
-QRELS = CollectionFolder(Path()).qrels.name
-FOLDS = CollectionFolder(Path()).folds.name
 
 
 def fuse_files(
@@ -122,12 +109,13 @@ def _tuned(
         log.info(f"compare the fused run on other queries than those of {qrels}")
         return dict.fromkeys(queries, weights), {"weights": weights, **facts}
     known = read_folds(folds)
-    by_fold = tune_by_fold(runs, judged, known, measure)
-    tested = {query_id for fold in known for query_id in fold.test}
-    if untested := [query_id for query_id in queries if query_id not in tested]:
+    by_fold = {fold.name: tune_on_fold(runs, judged, fold, measure) for fold in known}
+    fold_of = map_to_folds(known, str(folds))
+    means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
+    if untested := [query_id for query_id in queries if query_id not in fold_of]:
         log.info(
             f"{len(untested)} of {len(queries)} queries are tested by no fold ({examples(untested)}): they have the "
             "means of the folds' weights"
         )
-    of_queries = weights_of_queries(queries, known, by_fold, str(folds))
+    of_queries = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
     return of_queries, {"weights": by_fold, **facts, "folds": {"file": str(folds), "sha256": file_hash(folds)}}

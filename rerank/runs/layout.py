@@ -14,8 +14,11 @@ from typing import Any
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.runs.first_stage_names import COLLECTION, bm25_name
+from rerank.utils.locks import is_locked
 
 MANIFEST = "manifest.json"
+LOCK = "fold"
+"""The lock that a command holds in the folder of a fold that it trains."""
 
 
 class Inside:
@@ -69,8 +72,8 @@ class FoldFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether the fold was trained, to the end or not."""
-        return self.state.exists() or self.finished
+        """Whether the fold was trained, to the end or not, or a command is at work on it."""
+        return self.state.exists() or self.finished or is_locked(self.path, LOCK)
 
     @property
     def finished(self) -> bool:
@@ -122,8 +125,6 @@ class ExperimentFolder:
 
     settings = Inside("config.toml")
     """The configuration as TOML."""
-    claims = Inside("claims.lock")
-    """A lock that every command at work in the folder shares."""
     lists = Inside("lists.json")
     """The hash of the file of training lists, if the experiment has one."""
     all_run = Inside("all.run")
@@ -161,7 +162,7 @@ class ExperimentFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether a fold or the final model was trained, to the end or not."""
+        """Whether a fold or the final model was trained, to the end or not, or a command is at work on one."""
         return any(model.begun for model in self.models)
 
     @property

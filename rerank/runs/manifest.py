@@ -20,6 +20,7 @@ from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.settings import canonical
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 
 DISTRIBUTION = "ir-rerank"
@@ -76,6 +77,14 @@ def read_manifest(path: Path, fact: str = HASH) -> dict[str, Any]:
     if facts[HASH] != _hash(facts):
         raise UserError(f"{path}: was changed since it was written; {REMEDY}")
     return facts
+
+
+def changed_files(manifest: Path) -> list[str]:
+    """A line for each file that is not as its manifest, in the same folder, records; one for a damaged manifest."""
+    try:
+        return list(changes(manifest.parent, read_manifest(manifest, "files")["files"]))
+    except UserError as error:
+        return [str(error).removeprefix(f"{manifest.parent}/")]
 
 
 def _hash(facts: dict[str, Any]) -> str:

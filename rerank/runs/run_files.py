@@ -6,13 +6,15 @@ from pathlib import Path
 
 from rerank.data.splits import SPLIT
 from rerank.data.types import Run
-from rerank.runs.layout import ExperimentFolder, FoldFolder
+from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.utils.errors import UserError
 
 FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published split has a word in place of a number
     rf"(?<![A-Za-z])fold[-_]?(\d+|{SPLIT}(?![A-Za-z]))(?!.*fold[-_]?(\d|{SPLIT}))"
 )
+QRELS = CollectionFolder(Path()).qrels.name
+FOLDS = CollectionFolder(Path()).folds.name
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
 
 

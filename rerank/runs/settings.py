@@ -89,13 +89,13 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines)
 
 
-def save_settings(config: Config, path: Path, in_use: bool = False) -> None:
+def save_settings(config: Config, path: Path) -> None:
     """Writes the configuration to an experiment's config.toml.
 
-    Raises UserError if `path` holds another configuration, and another command is at work with it (`in_use`, see
-    `rerank.runs.claims`), or a fold was trained with it. A key that is missing there has its default.
+    Raises UserError if `path` holds another configuration, with which a fold was begun. A key that is missing there has
+    its default. Only one command at a time may save: the caller holds a lock.
     """
-    if path.exists() and (in_use or ExperimentFolder(path.parent).begun):
+    if path.exists() and ExperimentFolder(path.parent).begun:
         changed = differences(read_settings(path), settings_of(config))
         if not changed:
             return

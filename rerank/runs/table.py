@@ -1,20 +1,23 @@
 """Compares run files: groups them into runs, finds their judgments and folds, and adds fused runs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rerank.data.folds import read_folds
-from rerank.data.trec import examples, read_qrels, read_run
+from rerank.data.trec import read_qrels, read_run
 from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
-from rerank.evaluation.fusion import MEASURE, Weights, fuse_scores, tune_weights
+from rerank.evaluation.fusion import Weights, fuse_scores
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name, measure_names
-from rerank.runs.layout import CollectionFolder, FoldFolder
+from rerank.evaluation.weights import MEASURE, tune_on_fold
+from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import recorded_fold
 from rerank.runs.run_files import (
     FOLDERS_UP,
+    FOLDS,
+    QRELS,
     find_nearby,
     folds_of_names,
     group_fold_files,
@@ -23,9 +26,6 @@ from rerank.runs.run_files import (
     validation_run,
 )
 from rerank.utils.errors import UserError
-
-QRELS = CollectionFolder(Path()).qrels.name
-FOLDS = CollectionFolder(Path()).folds.name
 
 
 def compare_files(
@@ -57,10 +57,8 @@ def compare_files(
     paths = list(paths)
     names = measure_names(measures or DEFAULT_MEASURES)
     fuse_measure = measure_name(fuse_measure)
-    files = group_fold_files(paths)
-    extra = fuse_with is not None and not _among(fuse_with, paths)  # the first stage is read, but has no row
-    if fuse_with is not None and extra:
-        files = group_fold_files([*paths, fuse_with])
+    extra = [fuse_with] if paths and fuse_with and not _among(fuse_with, paths) else []  # is read, but has no row
+    files = group_fold_files([*paths, *extra])
     qrels = qrels or find_nearby(paths, QRELS)
     if qrels is None:
         nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
@@ -84,8 +82,7 @@ def compare_files(
         first = next(name for name, by_number in files.items() if _among(fuse_with, by_number.values()))
         first_run = runs.pop(first) if extra else runs[first]
         tested = [one for one in known if fold in (None, one.name)]
-        fusion = Fusion(first, first_run, tested, judged, fuse_measure)
-        runs, fusion_notes = with_fused_runs(runs, files, fusion)
+        runs, fusion_notes = _with_fused_runs(runs, files, first, first_run, tested, judged, fuse_measure)
     evaluation = evaluate_runs(runs, judged, queries, names)
     notes = [*evaluation.notes, *fusion_notes, *pretraining_notes(files)]
     return Comparison(replace(evaluation, notes=notes), baseline, test, correction)
@@ -95,64 +92,38 @@ def _among(file: Path, files: Iterable[Path]) -> bool:
     return file.absolute() in map(Path.absolute, files)
 
 
-@dataclass(frozen=True)
-class Fusion:
-    """What runs are fused with, and what chooses the weights: `measure` on the validation queries of `folds`."""
-
-    first_name: str
-    first_run: Run
-    folds: Sequence[Fold]
-    qrels: Qrels
-    measure: str
-
-
-def with_fused_runs(
-    runs: dict[str, Run], files: dict[str, dict[str, Path]], fusion: Fusion
+def _with_fused_runs(
+    runs: dict[str, Run],
+    files: dict[str, dict[str, Path]],
+    first: str,
+    first_run: Run,
+    folds: Sequence[Fold],
+    qrels: Qrels,
+    measure: str,
 ) -> tuple[dict[str, Run], list[str]]:
     """Adds the run `name + first` after each run but the first stage; returns the runs and a note on each weight.
 
-    `files` are number of the fold -> file of each run. The weight of a fold is tuned on the model's scores of its
-    validation queries, from valid.run (see `validation_run`); if no fold has that file, the run itself has to have
-    them. Raises UserError if the first stage has no judged validation query of a fold, or the model's scores of one are
-    missing.
+    `files` are number of the fold -> file of each run. The weights of a fold are tuned on the model's scores of its
+    validation queries, from valid.run (see `validation_run`); if no fold has that file, on the run's own scores.
     """
     rows, notes = {}, []
     for name, run in runs.items():
         rows[name] = run
-        if name == fusion.first_name:
+        if name == first:
             continue
+        valid_runs = {fold.name: validation_run(files[name], fold.name) for fold in folds}
+        has_valid_runs = any(file.is_file() for file in valid_runs.values())
         weights: dict[str, Weights] = {}
-        has_valid_runs = any(validation_run(files[name], fold.name).is_file() for fold in fusion.folds)
-        for fold in fusion.folds:
-            path = validation_run(files[name], fold.name)
-            if has_valid_runs:
-                validated = recorded_fold(FoldFolder(path.parent).manifest) or fold  # which may have fewer queries
-                weights[fold.name] = _tune(str(path), read_run(path), validated, fusion)
-            else:
-                weights[fold.name] = _tune(f"{name} (there is no {path} either)", run, fold, fusion)
-        fused = f"{name} + {fusion.first_name}"
-        of_queries = {query_id: weights[fold.name] for fold in fusion.folds for query_id in fold.test}
-        rows[fused] = fuse_scores([fusion.first_run, run], of_queries)
+        for fold in folds:
+            file = valid_runs[fold.name]
+            source, scores = (str(file), read_run(file)) if has_valid_runs else (f"{name} (there is no {file})", run)
+            validated = recorded_fold(FoldFolder(file.parent).manifest) or fold  # which may have fewer queries
+            weights[fold.name] = tune_on_fold({first: first_run, source: scores}, qrels, validated, measure)
+        of_queries = {query_id: weights[fold.name] for fold in folds for query_id in fold.test}
+        rows[f"{name} + {first}"] = fuse_scores([first_run, run], of_queries)
         by_fold = ", ".join(f"fold {fold} {weight:.2f}" for fold, (_, weight) in weights.items())
         notes.append(
-            f"{fused}: weight of {name} by {fusion.measure} on each fold's validation queries "
+            f"{name} + {first}: weight of {name} by {measure} on each fold's validation queries "
             f"({'its valid.run' if has_valid_runs else 'its own scores of them'}): {by_fold}."
         )
     return rows, notes
-
-
-def _tune(source: str, scores: Run, fold: Fold, fusion: Fusion) -> Weights:
-    """The best weights on the fold's validation queries; `scores` are the model's, read from `source`."""
-    valid = {query_id: fusion.qrels[query_id] for query_id in fold.valid if query_id in fusion.qrels}
-    if fusion.first_run.keys().isdisjoint(valid):
-        raise UserError(
-            f"{fusion.first_name} has none of the {len(valid)} judged validation queries of fold {fold.name}: expected "
-            "the first stage's run of all queries, to tune the weights on"
-        )
-    missing = [query_id for query_id in valid if query_id in fusion.first_run and query_id not in scores]
-    if missing:
-        raise UserError(
-            f"{source}: {len(missing)} of the {len(valid)} validation queries of fold {fold.name} are missing "
-            f"({examples(missing)}), on which the weight is tuned; expected the model's scores of all of them"
-        )
-    return tune_weights([fusion.first_run, scores], valid, fusion.measure)

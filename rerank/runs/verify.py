@@ -11,7 +11,7 @@ from rerank.data.types import Fold, Run
 from rerank.evaluation.tables.table import aligned
 from rerank.runs.fold_checks import MEASURE, Checked, check_fold
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.pretraining_checks import check_pretraining
+from rerank.runs.manifest import changed_files
 from rerank.utils.errors import UserError
 
 
@@ -49,7 +49,7 @@ def verify(folder: Path | str) -> Verification:
             checks[name] = Checked("", list(_all_run(experiment, folds)))
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
-            checks[pretraining.path.name] = Checked("", check_pretraining(pretraining))
+            checks[pretraining.path.name] = Checked("", changed_files(pretraining.manifest))
     return _verification(checks)
 
 

@@ -1,7 +1,7 @@
 """The routes of the server."""
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,34 +10,28 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerank.runs.manifest import version
-from rerank.serving.dialects import DIALECTS, TEI, Dialect
-from rerank.serving.questions import Body
+from rerank.serving.dialects import DIALECTS, TEI
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.service import Service, refuse
 
 PUBLIC = ("/health",)
 """What needs no key: a supervisor asks whether the server is ready."""
+METRICS_TYPE = "text/plain; version=0.0.4"
 
 
-def make_app(service: Service, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The ASGI application: a route for each dialect, /health, /info, /metrics, and the `extra` ones.
+def make_app(service: Service | None, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The ASGI application: /health, the `extra` routes, and of a service a route for each dialect, /info and /metrics.
 
     With a `key`, every request but those of PUBLIC needs the header `Authorization: Bearer <key>`.
     """
-    routes: list[BaseRoute] = [_dialect_route(service, path, *spoken) for path, spoken in DIALECTS.items()]
-    routes += [
-        Route("/health", lambda request: _health(service)),
-        Route("/info", lambda request: JSONResponse(info(service))),
-        Route("/metrics", lambda request: _metrics(service)),
-        *extra,
-    ]
+    routes: list[BaseRoute] = [Route("/health", lambda request: _health(service)), *extra]
+    if service:
+        routes += [Route(path, service.respond, methods=["POST"]) for path in DIALECTS]
+        routes += [
+            Route("/info", lambda request: JSONResponse(info(service))),
+            Route("/metrics", lambda request: Response(service.metrics.text(), media_type=METRICS_TYPE)),
+        ]
     app = Starlette(routes=routes)
-    return app if key is None else with_key(app, key)
-
-
-def make_search_app(routes: Sequence[BaseRoute], key: str | None = None) -> ASGIApp:
-    """The ASGI application of a pipeline without a cross-encoder: its search routes, and /health."""
-    app = Starlette(routes=[Route("/health", lambda request: Response()), *routes])
     return app if key is None else with_key(app, key)
 
 
@@ -46,7 +40,7 @@ def with_key(app: ASGIApp, key: str) -> ASGIApp:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PUBLIC and not _knows(Request(scope), key):
-            dialect = DIALECTS.get(scope["path"], (TEI, None))[0]
+            dialect = DIALECTS.get(scope["path"], TEI)
             refusal = RefusalError(Reason.UNAUTHORISED, "Authorization: expected Bearer and the server's key")
             await refuse(dialect, refusal)(scope, receive, send)
         else:
@@ -81,21 +75,10 @@ def info(service: Service) -> dict[str, object]:
     }
 
 
-def _dialect_route(service: Service, path: str, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Route:
-    async def endpoint(request: Request) -> Response:
-        return await service.respond(request, dialect, dialect_of)
-
-    return Route(path, endpoint, methods=["POST"], name=path)
-
-
-def _health(service: Service) -> Response:
-    if service.engine.healthy:
+def _health(service: Service | None) -> Response:
+    if service is None or service.engine.healthy:
         return Response()
     return refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))
-
-
-def _metrics(service: Service) -> Response:
-    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 def _knows(request: Request, key: str) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.requests import Request
@@ -18,78 +18,66 @@ RETRY_AFTER = 1
 
 
 class Bodies:
-    """Counts the bytes of all bodies that are in memory."""
+    """Reads bodies, and counts the bytes of those that are in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.bytes = limits, 0
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator["Held"]:
-        """One body's part of the count, which ends with the block."""
-        held = Held(self)
+    @contextlib.asynccontextmanager
+    async def body(self, request: Request, media_type: str = "application/json") -> AsyncIterator[bytes]:
+        """The whole body of a request, which counts until the block ends.
+
+        Raises RefusalError if it has another type, is compressed, too large or late, or if all bodies together have too
+        many bytes, and ClientGoneError if its end never comes.
+        """
+        self._check_headers(request, media_type)
+        limit, parts = self.limits.max_body_bytes, list[bytes]()
+        size, held, more = 0, 0, True
         try:
-            yield held
+            try:
+                async with asyncio.timeout(self.limits.body_seconds):
+                    while more and size <= DISCARDED * limit:
+                        message = await request.receive()
+                        if message["type"] == "http.disconnect":
+                            raise ClientGoneError
+                        part, more = message.get("body", b""), message.get("more_body", False)
+                        size += len(part)
+                        if size > limit:
+                            part = b""
+                            parts.clear()
+                            self.bytes -= held
+                            held = 0
+                        self._check_room(len(part))
+                        self.bytes += len(part)
+                        held += len(part)
+                        parts.append(part)
+            except TimeoutError:
+                seconds = f"{self.limits.body_seconds:g} s"
+                raise RefusalError(Reason.TIMED_OUT, f"the body did not arrive in {seconds}") from None
+            if size > limit:
+                raise self._too_large()
+            yield b"".join(parts)
         finally:
-            held.release()
+            self.bytes -= held
 
+    def _check_headers(self, request: Request, expected: str) -> None:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != expected:
+            raise RefusalError(Reason.MEDIA_TYPE, f"Content-Type: expected {expected}")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise RefusalError(Reason.MEDIA_TYPE, "Content-Encoding: expected none, as bodies are not decompressed")
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > DISCARDED * self.limits.max_body_bytes:
+            raise self._too_large()
 
-class Held:
-    """The bytes of one body."""
+    def _check_room(self, count: int) -> None:
+        if self.bytes + count > self.limits.max_bodies_bytes:
+            reason = "the bodies of other requests fill the memory; try again"
+            raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)
 
-    def __init__(self, bodies: Bodies) -> None:
-        self.bodies, self.bytes = bodies, 0
-
-    def add(self, count: int) -> None:
-        """Counts more bytes; raises RefusalError if all bodies together have too many."""
-        if self.bodies.bytes + count > self.bodies.limits.max_bodies_bytes:
-            raise RefusalError(
-                Reason.OVERLOADED, "the bodies of other requests fill the memory; try again", RETRY_AFTER
-            )
-        self.bodies.bytes += count
-        self.bytes += count
-
-    def release(self) -> None:
-        """The bytes are no longer in memory."""
-        self.bodies.bytes -= self.bytes
-        self.bytes = 0
-
-
-def check_headers(request: Request, limits: Limits, expected: str = "application/json") -> None:
-    """Raises RefusalError for another type than expected, a compressed body, and one far over the limit of bytes."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != expected:
-        raise RefusalError(Reason.MEDIA_TYPE, f"Content-Type: expected {expected}")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise RefusalError(Reason.MEDIA_TYPE, "Content-Encoding: expected none, as bodies are not decompressed")
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > DISCARDED * limits.max_body_bytes:
-        raise _too_large(limits)
-
-
-async def read_body(request: Request, held: Held) -> bytes:
-    """The whole body; raises RefusalError if it is too large or late, and ClientGoneError if its end never comes."""
-    limits = held.bodies.limits
-    parts: list[bytes] = []
-    size, more = 0, True
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            while more and size <= DISCARDED * limits.max_body_bytes:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGoneError
-                part, more = message.get("body", b""), message.get("more_body", False)
-                size += len(part)
-                if size > limits.max_body_bytes:
-                    parts.clear()
-                    held.release()
-                else:
-                    held.add(len(part))
-                    parts.append(part)
-    except TimeoutError:
-        raise RefusalError(Reason.TIMED_OUT, f"the body did not arrive in {limits.body_seconds:g} s") from None
-    if size > limits.max_body_bytes:
-        raise _too_large(limits)
-    return b"".join(parts)
+    def _too_large(self) -> RefusalError:
+        limit = self.limits.max_body_bytes
+        return RefusalError(Reason.TOO_LARGE, f"the body has over {limit} bytes, the limit (--max-body-mib)")
 
 
 def parse(body: bytes) -> Body:
@@ -101,9 +89,3 @@ def parse(body: bytes) -> Body:
     if not isinstance(parsed, dict):
         raise RefusalError(Reason.MALFORMED, "the body is JSON, but not an object")
     return parsed
-
-
-def _too_large(limits: Limits) -> RefusalError:
-    return RefusalError(
-        Reason.TOO_LARGE, f"the body has over {limits.max_body_bytes} bytes, the limit (--max-body-mib)"
-    )

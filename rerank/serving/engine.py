@@ -19,6 +19,7 @@ SMOOTHING = 0.2
 """The weight of the last chunk in the mean rate of tokens."""
 LONGEST_WAIT = 60
 """Seconds that Retry-After says at most."""
+ENDED = "the model's thread has ended; start the server again"
 
 Outcome = PairScores | RefusalError
 """The scores of a request's pairs, in their order, or why there are none."""
@@ -49,14 +50,6 @@ class Job:
 
 Part = tuple[Job, list[int]]
 """A job, and the places of some of its pairs."""
-Take = Callable[[list[Job]], list[Job]]
-"""Takes from the waiting jobs those that are scored together next, and removes them from the list."""
-
-
-def take_all(waiting: list[Job]) -> list[Job]:
-    """All waiting jobs."""
-    taken, waiting[:] = list(waiting), []
-    return taken
 
 
 class Engine:
@@ -67,9 +60,9 @@ class Engine:
     pairs are passed over. `max_queue` bounds the pairs of all jobs that are not finished.
     """
 
-    def __init__(self, scorer: TextScorer, max_queue: int, metrics: Metrics, take: Take = take_all) -> None:
-        self._scorer, self._max_queue, self._metrics, self._take = scorer, max_queue, metrics, take
-        self._changed = threading.Condition()
+    def __init__(self, scorer: TextScorer, max_queue: int, metrics: Metrics) -> None:
+        self._scorer, self._max_queue, self._metrics = scorer, max_queue, metrics
+        self._changed = threading.Condition()  # its lock may be taken again by the thread that has it
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
         self._stopping = False
@@ -106,12 +99,23 @@ class Engine:
     def check_room(self, documents: int = 1) -> None:
         """Raises RefusalError if so many more pairs do not fit into the queue, or the thread has ended."""
         with self._changed:
-            self._check_room(documents)
+            if not self.healthy:
+                raise RefusalError(Reason.UNHEALTHY, ENDED)
+            queued = self.queued_documents()
+            if queued + documents <= self._max_queue:
+                return
+            tokens = sum(job.tokens for job in self._unfinished)
+            wait = math.ceil(tokens / self._tokens_per_second) if self._tokens_per_second else 1
+            raise RefusalError(
+                Reason.OVERLOADED,
+                f"the queue is full: {queued} documents wait, {self._max_queue} is the limit (--max-queue)",
+                min(max(wait, 1), LONGEST_WAIT),
+            )
 
     def submit(self, job: Job) -> None:
         """Adds a job to the queue; raises RefusalError as `check_room` does."""
         with self._changed:
-            self._check_room(job.left)
+            self.check_room(job.left)
             self._unfinished.add(job)
             self._waiting.append(job)
             self._changed.notify_all()
@@ -124,19 +128,6 @@ class Engine:
             if job in self._waiting:
                 self._waiting.remove(job)
 
-    def _check_room(self, documents: int) -> None:
-        if not self._thread.is_alive():
-            raise RefusalError(Reason.UNHEALTHY, "the model's thread has ended; start the server again")
-        queued = sum(job.left for job in self._unfinished)
-        if queued + documents > self._max_queue:
-            tokens = sum(job.tokens for job in self._unfinished)
-            wait = math.ceil(tokens / self._tokens_per_second) if self._tokens_per_second else 1
-            raise RefusalError(
-                Reason.OVERLOADED,
-                f"the queue is full: {queued} documents wait, {self._max_queue} is the limit (--max-queue)",
-                min(max(wait, 1), LONGEST_WAIT),
-            )
-
     def _run(self) -> None:
         try:
             with self._scorer.scoring():
@@ -147,16 +138,15 @@ class Engine:
             with self._changed:
                 left = list(self._unfinished)
             for job in left:
-                self._finish(
-                    job, RefusalError(Reason.UNHEALTHY, "the model's thread has ended; start the server again")
-                )
+                self._finish(job, RefusalError(Reason.UNHEALTHY, ENDED))
 
     def _next(self) -> list[Job]:
         """The jobs to score together; waits for one, and is empty when the engine stops."""
         with self._changed:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
-            return self._take(self._waiting)
+            taken, self._waiting = self._waiting, []
+            return taken
 
     def _chunks(self, jobs: Sequence[Job]) -> Iterator[list[Part]]:
         """The pairs, longest passages first, in chunks of at most the budget's tokens; a longer pair is one alone.

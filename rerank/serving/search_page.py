@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
-from rerank.serving.bodies import Bodies, check_headers, parse, read_body
+from rerank.serving.bodies import Bodies, parse
 from rerank.serving.limits import Limits
 from rerank.serving.questions import field, text
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
@@ -148,10 +148,9 @@ def _headers(refusal: RefusalError | None = None) -> dict[str, str]:
 
 
 async def _read(request: Request, bodies: Bodies, media_type: str) -> bytes:
-    check_headers(request, bodies.limits, media_type)
     try:
-        with bodies.held() as held:
-            return await read_body(request, held)
+        async with bodies.body(request, media_type) as body:
+            return body
     except ClientGoneError:
         raise RefusalError(Reason.MALFORMED, "the body has no end") from None
 

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
-from rerank.serving.bodies import Bodies, Held, check_headers, parse, read_body
-from rerank.serving.dialects import Dialect
+from rerank.serving.bodies import Bodies, parse
+from rerank.serving.dialects import DIALECTS, Dialect, dialect_of
 from rerank.serving.engine import Engine, Job, Outcome
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
@@ -34,17 +34,10 @@ class Service:
     at once; the engine's thread scores.
     """
 
-    def __init__(
-        self,
-        reranker: Reranker,
-        name: str,
-        limits: Limits,
-        engine: Engine | None = None,
-        metrics: Metrics | None = None,
-    ) -> None:
+    def __init__(self, reranker: Reranker, name: str, limits: Limits) -> None:
         self.reranker, self.name, self.limits = reranker, name, limits
-        self.metrics = metrics or Metrics()
-        self.engine = engine or Engine(reranker.scorer, limits.max_queue, self.metrics)
+        self.metrics = Metrics()
+        self.engine = Engine(reranker.scorer, limits.max_queue, self.metrics)
         self._bodies = Bodies(limits)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
@@ -77,13 +70,15 @@ class Service:
             raise found
         return self.reranker.best_passages(documents, found, top_k, first_scores)
 
-    async def respond(self, request: Request, dialect: Dialect, dialect_of: Callable[[Body], Dialect]) -> Response:
-        """The answer to a request, in the dialect of its body, or a refusal in it."""
-        started = time.perf_counter()
+    async def respond(self, request: Request) -> Response:
+        """The answer to a request, in the dialect of its path and body, or a refusal in it."""
+        started, path = time.perf_counter(), request.scope["path"]
+        dialect = DIALECTS[path]
         try:
-            with self._bodies.held() as held:
-                body = await self._read(request, held)
-                dialect = dialect_of(body)
+            async with self._bodies.body(request) as sent:
+                self.engine.check_room()
+                body = await self._in_tokeniser(parse, sent)
+                dialect = dialect_of(path, body)
                 answer = await self._unless_gone(request, self._answer(dialect, body))
             response: Response = JSONResponse(answer)
         except RefusalError as refusal:
@@ -96,12 +91,6 @@ class Service:
             response = refuse(dialect, RefusalError(Reason.INTERNAL, f"internal error: {type(error).__name__}"))
         self.metrics.request(dialect.name, response.status_code, time.perf_counter() - started)
         return response
-
-    async def _read(self, request: Request, held: Held) -> Body:
-        check_headers(request, self.limits)
-        body = await read_body(request, held)
-        self.engine.check_room()
-        return await self._in_tokeniser(parse, body)
 
     async def _answer(self, dialect: Dialect, body: Body) -> Any:
         question = dialect.read(body)

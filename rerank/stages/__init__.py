@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from rerank.stages.bm25 import BM25
     from rerank.stages.cross_encoder import CrossEncoder
     from rerank.stages.dense import Dense
+    from rerank.stages.features import Features
     from rerank.stages.feedback import Feedback
     from rerank.stages.fusion import Fusion
     from rerank.stages.query_adapter import QueryAdapter
     from rerank.stages.run_file import RunFile
 
-__all__ = ["BM25", "CrossEncoder", "Dense", "Feedback", "Fusion", "QueryAdapter", "RunFile"]
+__all__ = ["BM25", "CrossEncoder", "Dense", "Features", "Feedback", "Fusion", "QueryAdapter", "RunFile"]
 
 
 def __getattr__(name: str) -> Any:

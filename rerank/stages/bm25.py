@@ -1,14 +1,35 @@
 """The stage `bm25`: Pyserini's BM25 on the Lucene index of the collection."""
 
+import itertools
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, TypedDict
 
 from rerank.data.types import Fold, Run
+from rerank.evaluation.choice import almost_best, values_of
+from rerank.evaluation.weights import MEASURE
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
+from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least, between
+from rerank.utils.progress import progress
+
+FILE = "bm25.json"
+K1, B = (0.6, 0.9, 1.2, 1.6, 2.0, 3.0), (0.2, 0.4, 0.6, 0.75, 0.9)
+"""The values that are tried."""
+
+TUNED_DEPTH = 100
+"""Documents of a query in the rankings that choose."""
+
+
+class Tuned(TypedDict):
+    """bm25.json: what judgments chose."""
+
+    k1: float
+    b: float
 
 
 @stage
@@ -20,44 +41,84 @@ class BM25:
     """BM25's k1."""
     b: Annotated[float, between(0, 1)] = 0.4
     """BM25's b."""
+    tune: bool = False
+    """Whether judgments choose k1 and b: of the almost best values, the nearest to those that are set."""
+    rm3: bool = False
+    """Whether words of the best ten documents are added to the query (`rerank.retrieval.rm3`)."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
     kind: ClassVar[str] = "bm25"
     of: ClassVar[tuple[str, ...]] = ()
-    learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
         """Every setting is checked by its bounds."""
 
+    @property
+    def learns(self) -> Learns:
+        """Judgments may choose k1 and b."""
+        return "cheaply" if self.tune else "nothing"
+
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "BM25Ranker":
-        """Builds the index, unless the world has it."""
-        return self.open(world, folder)
+        """Builds the index, unless the world has it, and chooses k1 and b on the judged queries of the fold."""
+        qrels = world.collection.qrels
+        judged = [query_id for query_id in (*fold.train, *fold.valid) if qrels.get(query_id)] if self.tune else []
+        if not judged:
+            return BM25Ranker(self, world, world.index)
+        tried = [
+            replace(self, k1=k1, b=b, depth=TUNED_DEPTH)
+            for k1, b in dict.fromkeys([(self.k1, self.b), *itertools.product(K1, B)])
+        ]
+        queries = {query_id: world.collection.queries[query_id] for query_id in judged}
+        runs = [_run(settings, world, queries) for settings in progress(tried, len(tried), "tuning BM25")]
+        values = [list(values_of(run, qrels, judged, MEASURE).values()) for run in runs]
+        good = [tried[place] for place in almost_best(values)]
+        chosen = min(good, key=lambda other: math.dist((other.k1 / 2, other.b), (self.k1 / 2, self.b)))
+        return BM25Ranker(replace(self, k1=chosen.k1, b=chosen.b), world, world.index)
 
     def open(self, world: World, folder: Path) -> "BM25Ranker":
-        """A searcher of the world's index."""
-        return BM25Ranker(self, world.index, world.config.collection.language, world.config.first_stage.threads or None)
+        """A searcher of the world's index. Raises UserError for a damaged file."""
+        if not self.tune:
+            return BM25Ranker(self, world, world.index)
+        chosen: Tuned = read_json(folder / FILE, Tuned, "fit the pipeline again")
+        return BM25Ranker(replace(self, **chosen), world, world.index)
+
+
+def _run(settings: BM25, world: World, queries: Mapping[str, str]) -> Run:
+    """The best documents of the queries, of which the world keeps the rankings."""
+    run = world.runs.setdefault(settings, {})
+    missing = {q: text for q, text in {**world.queries, **queries}.items() if q not in run}
+    run |= {query_id: {} for query_id in missing} | BM25Ranker(settings, world, world.index).rank(missing, [])
+    return run
 
 
 @dataclass(frozen=True)
 class BM25Ranker:
-    """Searches an index."""
+    """Searches the index of a world with these settings."""
 
     settings: BM25
+    world: World
     index: Path
-    language: str
-    threads: int | None
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has a word of the index."""
         from rerank.retrieval.bm25 import search, search_one  # starts Java when it is used
+        from rerank.retrieval.rm3 import search_rm3
 
-        settings = self.settings
+        settings, index, config = self.settings, self.index, self.world.config
+        how = settings.depth, settings.k1, settings.b
+        language = config.collection.language
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
-        if len(with_text) == 1:  # without threads, and without a line in the log
-            ((query_id, text),) = with_text.items()
-            found = search_one(self.index, text, settings.depth, settings.k1, settings.b, self.language)
-            return {query_id: found} if found else {}
-        return search(self.index, with_text, settings.depth, settings.k1, settings.b, self.threads, self.language)
+        if settings.rm3:
+            texts = self.world.texts.get
+            found = {q: search_rm3(index, text, texts, *how, language) for q, text in with_text.items()}
+        elif len(with_text) == 1:  # without threads, and without a line in the log
+            found = {query_id: search_one(index, text, *how, language) for query_id, text in with_text.items()}
+        else:
+            return search(index, with_text, *how, config.first_stage.threads or None, language)
+        return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:
-        """Nothing is learned."""
+        """Writes k1 and b, if judgments chose them."""
+        if self.settings.tune:
+            chosen = Tuned(k1=self.settings.k1, b=self.settings.b)
+            (folder / FILE).write_text(json.dumps(chosen), encoding="utf-8")

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 
 from rerank.data.trec import first_documents
 from rerank.data.types import Fold, Run
-from rerank.evaluation.fusion import MEASURE, MOST_TUNED, Weights, check_weights, fuse_scores, shrunk_weights
+from rerank.evaluation.fusion import Weights, check_weights, fuse_scores
+from rerank.evaluation.weights import MEASURE, MOST_TUNED, tune_weights
 from rerank.stages.base import Learns, below, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
@@ -16,8 +17,6 @@ from rerank.utils.json_files import read_json
 from rerank.utils.parameters import Whole, at_least
 
 FILE = "weights.json"
-MOST_QUERIES = 500
-"""The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
 
 
 @stage
@@ -25,7 +24,7 @@ MOST_QUERIES = 500
 class Fusion:
     """Adds the scores of the stages below, scaled to [0, 1] for each query, times a weight for each stage.
 
-    The judged queries that do not test choose the weights (`shrunk_weights`): of those that are almost as good as the
+    The judged queries that do not test choose the weights (`tune_weights`): of those that are almost as good as the
     best, the nearest to equal ones. Without judgments all weights are equal.
     """
 
@@ -61,9 +60,7 @@ class Fusion:
         judged = {q: qrels[q] for q in (*fold.train, *fold.valid) if qrels.get(q)}
         if not judged:
             return self._with((1 / len(self.of),) * len(self.of), "weights")
-        step = -(-len(judged) // MOST_QUERIES)
-        some = {query_id: judged[query_id] for query_id in sorted(judged)[::step]}
-        return FusionRanker(shrunk_weights(below, some, self.measure), self.depth)
+        return FusionRanker(tune_weights(below, judged, self.measure), self.depth)
 
     def open(self, world: World, folder: Path) -> "FusionRanker":
         """Reads the weights. Raises UserError for a damaged file."""

@@ -1,16 +1,15 @@
 """The stage `query-adapter`: a bi-encoder whose query vectors go through one matrix, which judgments train."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
-from rerank.data.types import Candidates, Fold, Judgments, Run
+from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
-from rerank.runs.layout import FoldFolder
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
@@ -19,8 +18,10 @@ from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
-    from rerank.tasks.adapter import CandidateVectors
+    from rerank.tasks.candidate_vectors import CandidateVectors
 
+SCALED_BY = 1000
+"""Training queries, at most, whose candidates give the scale of the scores."""
 TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
 
 
@@ -57,38 +58,42 @@ class QueryAdapter:
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "AdapterRanker":
         """Trains the matrix on the training queries; validation queries choose the epoch."""
-        from rerank.models.query_adapter import expect_product  # these load torch
-        from rerank.tasks.adapter import AdapterTask, untrained
+        from rerank.models.query_adapter import (  # load torch
+            QueryAdapter,
+            expect_product,
+            load_adapter,
+            save_adapter,
+            standardising_scale,
+        )
+        from rerank.tasks.small_models import Kind, SmallModelTask, can_learn, train_small_model
         from rerank.training.device import open_accelerator
-        from rerank.training.loop import train
-        from rerank.training.losses import open_loss
-        from rerank.training.validation import validation_value
 
         expect_product(world.encoder(self.encoder))
         (first,) = below
-        query_ids = [*fold.train, *fold.valid]
-        candidates = select_candidates(first, world.collection.qrels, self.depth, query_ids, keep_scores=True)
-        texts = {query_id: world.collection.queries[query_id] for query_id in query_ids}
-        training = replace(self.training, seed=world.config.training.seed)
-        accelerator = open_accelerator(device=world.config.training.device)
-        loss = open_loss(LossSettings(self.loss) if isinstance(self.loss, str) else self.loss)
-        vectors, qrels = _vectors(self.encoder, world, texts), world.collection.qrels
-        if not _can_learn(fold, candidates, qrels):
+        query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
+        candidates = select_candidates(first, qrels, self.depth, query_ids, keep_scores=True)
+        vectors = _vectors(
+            self.encoder, world, {query_id: world.collection.queries[query_id] for query_id in query_ids}
+        )
+        model = QueryAdapter(vectors.documents.vectors.shape[1])
+        if not can_learn(fold, candidates, qrels):
             log.info(f"query adapter: no query to learn from or to validate with has a relevant document of {self.of}")
-            return AdapterRanker(self, world, untrained(vectors, self.below_weight))
-        task = AdapterTask(fold, vectors, candidates, qrels, self.lists, training, self.below_weight, accelerator)
-        validate = partial(validation_value, task, measure=training.measure, loss=loss)
-        place = FoldFolder(folder)
-        train(task, loss, place, training, accelerator, validate, show=False)
-        task.load(place.checkpoint)
-        return AdapterRanker(self, world, task.model)
+            return AdapterRanker(self, world, model)
+        accelerator = open_accelerator(device=world.config.training.device)
+        training = replace(self.training, seed=world.config.training.seed)
+        kind = Kind(vectors.of, save_adapter, load_adapter)
+        settings = self.lists, training, self.below_weight, accelerator.device
+        task = SmallModelTask(fold, candidates, qrels, model, kind, *settings)
+        some = itertools.islice(task.lists["train"], SCALED_BY)
+        model.scale = standardising_scale(model, (vectors.of([found]).to(accelerator.device) for found in some))
+        loss = LossSettings(self.loss) if isinstance(self.loss, str) else self.loss
+        return AdapterRanker(self, world, train_small_model(task, loss, folder, accelerator))
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
         """Reads the matrix. Raises UserError for a damaged file, or a matrix of another bi-encoder."""
         from rerank.models.query_adapter import load_adapter
 
         model = load_adapter(folder)
-        model.first_stage_weight = self.below_weight
         dimensions = world.vectors(self.encoder).vectors.shape[1]
         if len(model.change) != dimensions:
             raise UserError(
@@ -108,14 +113,16 @@ class AdapterRanker:
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The documents of the stage below; the first `depth` of them are ranked, and come first."""
-        from rerank.tasks.adapter import score_adapted
+        from rerank.tasks.small_models import score_lists
 
         (first,) = below
         settings, world = self.settings, self.world
         vectors = _vectors(settings.encoder, world, queries)
         query_ids = [query_id for query_id in queries if first.get(query_id) and query_id in vectors.queries]
         lists = select_candidates(first, {}, settings.depth, query_ids, keep_scores=True)
-        return place_above(score_adapted(self.model, vectors, list(lists.values()), self.model.change.device), first)
+        device = self.model.change.device
+        scores = score_lists(self.model, vectors.of, list(lists.values()), settings.below_weight, device)
+        return place_above(scores, first)
 
     def save(self, folder: Path) -> None:
         """Writes the matrix."""
@@ -124,13 +131,7 @@ class AdapterRanker:
         save_adapter(self.model, folder)
 
 
-def _can_learn(fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments) -> bool:
-    """Whether a training query has a relevant candidate, and a validation query is judged and has a candidate."""
-    trains = any(any(candidates[query_id].labels) for query_id in fold.train)
-    return trains and any(candidates[query_id].doc_ids and qrels.get(query_id) for query_id in fold.valid)
-
-
 def _vectors(encoder: str, world: World, queries: Mapping[str, str]) -> "CandidateVectors":
-    from rerank.tasks.adapter import CandidateVectors
+    from rerank.tasks.candidate_vectors import CandidateVectors
 
     return CandidateVectors(world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class World:
     The keys of the index and of the vectors are hashes of the documents and of what made them. `config` has the
     settings that all stages share: the collection's, the index, the device and the seed. `queries` are those that are
     encoded together, so that their vectors do not depend on which of them are asked for first. `places` are the folders
-    of models that were copied, by their names.
+    of models that were copied, by their names. `runs` are those that several fits of a stage need, by its settings.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class World:
     folder: CollectionFolder
     queries: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    runs: dict[Any, Run] = field(default_factory=dict, repr=False)
     _encoders: dict[str, "BiEncoder"] = field(default_factory=dict, repr=False)
     _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
     _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
@@ -59,7 +60,7 @@ class World:
 
     def knowing(self, queries: Mapping[str, str]) -> "World":
         """The same world, with these queries."""
-        return replace(self, queries=queries)
+        return replace(self, queries=queries, runs={})
 
     @cached_property
     def index(self) -> Path:

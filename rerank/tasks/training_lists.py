@@ -103,12 +103,12 @@ def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists
         yield from itertools.islice(file.texts(), len(file.doc_ids()[1]) - given, None)
 
 
-def expect_same_lists(folder: ExperimentFolder, file: TrainingLists, in_use: bool = False) -> None:
+def expect_same_lists(folder: ExperimentFolder, file: TrainingLists) -> None:
     """Records the hash of the file in the experiment's folder.
 
-    Raises UserError if a fold was trained with another one, or another command is at work with it (`in_use`).
+    Raises UserError if a fold was begun with another one.
     """
-    if (in_use or folder.begun) and folder.lists.is_file():
+    if folder.begun and folder.lists.is_file():
         before: ListsRecord = read_json(folder.lists, ListsRecord, f"give another --name, or remove {folder.path}")
         if before["sha256"] != file.sha256:
             raise UserError(

@@ -7,9 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-PREFIX = "average."
-"""How the names of the averages begin in a saved state."""
-
 
 class AveragedWeights:
     """The average of the trained weights, and of the running statistics of batch norm; of none if `decay` is 0.
@@ -40,12 +37,11 @@ class AveragedWeights:
             _copy(own, self._own)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The average by the names that a saved state gives it; no copies."""
-        return {f"{PREFIX}{name}": value for name, value in self._values.items()}
+        """The average by the names of the weights; no copies."""
+        return self._values
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Takes the average of a saved state; raises ValueError if that has another one, or none."""
-        saved = {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
         if saved.keys() != self._values.keys():
             raise ValueError(f"it has {len(saved)} averaged weights, expected {len(self._values)}")
         _copy(saved, self._values)

@@ -21,7 +21,7 @@ from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
 from rerank.training.optimizer import make_optimizer, set_learning_rates
 from rerank.training.saving import StateSaver, saves_in_background
 from rerank.training.scaling import loss_scale, take_step
-from rerank.training.state import StagedBest, TrainingFolder, check_kept, restore_state
+from rerank.training.state import StagedBest, Trained, TrainingFolder, check_kept, restore_state
 from rerank.training.steps import Step, dropout_seeds, make_steps
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
@@ -73,11 +73,10 @@ def train(
     average = AveragedWeights(task.model, settings.average)
     show = show and accelerator.is_main_process
     training = _Training(task, loss, settings, accelerator, optimizer, average, show)
-    history, kept = restore_state(
-        folder, task.model, optimizer, accelerator.is_main_process, accelerator.scaler, average
-    )
+    trained = Trained(task.model, optimizer, average, accelerator.scaler)
+    history, kept = restore_state(folder, trained, accelerator.is_main_process)
     _expect_same_training(history, epochs, validate is not None, folder.state)
-    with StateSaver(folder, kept, saves_in_background(accelerator.device), accelerator.scaler, average) as saver:
+    with StateSaver(folder, trained, kept, saves_in_background(accelerator.device)) as saver:
         while len(history) < epochs and not _exhausted(history, settings.patience):
             record = _train_epoch(training, len(history))
             run = None
@@ -89,7 +88,7 @@ def train(
             best = kept_epoch(history) is record
             if accelerator.is_main_process:
                 stage_best = partial(_stage, training, folder, run) if best else None
-                saver.save(task.model, optimizer, history, stage_best)
+                saver.save(history, stage_best)
                 if show:
                     _report(record, best)
             log_epoch(accelerator, record)

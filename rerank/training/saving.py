@@ -7,10 +7,9 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from rerank.training.average import AveragedWeights
-from rerank.training.state import StagedBest, TrainingFolder, save_state, state_tensors
+from rerank.training.state import StagedBest, Trained, TrainingFolder, save_state, state_tensors
 from rerank.utils.integrity import Record
 
 SECONDS_BETWEEN_STATES = 180.0
@@ -30,43 +29,28 @@ class StateSaver:
     ends, by itself, by an error or by an interrupt, is written then. An epoch that ends while the one before it is
     being written waits for it.
 
-    `kept` is the record of the best epoch's files; `scaler` is that of gradients in float16, if there is one; `average`
-    is that of the weights.
+    `kept` is the record of the best epoch's files.
     """
 
-    def __init__(
-        self,
-        folder: TrainingFolder,
-        kept: Record,
-        in_background: bool,
-        scaler: Any = None,
-        average: AveragedWeights | None = None,
-    ) -> None:
-        self.folder, self.kept, self.scaler, self.average = folder, kept, scaler, average
+    def __init__(self, folder: TrainingFolder, trained: Trained, kept: Record, in_background: bool) -> None:
+        self.folder, self.trained, self.kept = folder, trained, kept
         self._thread = ThreadPoolExecutor(max_workers=1) if in_background else None
         self._written: Future[None] | None = None
         self._copy: dict[str, Tensor] = {}
         self._history: list[dict[str, Any]] | None = None  # of the copy, if it is not written yet
         self._started = time.monotonic()
 
-    def save(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        history: list[dict[str, Any]],
-        stage_best: Callable[[], StagedBest] | None,
-    ) -> None:
+    def save(self, history: list[dict[str, Any]], stage_best: Callable[[], StagedBest] | None) -> None:
         """Saves the state after an epoch; `stage_best` writes the files of the best epoch, if this is it."""
         if self._thread is None:
-            tensors = state_tensors(model, optimizer, self.scaler, self.average)
-            self._save(tensors, history, stage_best() if stage_best else None)
+            self._save(state_tensors(self.trained), history, stage_best() if stage_best else None)
             return
         due = stage_best is not None or time.monotonic() - self._started >= SECONDS_BETWEEN_STATES
         self._wait()
         best = stage_best() if stage_best else None
         try:
             self._history = None  # until the copy is complete
-            _copy_into(self._copy, state_tensors(model, optimizer, self.scaler, self.average))
+            _copy_into(self._copy, state_tensors(self.trained))
             if due:
                 self._written = self._thread.submit(self._save, self._copy, list(history), best)
                 self._started = time.monotonic()

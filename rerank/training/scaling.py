@@ -4,6 +4,7 @@ Micikevicius et al.: Mixed Precision Training, ICLR 2018. torch's GradScaler hal
 overflows, and doubles it after 2,000 steps in a row that do not. Scales are powers of two, so scaling rounds nothing.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,9 +15,6 @@ from rerank.utils.errors import UserError
 
 SMALLEST = 2.0**-4
 """The scale at which a gradient that still overflows is not one of float16's range but of a broken model."""
-
-PREFIX = "scaler."
-"""How the names of the scaler's tensors begin in a saved state."""
 
 
 def loss_scale(accelerator: Accelerator) -> float:
@@ -54,14 +52,13 @@ def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, a
 
 
 def scaler_tensors(scaler: Any) -> dict[str, Tensor]:
-    """The state of a scaler as float64 numbers, for a saved state; empty without a scaler."""
+    """The state of a scaler as float64 numbers; empty without a scaler."""
     state = {} if scaler is None else scaler.state_dict()
-    return {f"{PREFIX}{name}": torch.tensor(value, dtype=torch.float64) for name, value in state.items()}
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items()}
 
 
-def restore_scaler(scaler: Any, tensors: dict[str, Tensor]) -> None:
-    """Gives a scaler the state that `scaler_tensors` gave; without one in `tensors` it begins anew."""
-    saved = {name.removeprefix(PREFIX): value for name, value in tensors.items() if name.startswith(PREFIX)}
+def restore_scaler(scaler: Any, saved: Mapping[str, Tensor]) -> None:
+    """Gives a scaler the state that `scaler_tensors` gave; without one it begins anew."""
     if scaler is not None and saved:
         kinds = {name: type(value) for name, value in scaler.state_dict().items()}
         scaler.load_state_dict({name: kind(saved[name].item()) for name, kind in kinds.items()})

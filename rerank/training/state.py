@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -82,14 +83,44 @@ class StagedBest:
         self._stack.__exit__(type(error), error, error.__traceback__)
 
 
-def state_tensors(
-    model: nn.Module, optimizer: torch.optim.Optimizer, scaler: Any = None, average: AveragedWeights | None = None
-) -> dict[str, Tensor]:
-    """The weights, their averages, the values of the optimizer and the scaler's, by name; no copies."""
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    for number, values in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{key}": value for key, value in values.items()}
-    return tensors | scaler_tensors(scaler) | (average.tensors() if average else {})
+class Trained(NamedTuple):
+    """What a training changes and a state has; `scaler` is that of gradients in float16, None if there is none."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: AveragedWeights
+    scaler: Any
+
+
+def state_tensors(trained: Trained) -> dict[str, Tensor]:
+    """The weights, the values of the optimizer, the scaler's and the averages, by name; no copies."""
+    parts = {
+        "model": trained.model.state_dict(),
+        "optimizer": {
+            f"{number}.{key}": value
+            for number, values in trained.optimizer.state_dict()["state"].items()
+            for key, value in values.items()
+        },
+        "scaler": scaler_tensors(trained.scaler),
+        "average": trained.average.tensors(),
+    }
+    return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
+def _restore(trained: Trained, tensors: dict[str, Tensor]) -> None:
+    parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = value
+    trained.model.load_state_dict(parts["model"])
+    values: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for name, value in parts["optimizer"].items():
+        number, key = name.split(".")
+        values[int(number)][key] = value
+    groups = trained.optimizer.state_dict()["param_groups"]
+    trained.optimizer.load_state_dict({"state": dict(values), "param_groups": groups})
+    restore_scaler(trained.scaler, parts["scaler"])
+    trained.average.restore(parts["average"])
 
 
 def save_state(
@@ -129,15 +160,8 @@ def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     save_file(own, file)
 
 
-def restore_state(
-    folder: TrainingFolder,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    writes: bool = True,
-    scaler: Any = None,
-    average: AveragedWeights | None = None,
-) -> tuple[list[dict[str, Any]], Record]:
-    """The epochs so far and the record of the best one's files; what is given is restored as it was saved.
+def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tuple[list[dict[str, Any]], Record]:
+    """The epochs so far and the record of the best one's files; what is trained is restored as it was saved.
 
     The log is written again from the epochs if `writes`. Both are empty if there is no state. Raises UserError for a
     state that is damaged or of another model.
@@ -153,28 +177,13 @@ def restore_state(
         tensors = load_file(state / TENSORS)
         history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
         kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
-        _load(tensors, model, optimizer)
-        restore_scaler(scaler, tensors)
-        if average:
-            average.restore(tensors)
+        _restore(trained, tensors)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
         _write_log(folder, history)
     log.info(f"resuming after epoch {len(history)}")
     return history, kept
-
-
-def _load(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    model.load_state_dict(
-        {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    )
-    values: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, number, key = name.split(".")
-            values.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": values, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def check_kept(folder: TrainingFolder, kept: Record, changed_later: Collection[str] = ()) -> None:

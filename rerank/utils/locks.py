@@ -34,6 +34,17 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         lock.release()
 
 
+def is_locked(folder: Path, what: str) -> bool:
+    """Whether another process, or another thread, holds the lock of `what` in `folder`."""
+    try:
+        with FileLock(folder / f"{what}.lock").acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # there is no such folder, or it cannot be written to
+        return False
+
+
 def make_once(path: Path, what: str, make: Callable[[], object]) -> None:
     """Calls `make`, which makes `path`, unless it exists; of several processes, one makes it and the others wait.
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.models.first_tokens import linear_layers_of_first_tokens
+from rerank.models.first_tokens import first_token_part
 from rerank.models.packing import layers_of
 from rerank.utils.errors import UserError
 
@@ -37,9 +37,10 @@ def forward_flops(encoder: Any, passage_lengths: np.ndarray, packed: bool = Fals
     config = encoder.config
     weights = sum(layer.weight.numel() for layer in token_layers(encoder))
     lengths = passage_lengths.astype(np.float64)
-    saved = 0
-    if packed:
-        first = linear_layers_of_first_tokens(layers_of(encoder)[-1])
+    saved, last = 0, layers_of(encoder)[-1]
+    if packed and first_token_part(last) is not last:  # BERT's layout
+        parts = (last.attention.output, last.intermediate, last.output)
+        first = [module for part in parts for module in part.modules() if isinstance(module, nn.Linear)]
         saved = sum(layer.weight.numel() for layer in first) * (lengths - 1).sum()
     attention = 4 * config.hidden_size * config.num_hidden_layers * np.square(lengths).sum()
     return float(2 * (weights * lengths.sum() - saved) + attention)

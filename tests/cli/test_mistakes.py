@@ -54,7 +54,7 @@ MISTAKES = {
     f"{FOLD} --training.measure nDGC@20": "--training.measure nDGC@20: ",
     f"{FOLD} --training.measure ndcg_cut20": "ndcg_cut20",
     f"{FOLD} --loss smothi": "--loss smothi: no such loss",
-    f"{FOLD} --loss hinge --loss.alpha 3": "--loss.alpha: hinge has no such hyperparameter; it takes margin",
+    f"{FOLD} --loss hinge --loss.alpha 3": "--loss hinge: has no hyperparameter alpha; it takes margin",
     f"{FOLD} --loss.delta 0.7": "--loss smoothi: ",
     f"{FOLD} --training.lr fast": 'Invalid value for --training.lr: unable to convert "fast" into float.',
     f"{FOLD} --pretraining.steps 2 --pretraining.loss softmx": "--pretraining.loss softmx: no such loss",

@@ -145,13 +145,6 @@ def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
     assert "state.json" not in files
 
 
-def test_a_cache_that_cannot_be_written_costs_time_alone(large, tmp_path, monkeypatch, capfd):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert [document.text for document in open_collection(str(large)).get(["d3"])] == ["no title"]
-    assert f"{tmp_path}/file/rerank/offsets: cannot be written, so " in capfd.readouterr().err
-
-
 def test_damaged_places_are_one_line(large, tmp_path):
     list(open_collection(str(large)).get(["d1"]))
     (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/numbers.npy")

@@ -8,7 +8,7 @@ import pytest
 
 from rerank.data.folds import official_folds
 from rerank.data.types import Fold, Qrels, Run
-from rerank.evaluation import compare
+from rerank.evaluation.compare import compare
 from rerank.utils.errors import UserError
 
 QUERIES = [f"q{i}" for i in range(6)]

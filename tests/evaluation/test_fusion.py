@@ -1,36 +1,21 @@
-"""Fusion of runs against loops over its definition, and the tuning of weights."""
+"""Fusion of runs against loops over its definition."""
 
 import random
 from itertools import pairwise, permutations
 
 import pytest
 
-from rerank.data.folds import official_folds
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
-from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.fusion import (
-    fuse_ranks,
-    fuse_scores,
-    tune_by_fold,
-    tune_on,
-    tune_weights,
-    weights_of_grid,
-    weights_of_queries,
-)
-from rerank.utils.errors import UserError
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 
 QUERIES = [f"q{i}" for i in range(15)]
-FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
 QRELS: Qrels = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in QUERIES}
 
 
 def drawn(seed: int, skill: float) -> Run:
     draw = random.Random(seed)
     return {q: {d: draw.gauss(0, 1) + skill * grade for d, grade in judged.items()} for q, judged in QRELS.items()}
-
-
-RUNS = {"a.run": drawn(1, 1.0), "b.run": drawn(2, 2.0)}
 
 
 def with_ties(draw: random.Random, documents: int = 40) -> dict[str, float]:
@@ -143,65 +128,3 @@ def test_weights_may_differ_by_query() -> None:
 def test_wrong_weights_are_refused(weights: tuple[float, ...], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         fuse_scores([drawn(1, 0.0), drawn(2, 0.0)], weights)
-
-
-@pytest.mark.parametrize("runs", [2, 3, 4])
-def test_the_grid_has_every_combination_once(runs: int) -> None:
-    grid = weights_of_grid(runs)
-    steps = 20 if runs == 2 else 10
-    assert len(grid) == len(set(grid)) == {2: 21, 3: 66, 4: 286}[runs]
-    assert all(sum(round(weight * steps) for weight in weights) == steps for weights in grid)
-    assert all(weight == round(weight * steps) / steps for weights in grid for weight in weights)
-
-
-@pytest.mark.parametrize(
-    "measure", ["AP", "nDCG@5", "P@3", "RR@2", "R@10", "AP@7", "Success@1", "Judged@4", "IPrec@1.0"]
-)
-def test_tuned_weights_are_the_best_of_the_grid_and_favour_the_first_of_equal_runs(measure: str) -> None:
-    qrels = {query_id: QRELS[query_id] for query_id in ("q0", "q1", "q2")}
-    runs = [{q: run[q] for q in qrels} for run in (drawn(3, 1.0), drawn(4, 1.0), drawn(5, 1.0))]
-
-    def mean(weights: tuple[float, ...]) -> float:
-        (values,) = evaluate(qrels, fuse_scores(runs, weights), [measure]).values()
-        return sum(values.values()) / len(values)
-
-    best = tune_weights(runs, qrels, measure)
-    grid = weights_of_grid(3)
-    means = [mean(weights) for weights in grid]
-    assert best == grid[next(i for i, value in enumerate(means) if value > max(means) - 1e-12)]
-    assert tune_weights([runs[0]] * 3, qrels, measure) == (1.0, 0.0, 0.0)
-
-
-def test_noise_gets_little_weight_and_the_best_run_most() -> None:
-    weights = tune_weights([drawn(6, 0.0), drawn(7, 6.0), drawn(8, 0.0)], QRELS)
-    assert weights[1] >= 0.6
-
-
-def test_the_weights_of_a_fold_are_those_of_its_validation_queries_alone() -> None:
-    found = tune_by_fold(RUNS, QRELS, FOLDS, "P@3")
-    for fold in FOLDS:
-        assert found[fold.name] == tune_weights(list(RUNS.values()), {q: QRELS[q] for q in fold.valid}, "P@3")
-    turned = {q: {d: 1 - g if q in FOLDS[0].test else g for d, g in of.items()} for q, of in QRELS.items()}
-    again = tune_by_fold(RUNS, turned, FOLDS, "P@3")
-    assert again["1"] == found["1"]
-    assert again["3"] == found["3"]
-    assert again["2"] != found["2"]  # fold 2 validates on what fold 1 tests
-
-
-def test_a_query_has_the_weights_of_the_fold_that_tests_it_and_others_the_means() -> None:
-    by_fold = {"1": (1.0, 0.0), "2": (0.5, 0.5), "3": (0.0, 1.0)}
-    found = weights_of_queries([*QUERIES, "new"], FOLDS, by_fold)
-    assert all(found[q] == by_fold[fold.name] for fold in FOLDS for q in fold.test)
-    assert found["new"] == (0.5, 0.5)
-
-
-def test_nothing_to_tune_on_is_one_line() -> None:
-    with pytest.raises(UserError, match="none of the validation queries of fold 1 is judged: there is nothing"):
-        tune_by_fold(RUNS, {q: QRELS[q] for q in FOLDS[0].test}, FOLDS, "P@3")
-    part = {"a.run": RUNS["a.run"], "b.run": {q: RUNS["b.run"][q] for q in FOLDS[0].test}}
-    with pytest.raises(
-        UserError, match=r"b.run: has none of the 5 judged validation queries of fold 1 \(q2, q5, q8, …\)"
-    ):
-        tune_by_fold(part, QRELS, FOLDS, "P@3")
-    with pytest.raises(UserError, match="the weights of 6 runs at most can be tuned, got 7"):
-        tune_on({str(i): RUNS["a.run"] for i in range(7)}, QRELS, "P@3", "queries")

@@ -47,22 +47,13 @@ def test_wilcoxon_has_the_p_values_of_scipy_on_rounded_differences(n: int, step:
         assert paired_test(first, second, "wilcoxon") == pytest.approx(expected, rel=1e-12)
 
 
-def test_wilcoxon_is_exact_for_few_queries_and_blind_to_rounding_errors() -> None:
-    """By enumeration: 0.6 - 0.4 is 0.19999999999999996 and 0.4 - 0.2 is 0.2, which are one difference."""
+def test_wilcoxon_is_blind_to_rounding_errors() -> None:
+    """0.6 - 0.4 is 0.19999999999999996 and 0.4 - 0.2 is 0.2, which are one difference."""
     first = [0.4, 0.6, 0.4, 0.6, 0.0, 0.6, 0.6, 0.2]
     second = [0.8, 0.2, 0.4, 1.0, 0.4, 0.8, 0.4, 0.4]
     unrounded = np.subtract(first, second)
     assert stats.wilcoxon(unrounded[unrounded != 0]).pvalue == pytest.approx(0.140625)
-    differences = [round(5 * (a - b)) for a, b in zip(first, second, strict=True)]
-    sizes = sorted(abs(difference) for difference in differences if difference)
-    rank = {size: sum(i for i, other in enumerate(sizes, 1) if other == size) / sizes.count(size) for size in sizes}
-    found = sum(rank[difference] for difference in differences if difference > 0)
-    sums = [
-        sum(sign * rank[size] for sign, size in zip(signs, sizes, strict=True))
-        for signs in itertools.product((0, 1), repeat=len(sizes))
-    ]
-    p = 2 * min(sum(total <= found for total in sums), sum(total >= found for total in sums)) / len(sums)
-    assert paired_test(first, second, "wilcoxon") == p == 0.375
+    assert paired_test(first, second, "wilcoxon") == 0.375
     assert paired_test([0.2, 0.5], [0.2 + 1e-12, 0.5 - 1e-12], "wilcoxon") == 1.0
 
 

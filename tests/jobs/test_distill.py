@@ -232,7 +232,7 @@ def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):
         (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teachers make the lists"),
         (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
         (["--fold", "9"], "fold 9: no such fold"),
-        (["--loss.temperature", "2"], "--loss.temperature: margin_mse has no such hyperparameter"),
+        (["--loss.temperature", "2"], "--loss margin_mse: has no hyperparameter temperature"),
         (["--loss", "distill_kl", "--loss.temperature", "0"], "--loss distill_kl: temperature must be above 0"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
         (["--student", "nowhere"], "encoder nowhere"),

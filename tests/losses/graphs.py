@@ -1,5 +1,7 @@
 """The losses that are computed in blocks, as one graph of the public operators: what the blocks must reproduce."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,10 @@ def metric_of(
     if name in ("neuralsort", "softsort"):
         rows = getattr(indicators, f"{name}_indicators")(scores, mask, k=wanted.cutoff, **settings)
         return metrics.metric_from_indicators(rows, labels, wanted)
+    if name == "smoothi":
+        lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
+        rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, **settings)
+        return metrics.metric_from_indicators(rows, labels, wanted)
     if name in ("pirank", "neural_ndcg"):
         rows = indicators.neuralsort_indicators(scores, mask, **settings)
         for dim in (1, 2) * SCALINGS if name == "neural_ndcg" else ():
@@ -22,7 +28,7 @@ def metric_of(
         if wanted.name != "ndcg":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
         gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
-        return metrics.metric_from_ranked_gains(gains, labels, wanted)
+        return metrics.metric_from_ranked(gains, labels, wanted, gains=True)
     beta, cutoff_offset = settings.pop("beta", 10.0), settings.pop("cutoff_offset", 0.5)
     if name == "ot":
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
@@ -49,3 +55,11 @@ def ragged_lists(documents: int, dtype: torch.dtype = torch.float64) -> tuple[Te
     labels[1:5, documents // 2], labels[2] = 1, 0
     scores[1] = scores[1].round()
     return scores.to(dtype).masked_fill(~mask, torch.nan).requires_grad_(), labels, mask
+
+
+def value_and_gradient(loss: Callable[..., Tensor], scores: Tensor, *arguments, **settings) -> tuple[Tensor, Tensor]:
+    """The values and a gradient in which each list has a weight of its own, so that none lands on another list."""
+    scores = scores.detach().clone().requires_grad_()
+    values = loss(scores, *arguments, **settings)
+    (gradient,) = torch.autograd.grad(values @ torch.arange(1, len(values) + 1).to(values.dtype), scores)
+    return values.detach(), gradient

@@ -21,8 +21,6 @@ CASES = [
     ("pirank", {"straight_through": True}),
 ]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
-JUDGED = [case for case in CASES if LABELS[case[0]] == "judgments"]
-OF_JUDGMENTS = pytest.mark.parametrize(("name", "settings"), JUDGED, ids=[f"{name}-{s}" for name, s in JUDGED])
 TAUGHT = [case for case in CASES if LABELS[case[0]] == "scores"]
 OF_SCORES = pytest.mark.parametrize(("name", "settings"), TAUGHT, ids=[f"{name}-{s}" for name, s in TAUGHT])
 
@@ -111,6 +109,9 @@ def test_values_and_gradients_are_finite(name: str, settings: dict) -> None:
         scores = scores / scores.abs().max() * scale
         scores[0, :2] = torch.tensor([-scale, scale])
         cases.append((scores, labels % 4))
+    if LABELS[name] == "scores":
+        scores, labels = random_lists(name, dtype=torch.float32)
+        cases += [(scores, labels * 1e-6), (scores, labels * 1e4)]
     for scores, labels in cases:
         values, gradient = value_and_gradient(name, settings, scores, labels)
         assert values.dtype == gradient.dtype == torch.float32
@@ -131,36 +132,20 @@ def test_bf16_is_computed_in_float32_and_autocast_does_not_round(name: str, sett
         torch.testing.assert_close(LOSSES[name](scores.float(), labels, **settings), expected)
 
 
-@OF_JUDGMENTS
+@EVERY
 def test_lists_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings: dict) -> None:
     scores = torch.tensor([[0.1, 0.05, 0.3, 0.2]], dtype=torch.float64).repeat(5, 1)
-    labels = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1], [2, 1, 0, 0], [1, 0, 0, 0]])
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]).bool()
-    values, gradient = value_and_gradient(name, settings, scores.masked_fill(~mask, torch.nan), labels, mask)
-    assert (values[1:] == 0).all()
-    assert (gradient[1:] == 0).all()
-    assert values[0] != 0
-    assert gradient[0].any()
-    for shape in ((3, 1), (3, 0), (0, 4)):
-        values, gradient = value_and_gradient(name, settings, torch.ones(shape), torch.ones(shape))
-        assert (values == 0).all()
-        assert (gradient == 0).all()
-
-
-@OF_SCORES
-def test_lists_of_a_teacher_that_teach_nothing_are_0_with_a_zero_gradient(name: str, settings: dict) -> None:
-    scores = torch.tensor([[0.1, 0.05, 0.3, 0.2]], dtype=torch.float64).repeat(4, 1)
-    labels = torch.tensor(
-        [[-3.0, -1.0, -2.5, -9.0], [-3.0, -1.0, 0.0, 2.0], [-3.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    labels = torch.tensor([[0, 1, 0, 0], [1, 1, 1, 1], [2, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]]).bool()
+    values, gradient = value_and_gradient(
+        name, settings, scores.masked_fill(~mask, torch.nan), as_labels(name, labels), mask
     )
-    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool()
-    values, gradient = value_and_gradient(name, settings, scores.masked_fill(~mask, torch.nan), labels, mask)
-    assert values.bool().tolist() == [True, False, False, True]  # a teacher that tells none apart teaches ties
-    assert gradient.any(dim=1).tolist() == [True, False, False, True]
+    ties = LABELS[name] == "scores"  # a teacher that tells no documents apart teaches ties
+    assert values.bool().tolist() == gradient.any(dim=1).tolist() == [True, False, False, ties, ties]
     for shape in ((3, 1), (3, 0), (0, 4)):
-        values, gradient = value_and_gradient(name, settings, torch.ones(shape), -torch.ones(shape))
-        assert (values == 0).all()
-        assert (gradient == 0).all()
+        values, gradient = value_and_gradient(name, settings, torch.ones(shape), as_labels(name, torch.ones(shape)))
+        assert not values.any()
+        assert not gradient.any()
 
 
 @OF_SCORES
@@ -174,16 +159,6 @@ def test_only_differences_count_in_the_scores_of_student_and_teacher(name: str, 
     values, gradient = value_and_gradient(name, settings, labels + 7, labels)
     torch.testing.assert_close(values, torch.zeros_like(values), rtol=0, atol=1e-12)
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-12)
-
-
-@OF_SCORES
-def test_huge_and_tiny_labels_are_finite_in_float32(name: str, settings: dict) -> None:
-    scores, labels = random_lists(name, dtype=torch.float32)
-    for spread in (1e-6, 1e4):
-        values, gradient = value_and_gradient(name, settings, scores, labels * spread)
-        assert values.isfinite().all()
-        assert gradient.isfinite().all()
-        assert (values > 0).all()
 
 
 @pytest.mark.parametrize("name", LOSSES)

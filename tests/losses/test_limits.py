@@ -7,7 +7,7 @@ import pytrec_eval
 import torch
 from torch import Tensor
 
-from rerank.losses import LABELS, LOSSES, exact_metric, fast_soft_ranks, rank_indicators
+from rerank.losses import LABELS, LOSSES, exact_metric, rank_indicators
 
 SHARP = {
     "smoothi": {"alpha": 1e10},
@@ -125,14 +125,6 @@ def gradient_norm(documents: int, alpha: float, stop_gradient: bool) -> float:
 
 def test_without_the_stop_gradient_the_gradient_explodes() -> None:
     assert gradient_norm(20, 100.0, stop_gradient=False) > 50 * gradient_norm(20, 100.0, stop_gradient=True)
-
-
-def test_fast_positions_are_the_true_positions_where_scores_are_apart() -> None:
-    scores = torch.tensor([[3.0, 1.0, 2.0, torch.nan], [5.0, 5.0, 9.0, 1.0]])
-    mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
-    for regularization in ("l2", "kl"):
-        places = fast_soft_ranks(scores, mask, regularization, strength=0.1)
-        torch.testing.assert_close(places, torch.tensor([[1.0, 3, 2, 0], [2.5, 2.5, 1, 4]]))
 
 
 # Gradient descent on free scores: the learning rate and the settings of each loss, and of 16 lists how many must be

@@ -1,14 +1,14 @@
 """Bi-encoders: vectors are those of a loop over single texts, whatever the folder says of pooling and prompts."""
 
-import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from rerank.models.bi_encoder import open_bi_encoder
-from rerank.models.bi_encoder_files import bi_encoder_hash
+from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -18,24 +18,13 @@ CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
 def write_modules(folder, pooling="mean", similarity=None, prompts=None, normalise=False):
-    """The files with which sentence-transformers states how an encoder's vectors are made."""
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] if normalise else [])]
-    files = {
-        "modules.json": [
-            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for place, (path, kind) in enumerate(modules)
-        ],
-        "config_sentence_transformers.json": {"prompts": prompts or {}, "similarity_fn_name": similarity},
-        "sentence_bert_config.json": {"max_seq_length": 24},
-        "1_Pooling/config.json": {"word_embedding_dimension": 32, f"pooling_mode_{pooling}_token": True}
-        if pooling == "cls"
-        else {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True},
-    }
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content))
-    if normalise:
-        (folder / "2_Normalize").mkdir()
+    """An encoder's folder as sentence-transformers saves it."""
+    from sentence_transformers import SentenceTransformer, models
+
+    modules = [models.Transformer(str(folder), max_seq_length=24), models.Pooling(32, pooling)]
+    modules += [models.Normalize()] if normalise else []
+    model = SentenceTransformer(modules=modules, prompts=prompts, similarity_fn_name=similarity, device="cpu")
+    model.save(str(folder), create_model_card=False)
     return folder
 
 
@@ -126,8 +115,6 @@ def test_passages_are_the_whole_text_and_of_about_equal_length(kind, tmp_path):
 
 
 def test_the_hash_is_of_all_files_that_a_vector_depends_on(configured):
-    from pathlib import Path
-
     folder = configured()
     before = bi_encoder_hash(folder)
     assert bi_encoder_hash(folder) == before

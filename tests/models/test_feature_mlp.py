@@ -31,25 +31,30 @@ def normalised(x, weight, bias):
     return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt() * weight + bias
 
 
-def by_hand(weights, x):
-    """The scores of the paper's network in training, from the definition."""
+def by_hand(weights, x, kept):
+    """The scores of the paper's network in training, from the definition; `kept` are factors of the hidden values."""
     w = dict(zip(("g0", "b0", "W", "b", "g1", "b1", "V", "c"), weights, strict=True))
     hidden = F.relu(normalised(x, w["g0"], w["b0"]) @ w["W"].T + w["b"])
-    return (normalised(hidden, w["g1"], w["b1"]) @ w["V"].T + w["c"])[:, 0]
+    return (normalised(hidden, w["g1"], w["b1"]) * kept @ w["V"].T + w["c"])[:, 0]
 
 
-@pytest.mark.parametrize("documents", [16, 128])
-def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
-    model = trained().double().train()
-    x, wanted = X.features.double(), torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
+def assert_as_by_hand(model, inputs, kept):
+    """Scores and gradients in training; returns the scores."""
+    wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
-    scores, expected = model(Vectors(x)), by_hand(copies, x)
+    scores, expected = model(inputs), by_hand(copies, inputs.features, kept)
     torch.testing.assert_close(scores, expected)
     (scores * wanted).sum().backward()
     (expected * wanted).sum().backward()
     for parameter, copy in zip(model.parameters(), copies, strict=True):
         torch.testing.assert_close(parameter.grad, copy.grad)
+    return scores
+
+
+@pytest.mark.parametrize("documents", [16, 128])
+def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
+    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
+    assert_as_by_hand(trained().double().train(), Vectors(X.features.double()), 1)
 
 
 def test_autocast_leaves_scores_in_float32():
@@ -126,20 +131,10 @@ def test_dropout_drops_hidden_values_of_each_document_by_its_seed(monkeypatch):
     seeds = torch.arange(37) * 7919 + 5
     model.dropout.p = 0.5
     x = Vectors(X.features.double(), seeds)
-    copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
-    w = dict(zip(("g0", "b0", "W", "b", "g1", "b1", "V", "c"), copies, strict=True))
-    scores = model(x)
     model.dropout.keys.tokens = model.dropout.keys.firsts = token_keys(seeds, torch.zeros(37, dtype=torch.int64))
     kept = model.dropout(torch.ones(37, 16).double())  # 0 or 2
     assert 0.3 < (kept == 0).double().mean() < 0.7
-    hidden = normalised(F.relu(normalised(x.features, w["g0"], w["b0"]) @ w["W"].T + w["b"]), w["g1"], w["b1"])
-    expected = ((hidden * kept) @ w["V"].T + w["c"])[:, 0]
-    torch.testing.assert_close(scores, expected)
-    wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
-    (scores * wanted).sum().backward()
-    (expected * wanted).sum().backward()
-    for parameter, copy in zip(model.parameters(), copies, strict=True):
-        torch.testing.assert_close(parameter.grad, copy.grad)
+    scores = assert_as_by_hand(model, x, kept)
     assert torch.equal(model(x), scores)
     assert not torch.equal(model(Vectors(x.features, seeds + 1)), scores)
     model.eval()

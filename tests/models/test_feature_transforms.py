@@ -80,8 +80,3 @@ def test_many_documents_are_sampled_from_all_of_the_set(monkeypatch):
     assert quantiles.shape == (QUANTILES,)
     assert (quantiles[0], quantiles[-1]) == (0, 49_999)
     torch.testing.assert_close(quantiles, torch.linspace(0, 49_999, QUANTILES), atol=100.0, rtol=0)
-
-
-def test_a_subset_gives_the_quantiles_of_its_documents():
-    features = set_of([[1.0, 2.0, 100.0, 200.0, 3.0, 4.0]])
-    assert training_quantiles(features.subset(["0", "2"])).unique().tolist() == [1, 2, 3, 4]

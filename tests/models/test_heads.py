@@ -83,17 +83,6 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 128
 
 
-def test_a_run_in_tf32_saves_its_checkpoints_and_goes_on_in_tf32(tmp_path):
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    try:
-        matmul.fp32_precision = "tf32"
-        assert (saved("bert", tmp_path) / "config.json").is_file()
-        assert matmul.fp32_precision == "tf32"
-    finally:
-        matmul.fp32_precision = before
-
-
 @pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])  # the three forms
 def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
     model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))

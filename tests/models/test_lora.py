@@ -103,24 +103,11 @@ def test_the_matrices_follow_from_the_seed(tmp_path):
     assert torch.equal(next_number, torch.rand(1, generator=torch.Generator().manual_seed(5)))
 
 
-def test_activation_checkpointing_gives_the_same_gradients(tmp_path):
-    model, _, inputs = opened("qwen3", tmp_path)
-    randomised(model).train()
-    gradients = []
-    for _ in range(2):
-        model.zero_grad()
-        model(inputs).sum().backward()
-        gradients.append({name: p.grad.clone() for name, p in matrices(model).items()})
-        model.checkpoint_activations()
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradient, gradients[1][name])
-
-
 def test_missing_peft_is_one_line_that_says_what_to_install(tmp_path, monkeypatch):
     MAKERS["bert"]("bert", tmp_path / "bert", WORDS)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(
-        UserError, match=r"--encoder.lora-rank 4: needs the package peft.*pip install 'ir-rerank\[lora\]'"
+        UserError, match=r'--encoder.lora-rank 4: needs the package peft.*pip install "ir-rerank\[lora\]"'
     ):
         open_cross_encoder(str(tmp_path / "bert"), "mean", 0, lora_rank=4)
     open_cross_encoder(str(tmp_path / "bert"), "mean", 0)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from rerank.models import packed_attention as packing
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.packed_attention import Passages, attend
+from tests.models.gradients import assert_same_gradients, scores_and_gradients
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
@@ -34,14 +35,6 @@ def opened(make, kind, tmp_path, max_positions=150):
     return model, make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
 
 
-def scores_and_gradients(model, inputs):
-    model.zero_grad()
-    scores = model(inputs)
-    (scores * torch.arange(1, len(scores) + 1)).sum().backward()
-    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return scores.detach(), gradients
-
-
 @pytest.mark.parametrize(("make", "kind"), MODELS, ids=[f"{make.__name__}-{kind}" for make, kind in MODELS])
 def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, tmp_path):
     """With dropout, which is the same in both."""
@@ -54,10 +47,7 @@ def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, tmp_pa
     padded, padded_gradients = scores_and_gradients(model, inputs)
     assert scores.std() > 5e-3
     torch.testing.assert_close(scores, padded, atol=1e-5, rtol=1e-4)
-    largest = max(gradient.abs().max() for gradient in gradients.values())
-    assert gradients.keys() == padded_gradients.keys()
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, padded_gradients[name], atol=1e-4 * float(largest), rtol=0)
+    assert_same_gradients(padded_gradients, gradients)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED_KINDS])
@@ -111,16 +101,8 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal, share, 
     query, key, value = torch.randn(3, 1, 2, sum(lengths), 8, generator=torch.Generator().manual_seed(0))
     offsets = torch.tensor([0, 5, 9, 13, 14], dtype=torch.int32)
     module = SimpleNamespace(is_causal=causal)
-    out, _ = attend(
-        module,
-        query,
-        key,
-        value,
-        None,
-        passages=Passages(lengths, offsets, max(lengths)),
-        scaling=0.3,
-        sliding_window=window,
-    )
+    passages = Passages(lengths, offsets, max(lengths))
+    out, _ = attend(module, query, key, value, None, passages=passages, scaling=0.3, sliding_window=window)
     for begin, end in pairwise(offsets.tolist()):
         for i in range(begin, end):
             seen = range(begin, i + 1 if causal else end)
@@ -138,9 +120,7 @@ def test_buckets_of_a_gpu_give_the_same_scores_and_gradients(kind, tmp_path, mon
     monkeypatch.setattr(packing, "CPU_SHARE", packing.GPU_SHARE)
     bucketed, bucketed_gradients = scores_and_gradients(model, inputs)
     torch.testing.assert_close(bucketed, scores, atol=1e-5, rtol=1e-4)
-    largest = max(gradient.abs().max() for gradient in gradients.values())
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(bucketed_gradients[name], gradient, atol=1e-5 * float(largest), rtol=0)
+    assert_same_gradients(bucketed_gradients, gradients, 1e-5)
 
 
 def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):

@@ -55,6 +55,8 @@ def test_rows_keep_their_order_and_their_other_columns(reranker, results):
     shuffled = results.sample(frac=1, random_state=0).assign(url="u")
     before = shuffled.copy()
     reranked = reranker.transformer()(shuffled)
+    assert list(reranker.transformer()(results.iloc[:0]).columns) == [*results.columns[:4], "score", "rank"]
+    assert not pt.java.started()
     assert reranked[["qid", "docno", "url"]].equals(shuffled[["qid", "docno", "url"]])
     assert shuffled.equals(before)
 
@@ -67,21 +69,12 @@ def test_rows_of_a_document_with_other_texts_have_scores_of_their_own(reranker):
     assert scores[:2] == pytest.approx(reranker.score("amber", ["birch", "cedar delta"]).tolist(), abs=1e-6)
 
 
-def test_no_rows_give_no_rows(reranker, results):
-    assert list(reranker.transformer()(results.iloc[:0]).columns) == [*results.columns[:4], "score", "rank"]
-
-
 def test_rows_without_text_are_refused(reranker, results):
     with pytest.raises(pt.validate.InputValidationError, match="text"):
         reranker.transformer()(results.drop(columns="text"))
     results.loc[1, "text"] = None
     with pytest.raises(TypeError, match=r"document d2: expected its text in the column text, got (None|nan)"):
         reranker.transformer()(results)
-
-
-def test_java_is_not_started(reranker, results):
-    reranker.transformer()(results)
-    assert not pt.java.started()
 
 
 def test_a_model_that_adds_the_first_stages_scores_reads_them(reranker, results, monkeypatch):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rerank.pipelines.choice import choose, is_ahead, values_of
+from rerank.evaluation.choice import values_of
+from rerank.pipelines.choice import choose, is_ahead
 
 
 def by_query(*values):

@@ -69,7 +69,8 @@ def test_a_heap_that_is_too_small_ends_the_process_with_a_line(tmp_path):
     """Some threads of Lucene end, and the others would wait for them forever."""
     done = run(INDEX, tmp_path, "-Xmx5m")
     line = "rerank: Java ran out of memory; set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
-    assert (done.returncode, done.stdout, done.stderr.splitlines()[-1]) == (2, "", line)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr.splitlines()  # Java's own lines may come after it
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".index")]  # no file of a crash
 
 

@@ -106,9 +106,9 @@ def plant_gradient_without_a_list(monkeypatch):
 def plant_state_without_adams_moments(monkeypatch):
     restore = loop.restore_state
 
-    def without_moments(folder, model, optimizer, *others):
-        found = restore(folder, model, optimizer, *others)
-        optimizer.state.clear()
+    def without_moments(folder, trained, *others):
+        found = restore(folder, trained, *others)
+        trained.optimizer.state.clear()
         return found
 
     monkeypatch.setattr(loop, "restore_state", without_moments)

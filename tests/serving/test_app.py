@@ -6,17 +6,13 @@ import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
 from rerank.serving import server as http
-from rerank.serving.app import make_app
 from rerank.serving.dialects import DIALECTS
-from rerank.serving.limits import Limits
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
-from tests.support.servers import BODIES, Server, gated, in_threads, served, wait_until
+from tests.support.servers import BODIES, gated, in_threads, served, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +92,6 @@ def test_nothing_of_a_request_is_logged(reranker, caplog, capfd, monkeypatch):
     assert "internal error: KeyError" in everything
     assert "amber" not in everything
     assert "birch" not in everything
-
-
-def test_routes_of_others_are_served_too(reranker):
-    service = Service(reranker, "the model", Limits())
-    page = Route("/", lambda request: PlainTextResponse("a page"))
-    bound = http.open_socket("127.0.0.1", 0)
-    service.start()
-    with http.running(make_app(service, extra=[page]), bound):
-        server = Server(service, bound.getsockname()[1])
-        assert server.get("/").body == b"a page"
-        assert server.ask("/rerank", BODIES["/rerank"]).status == 200
-    service.stop()
 
 
 def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):

@@ -6,16 +6,22 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
+import torch
 
+from rerank.batches.features import Vectors
 from rerank.data.candidates import standardised
 from rerank.data.trec import ranked
 from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.fusion import fuse_ranks, fuse_scores, weights_of_grid
+from rerank.evaluation.fusion import fuse_ranks, fuse_scores
+from rerank.evaluation.weights import tune_weights
 from rerank.models.reranker import Reranker
-from rerank.retrieval.bm25 import retrieve
+from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.rm3 import search_rm3
+from rerank.stages import BM25
 from rerank.stages import world as worlds
-from tests.stages.worlds import FOLD, STAGES, TESTED, fitted, open_world, ranked_by, runs_below
+from rerank.stages.bm25 import K1, B
+from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
 
 def unit(vectors):
@@ -42,6 +48,32 @@ def test_bm25_is_pyserinis(here, tmp_path):
     world = open_world()
     whole = retrieve(world.collection, 1000, 0.9, 0.4, cache=world.folder.index)
     assert ranked_by(fitted(world, "bm25", tmp_path), world, "bm25") == {q: whole[q] for q in TESTED}
+
+
+def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp_path):
+    world = open_world()
+    judged = {q: world.collection.queries[q] for q in (*FOLD.train, *FOLD.valid)}
+    qrels = {query_id: world.collection.qrels[query_id] for query_id in judged}
+    values = {}
+    for k1, b in [(0.0, 1.0), *itertools.product(K1, B)]:
+        run = search(world.index, judged, 100, k1, b)
+        values[k1, b] = list(evaluate(qrels, run, ["nDCG@20"])["nDCG@20"].values())
+    best = max(values.values(), key=fmean)
+    good = [place for place, of in values.items() if fmean(of) >= fmean(best) - stdev(best) / len(best) ** 0.5 / 2]
+    k1, b = min(good, key=lambda place: ((place[0] - 0) / 2) ** 2 + (place[1] - 1) ** 2)
+    settings = BM25(0.0, 1.0, tune=True)
+    ranker = settings.fit(world, FOLD, [], tmp_path)
+    ranker.save(tmp_path)
+    asked = {q: world.collection.queries[q] for q in TESTED}
+    for one in (ranker, settings.open(open_world(), tmp_path)):
+        assert one.rank(asked, []) == search(world.index, asked, 1000, k1, b)
+
+
+def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
+    world = open_world()
+    asked = {q: world.collection.queries[q] for q in TESTED}
+    run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
+    assert run == {q: search_rm3(world.index, text, world.texts.get, 1000) for q, text in asked.items()}
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
@@ -72,21 +104,12 @@ def test_feedback_of_a_query_that_no_stage_found_leaves_its_vector(here, tmp_pat
     assert run == ranked_by(STAGES["dense"].open(world, tmp_path), world, "dense")
 
 
-def test_fusion_takes_the_weights_nearest_to_equal_of_those_almost_as_good_as_the_best(here, tmp_path):
+def test_fusion_has_weights_that_the_queries_choose_that_do_not_test(here, tmp_path):
     world = open_world()
     qrels, noise = world.collection.qrels, random.Random(0)
     runs = [{q: {d: g + noise.gauss(0, s) for d, g in of.items()} for q, of in qrels.items()} for s in (0.6, 0.9)]
     judged = {query_id: qrels[query_id] for query_id in (*FOLD.train, *FOLD.valid)}
-    values = {}
-    for weights in [(0.5, 0.5), *weights_of_grid(2)]:
-        (of_queries,) = evaluate(judged, fuse_scores(runs, weights), ["nDCG@20"]).values()
-        values[weights] = list(of_queries.values())
-    best = max(values, key=lambda weights: fmean(values[weights]))
-    least = fmean(values[best]) - stdev(values[best]) / len(judged) ** 0.5 / 2
-    good = [weights for weights, of in values.items() if fmean(of) >= least - 1e-12]
-    nearest = min(good, key=lambda weights: sum((weight - 0.5) ** 2 for weight in weights))
-    assert 1 < len(good) < len(values)
-    assert STAGES["fusion"].fit(world, FOLD, runs, tmp_path).weights == nearest
+    assert STAGES["fusion"].fit(world, FOLD, runs, tmp_path).weights == tune_weights(runs, judged, "nDCG@20")
 
 
 def test_fusion_without_judgments_weighs_all_alike(here, tmp_path):
@@ -135,3 +158,33 @@ def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypa
     second = world.query_vectors("encoder", {"a": "good", "c": "stone"})
     assert second.keys() == {"a", "c"}
     np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
+
+
+def test_features_are_scaled_scores_and_reciprocal_ranks_and_their_network_is_added_to_the_fusion(here, tmp_path):
+    world = open_world()
+    ranker = fitted(world, "features", tmp_path)
+    below = runs_below(world, "features", TESTED)
+    fused = fuse_scores(below, (0.5, 0.5))
+    run = ranked_by(ranker, world, "features")
+    for query_id in TESTED:
+        doc_ids = ranked(fused[query_id])[:100]
+        columns = []
+        for of_stage in below:
+            scores = of_stage[query_id]
+            low, high = min(scores.values()), max(scores.values())
+            columns.append([(scores[d] - low) / (high - low) if d in scores else 0 for d in doc_ids])
+            columns.append([1 / (1 + ranked(scores).index(d)) if d in scores else 0 for d in doc_ids])
+        network = ranker.model(Vectors(torch.tensor(columns).T))
+        added = 2 * np.array(standardised([fused[query_id][d] for d in doc_ids]))
+        expected = network.detach().numpy() + added
+        expect_scores({d: run[query_id][d] for d in doc_ids}, dict(zip(doc_ids, expected.tolist(), strict=True)))
+
+
+def test_features_without_a_relevant_document_are_the_fusion(here, tmp_path):
+    world = open_world()
+    below = runs_below(world, "features", TESTED)
+    unjudged = replace(world, collection=Judged(world.collection, {}))
+    ranker = STAGES["features"].fit(unjudged, FOLD, runs_below(world, "features", (*FOLD.train, *FOLD.valid)), tmp_path)
+    ranker.save(tmp_path)
+    for one in (ranker, STAGES["features"].open(world, tmp_path)):
+        assert one.rank({q: world.collection.queries[q] for q in TESTED}, below) == fuse_scores(below, (0.5, 0.5))

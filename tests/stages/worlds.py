@@ -6,7 +6,7 @@ from pathlib import Path
 from rerank.config import Config, EncoderSettings, TrainingSettings
 from rerank.data.folds import FINAL
 from rerank.data.types import Fold
-from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, QueryAdapter, RunFile
+from rerank.stages import BM25, CrossEncoder, Dense, Features, Feedback, Fusion, QueryAdapter, RunFile
 from rerank.stages.world import World
 
 ADAPTING = TrainingSettings(epochs=2, lists_per_epoch="all", lists_per_step=2, head_lr=3e-3)
@@ -16,6 +16,7 @@ STAGES = {
     "feedback": Feedback(("bm25", "dense"), "encoder"),
     "run": RunFile("runs/towns/bm25.run"),
     "fusion": Fusion(("bm25", "dense")),
+    "features": Features(("bm25", "dense"), hidden=4, training=ADAPTING),
     "query-adapter": QueryAdapter("bm25", "encoder", depth=4, training=ADAPTING),
     "cross-encoder": CrossEncoder(
         "bm25", EncoderSettings("encoder"), depth=4, training=TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
@@ -26,6 +27,16 @@ FOLD = Fold(FINAL, tuple(f"q{n}" for n in range(3, 12)), ("q12", "q13", "q14"), 
 TESTED = ("q0", "q1", "q2")
 
 
+class Judged:
+    """A collection with other judgments."""
+
+    def __init__(self, collection, qrels):
+        self._collection, self.qrels = collection, qrels
+
+    def __getattr__(self, name):
+        return getattr(self._collection, name)
+
+
 def open_world(**settings) -> World:
     config = replace(Config("towns"), **settings)
     world = World.open(config)
@@ -34,7 +45,8 @@ def open_world(**settings) -> World:
 
 def runs_below(world: World, kind: str, query_ids) -> list:
     """The runs of BM25 and, for what fuses, of the bi-encoder."""
-    kinds = {"bm25": (), "dense": (), "run": (), "feedback": ("bm25", "dense"), "fusion": ("bm25", "dense")}
+    of_both = dict.fromkeys(("feedback", "fusion", "features"), ("bm25", "dense"))
+    kinds: dict = {"bm25": (), "dense": (), "run": ()} | of_both
     queries = {query_id: world.collection.queries[query_id] for query_id in query_ids}
     return [STAGES[name].open(world, Path()).rank(queries, []) for name in kinds.get(kind, ("bm25",))]
 

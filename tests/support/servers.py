@@ -71,9 +71,9 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(reranker: Reranker, limits: Limits | None = None, key: str | None = None, **parts: Any) -> Iterator[Server]:
-    """A server of this model, named "the model"; `parts` are those of Service."""
-    service = Service(reranker, "the model", limits or Limits(), **parts)
+def served(reranker: Reranker, limits: Limits | None = None, key: str | None = None) -> Iterator[Server]:
+    """A server of this model, named "the model"."""
+    service = Service(reranker, "the model", limits or Limits())
     bound = open_socket("127.0.0.1", 0)
     service.start()
     with running(make_app(service, key), bound):

@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 
 from rerank.batches.batch import make_batch
+from rerank.config import TrainingSettings
+from rerank.losses import smoothi
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
+from rerank.runs.layout import PretrainingFolder
+from rerank.training.loop import train
 from tests.support.small_world import make_inputs
 
 
@@ -50,6 +55,12 @@ def open_task(encoder: Path, folder: Path, world, make=ListsTask, tokens=4096):
     task = make(model, make_inputs(folder / "tokens", tokenizer, max_length, queries, texts), lists, tokens)
     task.tokenizer = tokenizer
     return task
+
+
+def train_task(task, folder: Path, validate, loss=smoothi, accelerator=None, **settings):
+    """Trains in `folder`, on a CPU if there is no accelerator; `settings` are those of a training."""
+    accelerator = accelerator or Accelerator(cpu=True)
+    return train(task, loss, PretrainingFolder(folder), TrainingSettings(**settings), accelerator, validate)
 
 
 def weights_of(model) -> torch.Tensor:

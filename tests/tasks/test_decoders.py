@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from rerank import Reranker
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.models import Reranker, open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from tests.support.small_collection import SETTINGS, command, failed
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder

@@ -13,7 +13,7 @@ from rerank.config import Config
 from rerank.data.trec import read_qrels, read_run
 from rerank.jobs import train as experiment
 from rerank.losses import LOSSES, smoothi
-from rerank.models import open_feature_mlp
+from rerank.models.feature_mlp import open_feature_mlp
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.features import FeatureDataset
 from rerank.training import gradients, saving
@@ -236,11 +236,11 @@ def test_lightgbm_files_without_one_for_validation(here):
     assert ended.value.code in (0, None)
 
 
-def test_feature_files_in_an_unknown_layout_are_not_taken_for_texts(here, capsys):
+def test_feature_files_without_a_training_file_are_not_taken_for_texts(here, capsys):
     (here / "letor" / "Fold1").rename(here / "sample")
     (here / "sample" / "train.txt").unlink()
     line = failed(capsys, *command("--collection", "sample"))
-    assert "sample: has features in sample/test.txt, sample/vali.txt, but no training file" in line
+    assert "sample: expected one of train.txt or trainingset.txt (or set1.…, rank.…), .gz or not, got none" in line
     assert "corpus.jsonl" not in line
 
 

@@ -2,15 +2,10 @@
 
 import pytest
 import torch
-from accelerate import Accelerator
 
-from rerank.config import TrainingSettings
-from rerank.losses import smoothi
-from rerank.runs.layout import PretrainingFolder
 from rerank.training.average import AveragedWeights
-from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import ListsTask, open_task, weights_of
+from tests.support.small_task import ListsTask, open_task, train_task, weights_of
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=4, documents=3)
@@ -42,13 +37,11 @@ def trained(encoder, folder, average, **settings):
             super().step(closure)
             steps.append(weights_of(task.model))
 
-    settings = TrainingSettings(**{"epochs": 3, "lists_per_step": 2, "average": average} | settings)
+    settings = {"epochs": 3, "lists_per_step": 2, "average": average} | settings
     values = iter(range(10))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.optim, "Adam", Spy)
-        train(
-            task, smoothi, PretrainingFolder(folder), settings, Accelerator(cpu=True), lambda run: float(next(values))
-        )
+        train_task(task, folder, lambda run: float(next(values)), **settings)
     return task, steps
 
 
@@ -74,9 +67,7 @@ def test_running_statistics_are_averaged_and_integers_and_frozen_weights_are_not
     model[1].bias.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     average = AveragedWeights(model, 0.5)
-    assert set(average.tensors()) == {
-        f"average.{name}" for name in ("0.weight", "0.bias", "0.running_mean", "0.running_var", "1.weight")
-    }
+    assert set(average.tensors()) == {"0.weight", "0.bias", "0.running_mean", "0.running_var", "1.weight"}
     with torch.no_grad():
         for value in model.state_dict().values():
             value.add_(1)

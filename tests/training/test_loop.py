@@ -5,16 +5,12 @@ import os
 
 import pytest
 import torch
-from accelerate import Accelerator
 
-from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop
 from rerank.training.device import open_accelerator
-from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import open_task, weights_of, without_times
+from tests.support.small_task import open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
 from tests.support.two_processes import in_two_processes
 
@@ -27,9 +23,8 @@ def trained(encoder, tmp_path, name="run", loss=smoothi, values=None, tokens=409
     task = open_task(encoder, tmp_path, WORLD, tokens=tokens)
     values = iter(values or range(100))
     validate = None if unvalidated else lambda run: float(next(values))
-    settings = TrainingSettings(**{"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings)
-    target = PretrainingFolder(tmp_path / name)
-    history = train(task, loss, target, settings, Accelerator(cpu=True), validate)
+    settings = {"epochs": 2, "lists_per_step": 4, "patience": 50, "seed": 7} | settings
+    history = train_task(task, tmp_path / name, validate, loss, **settings)
     return task.model, history, task.saved
 
 
@@ -51,8 +46,7 @@ def test_eight_lists_in_one_step_have_the_gradient_of_one_batch_of_32_documents(
             return super().step(closure)
 
     monkeypatch.setattr(torch.optim, "Adam", Spy)
-    settings = TrainingSettings(epochs=1, lists_per_step=8)
-    train(task, smoothi, PretrainingFolder(tmp_path), settings, Accelerator(cpu=True), lambda run: 0.0)
+    train_task(task, tmp_path, lambda run: 0.0, epochs=1, lists_per_step=8)
     largest = max(gradient.abs().max() for gradient in expected)
     assert largest > 0
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
@@ -66,16 +60,6 @@ def test_a_seed_repeats_a_run_bit_for_bit(encoder, tmp_path):
     assert torch.equal(weights_of(first), weights_of(again))
     assert without_times(history) == without_times(same)
     assert not torch.equal(weights_of(first), weights_of(other))  # dropout differs
-
-
-def test_a_resumed_run_ends_as_an_uninterrupted_one(encoder, tmp_path):
-    whole, history, _ = trained(encoder, tmp_path, "whole", epochs=4)
-    trained(encoder, tmp_path, "parts", epochs=2)
-    resumed, same, kept = trained(encoder, tmp_path, "parts", epochs=4, values=[2, 3])
-    assert torch.equal(weights_of(whole), weights_of(resumed))
-    assert without_times(history) == without_times(same)
-    assert kept == 2
-    assert [json.loads(line) for line in (tmp_path / "parts" / "log.jsonl").read_text().splitlines()] == same
 
 
 def test_the_best_epoch_is_kept_and_training_stops_after_the_patience(encoder, tmp_path):
@@ -159,9 +143,9 @@ def gradients_and_messages(encoder, tmp_path, broken=False):
     loop.accumulate_gradient, torch.distributed.all_reduce, torch.optim.Adam.step = own, sent, received
     task = open_task(encoder, tmp_path / f"of{os.environ['RANK']}", WORLD)
     accelerator = open_accelerator(device="cpu")
-    settings = TrainingSettings(epochs=1, lists_per_step=4, seed=7, clip=0)
-    target = PretrainingFolder(tmp_path / "run")
-    train(task, sometimes_nan if broken else smoothi, target, settings, accelerator, lambda run: 0.0)
+    settings = {"epochs": 1, "lists_per_step": 4, "seed": 7, "clip": 0}
+    loss = sometimes_nan if broken else smoothi
+    train_task(task, tmp_path / "run", lambda run: 0.0, loss, accelerator, **settings)
     return steps
 
 

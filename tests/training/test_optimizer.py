@@ -2,15 +2,11 @@
 
 import pytest
 import torch
-from accelerate import Accelerator
 from torch import nn
 
 from rerank.config import TrainingSettings
-from rerank.losses import smoothi
-from rerank.runs.layout import PretrainingFolder
-from rerank.training.loop import train
 from rerank.training.optimizer import learning_rate_factor, make_optimizer
-from tests.support.small_task import ListsTask, open_task
+from tests.support.small_task import ListsTask, open_task, train_task
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=6, documents=3)
@@ -88,8 +84,7 @@ def rates_of_steps(encoder, tmp_path, monkeypatch, make_task=ListsTask, **settin
 
     monkeypatch.setattr(torch.optim, "Adam", Spy)
     task = open_task(encoder, tmp_path, WORLD, make_task)
-    settings = TrainingSettings(epochs=3, lists_per_step=4, **settings)
-    train(task, smoothi, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), lambda run: 0.0)
+    train_task(task, tmp_path / "run", lambda run: 0.0, epochs=3, lists_per_step=4, **settings)
     return seen
 
 

@@ -9,19 +9,15 @@ import time
 
 import pytest
 import torch
-from accelerate import Accelerator
 from safetensors.torch import load_file
 
-from rerank.config import TrainingSettings
 from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop, saving
-from rerank.training.loop import train
 from rerank.utils.errors import UserError
 from tests.support.forks import own_progress_lock
 from tests.support.patience import SECONDS
-from tests.support.small_task import ListsTask, open_task, weights_of, without_times
+from tests.support.small_task import ListsTask, open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=4, documents=3)
@@ -67,8 +63,8 @@ def history_of(folder):
 def trained(encoder, folder, values, epochs=4, loss=smoothi):
     """Trains, or goes on, in `folder`; returns the weights."""
     task, numbers = open_task(encoder, folder, WORLD, CheckpointTask), values(folder)
-    settings = TrainingSettings(epochs=epochs, lists_per_step=4, seed=7, patience=50)
-    train(task, loss, PretrainingFolder(folder), settings, Accelerator(cpu=True), lambda run: float(next(numbers)))
+    settings = {"epochs": epochs, "lists_per_step": 4, "seed": 7, "patience": 50}
+    train_task(task, folder, lambda run: float(next(numbers)), loss, **settings)
     return weights_of(task.model)
 
 

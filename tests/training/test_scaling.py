@@ -6,12 +6,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.runs.layout import PretrainingFolder
-from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import open_task, weights_of
+from tests.support.small_task import open_task, train_task, weights_of
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=4, documents=4, longest=30)
@@ -36,8 +33,8 @@ def trained(encoder, tmp_path, name, scaler=None, half=False, loss=smoothi, toke
     accelerator.scaler = scaler
     if half:
         accelerator.autocast = partial(torch.autocast, "cpu", torch.float16)
-    settings = TrainingSettings(**{"epochs": 2, "lists_per_step": 2, "patience": 50} | settings)
-    history = train(task, loss, PretrainingFolder(tmp_path / name), settings, accelerator, lambda run: 0.0)
+    settings = {"epochs": 2, "lists_per_step": 2, "patience": 50} | settings
+    history = train_task(task, tmp_path / name, lambda run: 0.0, loss, accelerator, **settings)
     return weights_of(task.model), history, scaler
 
 

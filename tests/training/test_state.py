@@ -6,16 +6,12 @@ import shutil
 
 import pytest
 import torch
-from accelerate import Accelerator
 from safetensors.torch import load_file
 
-from rerank.config import TrainingSettings
 from rerank.losses import smoothi
-from rerank.runs.layout import PretrainingFolder
 from rerank.training import loop
-from rerank.training.loop import train
 from rerank.utils.errors import UserError
-from tests.support.small_task import open_task, weights_of
+from tests.support.small_task import open_task, train_task, weights_of
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=4, documents=3)
@@ -24,8 +20,7 @@ WORLD = make_lists(queries=4, documents=3)
 def trained(encoder, tmp_path, epochs=2, loss=smoothi, validate=lambda run: 0.5, **settings):
     """Trains, or goes on, in tmp_path/run; the first epoch is the best. Returns the weights."""
     task = open_task(encoder, tmp_path, WORLD)
-    settings = TrainingSettings(**{"epochs": epochs, "lists_per_step": 4, "seed": 7} | settings)
-    train(task, loss, PretrainingFolder(tmp_path / "run"), settings, Accelerator(cpu=True), validate)
+    train_task(task, tmp_path / "run", validate, loss, **{"epochs": epochs, "lists_per_step": 4, "seed": 7} | settings)
     return weights_of(task.model)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 
 import pytest
 
@@ -13,7 +12,7 @@ from rerank.utils.kept_hashes import kept_hash
 
 @pytest.fixture
 def hashed(monkeypatch, tmp_path):
-    """The files that were read to be hashed; every file is large and old enough to keep its hash."""
+    """The files that were read to be hashed; every file is large enough to keep its hash."""
     read = []
 
     def count(path):
@@ -22,7 +21,6 @@ def hashed(monkeypatch, tmp_path):
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(kept_hashes, "LARGE", 1)
-    monkeypatch.setattr(kept_hashes, "SETTLED", -1.0)
     monkeypatch.setattr(kept_hashes, "file_hash", count)
     return read
 
@@ -77,13 +75,9 @@ def test_a_cache_that_cannot_be_written_costs_time_alone(hashed, tmp_path):
     assert len(hashed) == 2
 
 
-def test_nothing_is_kept_of_a_small_file_or_of_one_that_changed_just_now(hashed, tmp_path, monkeypatch):
-    path = file_of(tmp_path / "c")
-    monkeypatch.setattr(kept_hashes, "SETTLED", time.time())
-    kept_hash(path)
-    monkeypatch.setattr(kept_hashes, "SETTLED", -1.0)
+def test_nothing_is_kept_of_a_small_file(hashed, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_hashes, "LARGE", 10)
-    kept_hash(path)
+    kept_hash(file_of(tmp_path / "c"))
     assert not records(tmp_path)
 
 

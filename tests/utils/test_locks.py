@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rerank.utils.errors import UserError
-from rerank.utils.locks import locked, make_once
+from rerank.utils.locks import is_locked, locked, make_once
 from tests.support.paths import ROOT
 
 HOLD = """
@@ -30,7 +30,9 @@ def hold(folder, seconds):
 
 
 def test_a_process_waits_for_another_and_says_so_once(tmp_path, capsys):
+    assert not is_locked(tmp_path / "new", "index")
     with hold(tmp_path / "new", 0.5) as other:
+        assert is_locked(tmp_path / "new", "index")
         with locked(tmp_path / "new", "index"):
             assert (tmp_path / "new" / "made").exists()
         assert other.wait() == 0

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from rerank.data.json_lines import line_number
 from rerank.data.ragged import Ragged, RaggedWriter, open_ragged
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
-from rerank.utils.progress import log
 from rerank.utils.temporary import remove
 from rerank.utils.user_cache import user_cache
 
@@ -50,13 +48,12 @@ def line_offsets(path: Path, keys: Iterable[str], lines: Lines) -> Find:
     """Finds the lines of documents; `keys` is what decides the ids beside the file.
 
     The offsets of a large file are in the folder `offsets` of the user's cache until the file changes; a command that
-    was interrupted is gone on with. Raises UserError for an id that occurs twice, and for a store that is damaged.
+    was interrupted is gone on with. Raises UserError for an id that occurs twice, for a store that is damaged, and for
+    a cache that cannot be written.
     """
-    cache = user_cache("offsets")
     if is_large(path):
-        if _can_be_written(cache):
-            return functools.partial(_find, _open_store(cache, path, short_hash(path.resolve(), *keys), lines))
-        log.info(f"{cache}: cannot be written, so each command looks for the documents in {path}")
+        store = _open_store(user_cache("offsets"), path, short_hash(path.resolve(), *keys), lines)
+        return functools.partial(_find, store)
     table: dict[str, int] = {}
     for doc_id, offset in lines(0, 0):
         if doc_id in table:
@@ -101,11 +98,3 @@ def _find(store: Ragged, doc_ids: Sequence[str]) -> Sequence[int]:
         store.ids.release()
         release(store.numbers)
     return found
-
-
-def _can_be_written(cache: Path) -> bool:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(cache, os.W_OK)

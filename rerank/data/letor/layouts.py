@@ -6,14 +6,13 @@ from typing import NamedTuple
 from rerank.data.folds import make_folds, select_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layout_files import (
+    EXPECTED,
     PARTS,
     fold_folders,
     has_features,
     has_layout,
     part_file,
     part_files,
-    stray_files,
-    wrong_layout,
 )
 from rerank.data.letor.store import Store, open_store
 from rerank.data.splits import hold_out
@@ -37,14 +36,9 @@ class LetorFold(NamedTuple):
 
 
 def is_feature_source(source: str) -> bool:
-    """Whether `source` is a file of SVMlight lines, or a folder with feature files.
-
-    Their layout may be unknown: `fold_names` then says which ones there are.
-    """
+    """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout."""
     path = Path(source)
-    if path.is_file():
-        return has_features(path)
-    return has_layout(path) or any(stray_files(path))
+    return has_features(path) if path.is_file() else has_layout(path)
 
 
 def fold_names(source: str, folds: int) -> list[str]:
@@ -56,7 +50,7 @@ def fold_names(source: str, folds: int) -> list[str]:
     if path.is_file():
         return [str(i + 1) for i in range(folds)]
     if not has_layout(path):
-        raise wrong_layout(source)
+        raise UserError(f"{source}: no feature files; {EXPECTED}")
     return list(fold_folders(path)) or ["1"]
 
 

@@ -8,8 +8,6 @@ from rerank.data.run_scores import FLOAT32_MAX
 
 LARGEST_INDEX = 9_999
 """Rows are stored dense: this one is 40 kB."""
-INDEX_FROM_1 = "feature indices from 1"
-"""What is expected where a feature has index 0 and none should; the file is then read with indices from 0."""
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
 LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
@@ -29,17 +27,17 @@ class LineError(NamedTuple):
     got: str
 
 
-def first_error(lines: Iterable[bytes], with_queries: bool, first: int = 1) -> LineError | None:
-    """The first invalid line, or None; the only white space is spaces; features are numbered from `first`, 0 or 1."""
+def first_error(lines: Iterable[bytes], with_queries: bool) -> LineError | None:
+    """The first invalid line, or None; the only white space is spaces."""
     for number, line in enumerate(lines):
         content, _, comment = line.partition(b"#")
-        error = _content_error(content.split(), with_queries, first) or _comment_error(comment)
+        error = _content_error(content.split(), with_queries) or _comment_error(comment)
         if error:
             return LineError(number, *error)
     return None
 
 
-def _content_error(words: list[bytes], with_queries: bool, first: int) -> tuple[str, str] | None:
+def _content_error(words: list[bytes], with_queries: bool) -> tuple[str, str] | None:
     if not words:
         return None
     if not LABEL.fullmatch(words[0]):
@@ -52,16 +50,14 @@ def _content_error(words: list[bytes], with_queries: bool, first: int) -> tuple[
         if _text(features[0]) is None:
             return "a query id in UTF-8", quote(features[0])
         features = features[1:]
-    last = first - 1
+    last = -1
     for feature in features:
         match = FEATURE.fullmatch(feature)
         if not match:
             return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", quote(feature)
         index = int(match[1][:DIGITS])
-        if index < first:
-            return INDEX_FROM_1, quote(feature)
-        if index > LARGEST_INDEX - 1 + first:
-            return f"a feature index from {first} to {LARGEST_INDEX - 1 + first:,}", quote(feature)
+        if index > LARGEST_INDEX:
+            return f"a feature index from 0 to {LARGEST_INDEX:,}", quote(feature)
         if index <= last:
             return f"feature indices that rise, so one above {last}", quote(feature)
         if not -FLOAT32_MAX <= float(match[2]) <= FLOAT32_MAX:

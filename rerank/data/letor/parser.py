@@ -1,5 +1,6 @@
 """Parses lines of SVMlight text with query ids and `# docid =` comments into arrays, many lines at a time."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -9,46 +10,44 @@ from pyarrow import csv
 from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, LONGEST_ID, LineError, first_error
 
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+ODD_NUMBER = re.compile(rb"[xX]|(?:^| )-")
+"""What pyarrow reads as an index and others do not: 0x1A and -0."""
 
 
 class Lines(NamedTuple):
     """The contents of some lines; a row is a line with a document, which blank and comment lines do not have.
 
     length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
-    of each query in turn, empty if the text names no queries; doc_ids: one for each row, b"" if it has none, or None
-    if no row has one; sizes: (rows,) int32, the number of features of a row; indices: (values,) int32 from 1, or None
-    if every row has 1 to `width`; values: (values,) float32; width: the largest index.
+    of each query in turn, empty if the text names no queries; doc_ids: one for each row, b"" if it has none; sizes:
+    (rows,) int32, the number of features of a row; features, values: (values,) int16 and float32, row by row, each
+    feature's index and value.
     """
 
     length: int
     numbers: np.ndarray
     labels: np.ndarray
     queries: list[tuple[int, str]]
-    doc_ids: list[bytes] | None
+    doc_ids: list[bytes]
     sizes: np.ndarray
-    indices: np.ndarray | None
+    features: np.ndarray
     values: np.ndarray
-    width: int
 
 
-def parse(text: bytes, with_queries: bool, first: int = 1) -> Lines | LineError:
-    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError.
-
-    The text numbers the features from `first`, 0 or 1; `Lines` always from 1.
-    """
+def parse(text: bytes, with_queries: bool) -> Lines | LineError:
+    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError."""
     if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
         text = text.translate(BLANKS)
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
-        return _read(lines, with_queries, first)
+        return _read(lines, with_queries)
     except ValueError as error:  # pyarrow's ArrowInvalid is one
-        line_error = first_error(lines, with_queries, first)
+        line_error = first_error(lines, with_queries)
         if line_error is None:
             raise AssertionError(f"lines that cannot be parsed have a first invalid one: {error}") from error
         return line_error
 
 
-def _read(lines: list[bytes], with_queries: bool, first: int) -> Lines:
+def _read(lines: list[bytes], with_queries: bool) -> Lines:
     numbers: list[int] = []
     labels: list[bytes] = []
     queries: list[tuple[int, bytes]] = []
@@ -63,13 +62,10 @@ def _read(lines: list[bytes], with_queries: bool, first: int) -> Lines:
         words = content.split(None, 2 if with_queries else 1)
         if not words:
             continue
-        if with_queries:
-            if words[1:2] != [query]:
-                query = words[1] if len(words) > 1 else b""
-                queries.append((len(numbers), query))
-            features.append(words[2].rstrip() if len(words) > 2 else b"")
-        else:
-            features.append(words[1].rstrip() if len(words) > 1 else b"")
+        if with_queries and words[1:2] != [query]:
+            query = words[1] if len(words) > 1 else b""
+            queries.append((len(numbers), query))
+        features.append(b"".join(words[2 if with_queries else 1 :]).rstrip())
         numbers.append(number)
         labels.append(words[0])
         doc_ids.append(match[1] if match else b"")
@@ -78,19 +74,17 @@ def _read(lines: list[bytes], with_queries: bool, first: int) -> Lines:
     b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
     known = {label: _whole(label) for label in set(labels)}
     sizes = np.array([text.count(b":") for text in features], dtype=np.int32)
-    indices, values = _pairs(b" ".join(features), first)
-    width = _checked_width(indices, values, sizes)
-    complete = len(sizes) > 0 and sizes.min() == width  # indices rise, so each row has all of them
+    indices, values = _pairs(b" ".join(features))
+    _check(indices, values, sizes)
     return Lines(
         len(lines),
         np.array(numbers, dtype=np.int32),
         np.array([known[label] for label in labels], dtype=np.int32),
         [(row, query[4:].decode()) for row, query in queries],
-        doc_ids if any(doc_ids) else None,
+        doc_ids,
         sizes,
-        None if complete else indices,
+        indices.astype(np.int16),
         values,
-        width,
     )
 
 
@@ -100,39 +94,27 @@ def _whole(label: bytes) -> int:
     return int(label.partition(b".")[0])
 
 
-def _pairs(features: bytes, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy.
-
-    The indices are numbered from 1, whatever `first` is.
-    """
+def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """`index:value index:value …` as a CSV file of two columns, which pyarrow reads several times faster than numpy."""
     if b"  " in features or features[:1] == b" " or features[-1:] == b" ":
         features = b" ".join(features.split())
     if not features:
         return np.zeros(0, np.int32), np.zeros(0, np.float32)
-    if b"x" in features or b"X" in features:
-        raise ValueError("pyarrow reads 0x1A as an index")
+    if ODD_NUMBER.search(features):
+        raise ValueError("pyarrow reads 0x1A and -0 as an index")
     table = csv.read_csv(
         pa.py_buffer(features.replace(b" ", b"\n")),
         csv.ReadOptions(use_threads=False, column_names=["index", "value"], block_size=len(features) + 1),
         csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
         csv.ConvertOptions(column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False),
     )
-    indices, values = table["index"].to_numpy(), table["value"].to_numpy()
-    if first == 1:
-        return indices, values
-    if indices.max() > LARGEST_INDEX or features[:1] == b"-" or b" -" in features:
-        raise ValueError("adding 1 could overflow, and pyarrow reads -0 as an index")
-    return indices + np.int32(1), values
+    return table["index"].to_numpy(), table["value"].to_numpy()
 
 
-def _checked_width(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> int:
-    """The largest index; raises ValueError if one is out of range or order, or a value is not finite."""
-    if not len(indices):
-        return 0
+def _check(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> None:
+    """Raises ValueError if an index is out of range or order, or a value is not finite."""
     falls = indices[1:] <= indices[:-1]
     starts = np.cumsum(sizes, dtype=np.int64)[:-1]
     falls[starts[(starts > 0) & (starts < len(indices))] - 1] = False
-    width = int(indices.max())
-    if indices.min() < 1 or width > LARGEST_INDEX or falls.any() or not np.isfinite(values).all():
+    if (indices > LARGEST_INDEX).any() or falls.any() or not np.isfinite(values).all():
         raise ValueError("an index or a value")
-    return width

@@ -25,8 +25,7 @@ from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
-from rerank.runs.manifest import write_manifest
-from rerank.runs.pretraining_checks import expect_undamaged
+from rerank.runs.manifest import changed_files, write_manifest
 from rerank.tasks.checks import check_encoder, pretraining_loss
 from rerank.tasks.first_stage import documents_and_index, recorded
 from rerank.tasks.text_model import kernels, open_model
@@ -84,7 +83,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
         if folder.manifest.is_file():
             expect_checkpoint(folder.checkpoint)
             if accelerator.is_main_process:
-                expect_undamaged(folder)
+                _expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
         else:
             with main_process_first(accelerator, "lists of pseudo-queries"):
@@ -249,3 +248,10 @@ def _finish(
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)
+
+
+def _expect_undamaged(folder: PretrainingFolder) -> None:
+    if errors := changed_files(folder.manifest):
+        raise UserError(
+            f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train again"
+        )

@@ -11,7 +11,6 @@ import torch
 
 from rerank.config import Config
 from rerank.jobs.train import open_experiment, train_folds
-from rerank.runs.claims import Claim
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.folds import draws_queries
 from rerank.training.device import visible_gpus
@@ -34,12 +33,11 @@ class Job(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The collection's folder, the names of the folds to train and of all folds, and the claim of the experiment."""
+    """The collection's folder, and the names of the folds to train and of all folds."""
 
     folder: CollectionFolder
     folds: list[str]
     all_folds: list[str]
-    claim: Claim
 
 
 def prepare_shared(configs: Sequence[Config], fold: str, epochs_from: Path | None = None) -> list[Shared]:
@@ -64,7 +62,7 @@ def _prepare(config: Config, fold: str, epochs_from: Path | None) -> Shared:
     experiment.task(experiment.folds[0])  # writes the token store
     experiment.accelerator.free_memory()
     names = [part.name for part in experiment.folds]
-    return Shared(experiment.dataset.folder, names, experiment.fold_names, experiment.claim)
+    return Shared(experiment.dataset.folder, names, experiment.fold_names)
 
 
 def unfinished_jobs(config: Config, shared: Shared, epochs_from: Path | None = None) -> list[Job]:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from rerank.config import Config, validate
@@ -12,7 +11,6 @@ from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.jobs.sweep.grid import cells, read_grid
 from rerank.jobs.sweep.jobs import prepare_shared, train_jobs, unfinished_jobs
-from rerank.runs.claims import claim
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
@@ -20,6 +18,7 @@ from rerank.tasks.checks import check_labels
 from rerank.training.losses import open_loss
 from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
+from rerank.utils.locks import locked
 from rerank.utils.progress import progress
 
 BEST = 20
@@ -49,7 +48,8 @@ def run_sweep(
     shared = prepare_shared(configs, fold or grid.fold)
     for cell, of_cell in zip(configs, shared, strict=True):
         experiment = of_cell.folder.experiment(cell.output.name)
-        claim(experiment, partial(save_settings, cell, experiment.settings)).release()
+        with locked(experiment.path, "settings"):
+            save_settings(cell, experiment.settings)
     jobs = [job for cell, of_cell in zip(configs, shared, strict=True) for job in unfinished_jobs(cell, of_cell)]
     failed = train_jobs(jobs, sum(len(of_cell.folds) for of_cell in shared), engine, workers)
     for folder in dict.fromkeys(of_cell.folder for of_cell in shared):

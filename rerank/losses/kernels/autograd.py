@@ -13,15 +13,9 @@ def wants_gradient(scores: Tensor) -> bool:
 
 
 def with_gradient(scores: Tensor, values: Tensor, gradient: Tensor | None) -> Tensor:
-    """Makes the values a function of the scores with the given gradient, which can be taken once.
+    """Makes the values, (lists,), a function of the scores, (lists, documents), whose gradient can be taken once.
 
-    Args:
-        scores: (lists, documents); autograd continues from here.
-        values: (lists,).
-        gradient: (lists, documents), the derivative of each list's value; None if it is not needed.
-
-    Returns:
-        (lists,), the values.
+    `gradient` is the derivative of each list's value, (lists, documents); None if it is not needed.
     """
     if gradient is None:
         return values

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.kernels.autograd import wants_gradient, with_gradient
-from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, unnormalised_metric
+from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, summed_labels, unnormalised_metric
 
 BLOCK = 2**18
 """Scores that are processed at once, in whole lists, so that the tensors of a rank stay in the cache."""
@@ -42,7 +42,7 @@ def _one_pass(
     scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric, alpha: float, delta: float, gradient: Tensor | None
 ) -> Tensor:
     """The metric, (lists,); its gradient is added to `gradient`, which must be 0."""
-    y = labels if metric.name == "ndcg" else (labels >= 1).to(scores.dtype)
+    y = summed_labels(labels, metric)
     best = normaliser(labels, metric)
     count = mask.sum(dim=1, keepdim=True).to(scores.dtype)
     lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
@@ -102,7 +102,7 @@ def _one_pass(
         tied = (scores == lowest) & mask
         shift = gradient.sum(dim=1, keepdim=True, dtype=torch.float64) / tied.sum(dim=1, keepdim=True)
         gradient.sub_(tied * shift.to(scores.dtype))
-    return unnormalised_metric(expected, expected, metric) / best
+    return unnormalised_metric(expected, metric) / best
 
 
 def _steps(scaled: Tensor, delta: float) -> int:

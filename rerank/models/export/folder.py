@@ -14,16 +14,13 @@ from rerank.batches.text_template import open_template
 from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export import onnx_format, openvino_format
-from rerank.models.export.rows import Rows, RowScores, example, rows_of, traceable
+from rerank.models.export.rows import Graph, Rows, RowScores, example, rows_of, traceable
 from rerank.models.gpu import Autocast
 from rerank.models.hub import EXPORT_FILE
-from rerank.models.pooling import POOLINGS
-from rerank.utils.errors import UserError, nearest
+from rerank.models.pooling import POOLINGS, expect_pooling
+from rerank.utils.errors import UserError
 from rerank.utils.integrity import Record, as_record, changes, record_of
 from rerank.utils.json_files import read_json
-
-Graph = Callable[[Rows], np.ndarray]
-"""(passages,) float32 scores of rows of one length."""
 
 TOLERANCE = 1e-3
 """The largest difference between the scores of a float32 graph and of the model, relative to the largest."""
@@ -38,8 +35,8 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "onnx": Format(onnx_format.check_packages, onnx_format.write, onnx_format.OnnxGraph),
-    "openvino": Format(openvino_format.check_packages, openvino_format.write, openvino_format.OpenvinoGraph),
+    "onnx": Format(onnx_format.check_packages, onnx_format.write, onnx_format.open_graph),
+    "openvino": Format(openvino_format.check_packages, openvino_format.write, openvino_format.open_graph),
 }
 """Every format by the name that --format takes."""
 
@@ -174,11 +171,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     if template and template != facts["template"]:
         own = f"with the template {facts['template']!r}" if facts["template"] else "without a template"
         raise UserError(f"{name}: was exported {own}, not with {template!r}; leave --encoder.template out")
-    if facts["pooling"] not in POOLINGS:
-        raise UserError(
-            f"{name}: was trained with the pooling {facts['pooling']}, which is not registered; "
-            f"{nearest(facts['pooling'], POOLINGS)}"
-        )
+    expect_pooling(name, facts["pooling"])
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from rerank.models.export.onnx_int8 import find_ranges, linear_inputs, to_int8
-from rerank.models.export.packages import needed
-from rerank.models.export.rows import Rows, RowScores
+from rerank.models.export.rows import Graph, Rows, RowScores
+from rerank.models.packages import needed
 from rerank.utils.progress import progress
 
 FILE = "model.onnx"
@@ -46,17 +45,11 @@ def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[
     onnx.save(to_int8(onnx.load(file), ranges), file)
 
 
-class OnnxGraph:
-    """A graph that scores rows with ONNX Runtime; raises UserError if onnxruntime is missing."""
-
-    def __init__(self, folder: Path) -> None:
-        needed("onnxruntime", f"{folder}: a graph in ONNX")
-        self._session = _session(str(folder / FILE))
-
-    def __call__(self, rows: Rows) -> np.ndarray:
-        """(passages,) float32 scores."""
-        scores: np.ndarray = self._session.run(None, rows)[0]
-        return scores
+def open_graph(folder: Path) -> Graph:
+    """The graph of a folder, run by ONNX Runtime; raises UserError if onnxruntime is missing."""
+    needed("onnxruntime", f"{folder}: a graph in ONNX")
+    session = _session(str(folder / FILE))
+    return lambda rows: session.run(None, rows)[0]
 
 
 def _session(model: str | bytes) -> Any:

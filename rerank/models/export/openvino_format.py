@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from rerank.models.export.packages import needed
-from rerank.models.export.rows import Rows, RowScores
+from rerank.models.export.rows import Graph, Rows, RowScores
+from rerank.models.packages import needed
 from rerank.utils.quiet import quiet
 
 FILE = "model.xml"
@@ -58,21 +57,15 @@ def _quantised(model: Any, calibration: Sequence[Rows]) -> Any:
         )
 
 
-class OpenvinoGraph:
-    """A graph that scores rows with OpenVINO on the CPU; raises UserError if openvino is missing."""
-
-    def __init__(self, folder: Path) -> None:
-        needed("openvino", f"{folder}: a graph in OpenVINO's format")
-        settings = {
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "INFERENCE_PRECISION_HINT": "f32",  # not bf16, which it would take where the processor has it
-        }
-        self._model = _core().compile_model(folder / FILE, "CPU", settings)
-
-    def __call__(self, rows: Rows) -> np.ndarray:
-        """(passages,) float32 scores."""
-        scores: np.ndarray = self._model(rows)[0]
-        return scores
+def open_graph(folder: Path) -> Graph:
+    """The graph of a folder, run by OpenVINO on the CPU; raises UserError if openvino is missing."""
+    needed("openvino", f"{folder}: a graph in OpenVINO's format")
+    settings = {
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "INFERENCE_PRECISION_HINT": "f32",  # not bf16, which it would take where the processor has it
+    }
+    model = _core().compile_model(folder / FILE, "CPU", settings)
+    return lambda rows: model(rows)[0]
 
 
 @functools.cache

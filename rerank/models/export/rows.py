@@ -1,7 +1,7 @@
 """A cross-encoder as a module that formats can trace: rows of one length in, scores out."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,9 @@ TOKENS_PER_CALL = 1024
 
 Rows = dict[str, np.ndarray]
 """The inputs of a graph by name: (passages, tokens) int64 each."""
+
+Graph = Callable[[Rows], np.ndarray]
+"""(passages,) float32 scores of rows of one length."""
 
 
 class RowScores(nn.Module):

@@ -1,6 +1,5 @@
 """The known data sets as they lie on disk: folds, widths, ids, labels, and what is wrong with them."""
 
-import os
 import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -163,23 +162,6 @@ def test_features_from_0_in_one_file_are_from_0_in_all(tmp_path):
         assert fold.train.features.tolist() == [[5, 0, 6], [0, 7, 0], [0, 8, 0], [0, 0, 9]]
     put(source / "train.txt", "1 qid:1 1:5 2:6\n")
     assert opened(source).train.features.tolist() == [[5, 6], [8, 0], [0, 9]]
-    put(source / "train.txt", "1 qid:1 0:5 2:6 1:7\n")
-    assert "train.txt:1: expected feature indices that rise, so one above 2, got '1:7'" in refused(source)
-
-
-def test_a_folder_without_a_training_file_is_told_the_layouts_and_where_features_are(tmp_path):
-    write_folds(tmp_path / "Gov" / "QueryLevelNorm" / "2003_hp_dataset")
-    assert is_feature_source(str(tmp_path / "Gov"))
-    message = refused(tmp_path / "Gov")
-    files = ", ".join(f"QueryLevelNorm/2003_hp_dataset/Fold1/{part}.txt" for part in ("test", "train", "vali"))
-    assert f"Gov: has features in {files}, …, but no training file itself; expected a file, or a folder" in message
-    assert "(LETOR 3.0: trainingset.txt, …; Yahoo: set1.train.txt, …; LightGBM: rank.train, …)" in message
-    assert "test.txt, is divided into folds" in message
-
-
-def test_a_pipe_in_an_unknown_folder_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "train.pipe")
-    assert not is_feature_source(str(tmp_path))
 
 
 LINE = "1 qid:{} 1:0.5 2:0.25 #docid = {}\n"
@@ -201,8 +183,8 @@ FIRST = LINE.format(1, "a")
             "".join(LINE.format(query, "a") for query in ("1", "2", "1")),
             ":3: expected all lines of query 1 together, from line 1 on; got one after query 2",
         ),
-        (FIRST + FIRST, ":2: expected a document once .* document a of query 1 again"),
-        (LINE.format(1, "1-1") + "1 qid:1 1:1\n", ":2: expected a document once .* document 1-1 of query 1 again"),
+        (FIRST + FIRST, ".*: expected a document once in a query, got a of query 1 again"),
+        (LINE.format(1, "1-1") + "1 qid:1 1:1\n", ".*: expected a document once in a query, got 1-1 of query 1 again"),
     ],
 )
 @pytest.mark.parametrize("block", [2**22, 16])
@@ -236,7 +218,8 @@ def test_files_that_are_not_as_expected(tmp_path):
     )
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
     assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
-    (source / "Fold4" / "test.txt").rename(source / "Fold4" / "test.txt.gz")
+    (source / "Fold4" / "test.txt").unlink()
+    put(source / "Fold4" / "test.txt.gz", "1 qid:1 1:1").write_bytes(b"\x1f\x8b\x08")
     assert "Fold4/test.txt.gz: damaged gzip file" in refused(source, "4")
 
 
@@ -273,10 +256,8 @@ def test_mq2008(tmp_path):
         ("lightgbm.txt", "\ufeff1 1:0.5\n", True),
     ],
 )
-def test_a_file_or_the_folder_with_it_is_a_feature_source_if_its_lines_look_like_it(tmp_path, name, content, features):
-    file = put(tmp_path / name, content)
-    assert is_feature_source(str(file)) == is_feature_source(str(tmp_path)) == features
-    put(tmp_path / "corpus.jsonl", "{}\n")
+def test_a_file_is_a_feature_source_if_its_lines_look_like_it(tmp_path, name, content, features):
+    assert is_feature_source(str(put(tmp_path / name, content))) == features
     assert not is_feature_source(str(tmp_path))
 
 

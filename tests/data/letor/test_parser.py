@@ -24,22 +24,15 @@ def test_every_part_of_a_line():
         "+1.0\tqid:é  1:.25  3:+4. \t#docid=x#y\n"
         "-1 qid:é\n"
     )
-    assert (lines.length, lines.width) == (6, 3)
+    assert lines.length == 6
     assert lines.numbers.tolist() == [0, 3, 4, 5]
     assert lines.labels.tolist() == [2, 0, 1, -1]
     assert lines.queries == [(0, "a"), (2, "é")]
     assert lines.doc_ids == [b"GX-1", b"", b"x#y", b""]
     assert lines.sizes.tolist() == [2, 1, 2, 0]
-    assert lines.indices.tolist() == [1, 3, 2, 1, 3]
+    assert lines.features.tolist() == [1, 3, 2, 1, 3]
     assert lines.values.dtype == np.float32
     assert lines.values.tolist() == np.float32([0.5, -1e-3, 7, 0.25, 4]).tolist()
-
-
-def test_rows_with_every_feature_need_no_indices():
-    lines = read("1 qid:1 1:5 2:6\n0 qid:1 1:7 2:8")
-    assert lines.indices is None
-    assert lines.doc_ids is None
-    assert lines.values.tolist() == [5, 6, 7, 8]
 
 
 def test_values_are_what_numpy_reads():
@@ -83,12 +76,12 @@ MISTAKES = [
     ("1 qid:1 1:1e", "index:value", "'1:1e'"),
     ("1 qid:1 1.0:2", "index:value", "'1.0:2'"),
     ("1 qid:1 -1:2", "index:value", "'-1:2'"),
+    ("1 qid:1 -0:2", "index:value", "'-0:2'"),
     ('1 qid:1 1:"2"', "index:value", '1:"2"'),
     ("1 qid:1 1:2\0", "index:value", r"'1:2\x00'"),
-    ("1 qid:1 0:2", "feature indices from 1", "'0:2'"),
-    ("1 qid:1 10000:2", "a feature index from 1 to 9,999", "'10000:2'"),
-    ("1 qid:1 99999999999:2", "a feature index from 1 to 9,999", "'99999999999:2'"),
-    (f"1 qid:1 {'9' * 5000}:2", "a feature index from 1 to 9,999", "'9999"),
+    ("1 qid:1 10000:2", "a feature index from 0 to 9,999", "'10000:2'"),
+    ("1 qid:1 99999999999:2", "a feature index from 0 to 9,999", "'99999999999:2'"),
+    (f"1 qid:1 {'9' * 5000}:2", "a feature index from 0 to 9,999", "'9999"),
     ("1 qid:1 2:1 1:2", "indices that rise, so one above 2", "'1:2'"),
     ("1 qid:1 2:1 2:1", "indices that rise, so one above 2", "'2:1'"),
     ("1 qid:1 1:nan", "a finite value (float32) of feature 1", "'nan'"),
@@ -116,28 +109,16 @@ def test_a_query_where_a_side_file_counts_them():
     assert mistake == LineError(0, "index:value, as in `label index:value … # docid = DOCUMENT`", "'qid:1'")
 
 
-def test_features_that_are_numbered_from_0():
-    lines = parse(b"1 qid:1 0:5 2:6\n0 qid:1 1:7 9998:8\n", True, 0)
-    assert isinstance(lines, Lines)
-    assert lines.indices.tolist() == [1, 3, 2, 9999]
-    assert lines.indices.dtype == np.int32
-    assert lines.width == 9999
-    assert parse(b"1 qid:1 9999:1", True, 0) == LineError(0, "a feature index from 0 to 9,998", "'9999:1'")
-    for index in ("2147483647", "-0", "-1"):
-        assert isinstance(parse(f"1 qid:1 {index}:1".encode(), True, 0), LineError)
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_quick_and_exact_reading_agree_on_what_is_wrong(first):
+def test_quick_and_exact_reading_agree_on_what_is_wrong():
     numbers = random.Random(1)
-    line = f"1 qid:7 {first}:0.5 2:-3e-2 13:4 #docid = a\tb"
+    line = "1 qid:7 0:0.5 2:-3e-2 13:4 #docid = a\tb"
     wrong = 0
-    for _ in range(800):
+    for _ in range(1600):
         place = numbers.randrange(len(line))
         mark = numbers.choice('0123456789:.eE+-# \t\rxnaif_,"\0q\x85')
         broken = (line[:place] + mark + line[place + numbers.randrange(2) :]).encode()
-        read = parse(broken, True, first)  # raises AssertionError where the exact check sees nothing wrong
-        exact = first_error(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"), True, first)
+        read = parse(broken, True)  # raises AssertionError where the exact check sees nothing wrong
+        exact = first_error(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"), True)
         assert isinstance(read, LineError) == (exact is not None), broken
         wrong += exact is not None
-    assert 100 < wrong < 700
+    assert 200 < wrong < 1400

@@ -1,6 +1,5 @@
 """The store: files are read once, again when one changed, and never half. FeatureSet: a part of it."""
 
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -30,9 +29,9 @@ def reads(monkeypatch):
     """The files that were read into a store."""
     paths, original = [], store.write_documents
 
-    def write(folder, files, first=1):
+    def write(folder, files):
         paths.extend(files.values())
-        return original(folder, files, first)
+        return original(folder, files)
 
     monkeypatch.setattr(store, "write_documents", write)
     return paths
@@ -54,7 +53,6 @@ def test_a_file_is_read_once_and_again_when_it_was_touched(source, reads, cache)
     touch(source)
     np.testing.assert_array_equal(opened(source, cache).features, first.features)
     assert reads == [source, source]
-    assert len(list(cache.glob("*/"))) == 1
 
 
 @pytest.mark.parametrize("which", ["train.txt", "train.txt.query"])
@@ -72,25 +70,12 @@ def test_a_changed_file_is_read_again(tmp_path, reads, cache, which):
         opened(source, cache)
 
 
-def test_a_mistake_keeps_what_was_there(source, reads, cache):
-    opened(source, cache)
-    good, time = source.read_text(), source.stat().st_mtime_ns
-    put(source, good + "x\n")
-    with pytest.raises(UserError, match=r"train.txt:6: expected a whole number"):
-        opened(source, cache)
-    put(source, good)
-    os.utime(source, ns=(time, time))
-    assert opened(source, cache).stops.tolist() == [3, 5]
-    assert reads == [source, source]
-    assert len(list(cache.iterdir())) == 2  # the store and its lock
-
-
 def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("rerank.data.letor.store_writer.BLOCK", 32)
     monkeypatch.setattr("rerank.utils.processes.FEW", 99)
-    rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {9: 4}]
+    rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {0: 6, 9: 4}]
     lines = [f"0 qid:{i // 4} {' '.join(f'{j}:{value}' for j, value in row.items())}\n" for i, row in enumerate(rows)]
-    expected = np.array([[row.get(i, 0) for i in range(1, 10)] for row in rows], dtype=np.float32)
+    expected = np.array([[row.get(i, 0) for i in range(10)] for row in rows], dtype=np.float32)
     np.testing.assert_array_equal(opened(put(tmp_path / "a.txt", "".join(lines)), cache).features, expected)
     files = {"train": put(tmp_path / "b.txt", "".join(lines[:4])), "test": put(tmp_path / "c.txt", "".join(lines[4:]))}
     both = open_store(files, cache)
@@ -108,7 +93,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
     for name, few in [("here.txt", 999), ("others.txt.gz", 3)]:
         monkeypatch.setattr("rerank.utils.processes.FEW", few)
         opened(put(tmp_path / name, content), cache)
-        (cut,) = (folder for folder in cache.glob("*/") if name in (folder / "facts.json").read_text())
+        (cut,) = (folder for folder in cache.glob("*/") if f'"{name}"' in (folder / "facts.json").read_text())
         assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}
         for file in whole.glob("*.bin"):
             assert (cut / file.name).read_bytes() == file.read_bytes()
@@ -141,14 +126,6 @@ def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, 
     assert "\n" not in str(caught.value)
     shutil.rmtree(folder)
     np.testing.assert_array_equal(opened(source, cache).features, expected)
-
-
-def test_changed_facts_are_noticed(source, cache):
-    opened(source, cache)
-    (file,) = cache.glob("*/facts.json")
-    file.write_text(json.dumps({**json.loads(file.read_text()), "width": 2}))
-    with pytest.raises(UserError, match=r"facts\.json: expected XXH3 .*; remove .* and run again"):
-        opened(source, cache)
 
 
 def test_a_part_shares_memory_and_keeps_the_order_asked_for():

@@ -1,5 +1,7 @@
 """Every loss in blocks against its graph, whatever the size of the blocks and the tiles."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,7 +12,7 @@ from rerank.losses.kernels import blocks
 from rerank.losses.kernels import neuralsort as neuralsort_bands
 from rerank.losses.kernels import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels.blocks import in_blocks
-from tests.losses.graphs import loss_of, ragged_lists
+from tests.losses.graphs import loss_of, ragged_lists, value_and_gradient
 
 CASES = [
     *[(name, {"metric": metric}) for name in ("approx", "neuralsort", "softsort", "fastsort", "pirank")
@@ -32,13 +34,6 @@ CASES = [
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 
 
-def value_and_gradient(loss, scores, labels, mask, **settings):
-    values = loss(scores, labels, mask, **settings)
-    # Weights that differ, as a mean over lists would hide a gradient that landed on the wrong one.
-    (gradient,) = torch.autograd.grad(values @ torch.arange(1, len(values) + 1).to(values.dtype), scores)
-    return values.detach(), gradient
-
-
 def cut(monkeypatch, block: int, rows: int) -> None:
     monkeypatch.setattr(blocks, "CPU_BLOCK", block)
     monkeypatch.setattr(blocks, "CPU_CALL", block // 8)
@@ -50,7 +45,7 @@ def cut(monkeypatch, block: int, rows: int) -> None:
 def test_values_and_gradients_are_those_of_the_graph(name: str, settings: dict, monkeypatch) -> None:
     for documents in (23, 2):
         scores, labels, mask = ragged_lists(documents)
-        expected = value_and_gradient(lambda *lists, **s: loss_of(name, *lists, **s), scores, labels, mask, **settings)
+        expected = value_and_gradient(partial(loss_of, name), scores, labels, mask, **settings)
         for block, rows in ((1, 5), (700, 4), (2**20, 64)) if documents == 23 else ((1, 1),):
             cut(monkeypatch, block, rows)
             values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
@@ -66,8 +61,7 @@ def test_values_and_gradients_are_those_of_the_graph(name: str, settings: dict, 
 def test_float32_is_near_float64(name: str, settings: dict) -> None:
     scores, labels, mask = ragged_lists(61, torch.float32)
     values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
-    exact = scores.detach().double().requires_grad_()
-    expected = value_and_gradient(LOSSES[name], exact, labels, mask, **settings)
+    expected = value_and_gradient(LOSSES[name], scores.double(), labels, mask, **settings)
     torch.testing.assert_close(values.double(), expected[0], rtol=0, atol=1e-4)
     torch.testing.assert_close(gradient.double(), expected[1], rtol=0, atol=2e-3 * expected[1].abs().max().item())
 
@@ -107,6 +101,26 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
     assert scores.grad is not None
     # 16 lists of 60 documents have 57,600 pairs.
     assert watched.numbers <= 8_000
+
+
+def test_the_band_of_neuralsort_is_narrow_where_scores_are_apart(monkeypatch) -> None:
+    monkeypatch.setattr(neuralsort_bands, "ROWS", 10)
+    bands, found = [], neuralsort_bands._bands
+    monkeypatch.setattr(neuralsort_bands, "_bands", lambda *given: bands.append(found(*given)) or bands[-1])
+    scores = torch.arange(40.0, dtype=torch.float64)[None]
+    for scale in (1.0, 100.0, 1e-6):
+        neuralsort_bands.neuralsort_ranked(scores * scale, scores, torch.ones(1, 40, dtype=torch.bool), 1.0, 40)
+    # Seven neighbours up or down are 49 below the largest logit, eight are 64.
+    assert bands[0] == [(0, 17), (3, 27), (13, 37), (23, 40)]
+    assert bands[1:] == [[(0, 10), (10, 20), (20, 30), (30, 40)], [(0, 40)] * 4]
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e34])
+def test_differences_beyond_float32_are_far_apart_and_no_more(scale: float) -> None:
+    scores = torch.tensor([[scale, -scale, 0.0]]).requires_grad_()
+    places = tiled_soft_ranks.tiled_soft_ranks(scores, torch.ones(1, 3, dtype=torch.bool), 1e3)
+    assert places.tolist() == [[1.0, 3.0, 2.0]]
+    assert not torch.autograd.grad(places[0, 0], scores)[0].any()
 
 
 def test_lists_share_a_block_by_length_and_idle_ones_are_left_out(monkeypatch) -> None:

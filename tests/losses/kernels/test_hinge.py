@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses import hinge
+from tests.losses.graphs import value_and_gradient
 
 
 def visited(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
@@ -14,12 +15,6 @@ def visited(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tens
     pairs = (labels[:, :, None] > labels[:, None, :]) & mask[:, :, None] & mask[:, None, :]
     costs = torch.relu(margin - (scores[:, :, None] - scores[:, None, :])).masked_fill(~pairs, 0)
     return costs.sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp_min(1)
-
-
-def value_and_gradient(loss, scores: Tensor, *arguments) -> tuple[Tensor, Tensor]:
-    scores = scores.detach().clone().requires_grad_()
-    values = loss(scores, *arguments)
-    return values.detach(), torch.autograd.grad(values.sum(), scores)[0]
 
 
 @pytest.mark.parametrize("labels_of_a_list", [2, 5, 1000])

@@ -7,6 +7,7 @@ from torch import Tensor
 from rerank.losses import LOSSES
 from rerank.losses.kernels import pairs as pair_blocks
 from tests.losses import loops
+from tests.losses.graphs import value_and_gradient
 
 CASES = [
     ("ranknet", {}),
@@ -14,12 +15,6 @@ CASES = [
     *[("lambda_loss", {"metric": m}) for m in ("ndcg", "ndcg@3", "ndcg@70", "p@5", "p@70", "p@500", "ap")],
 ]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
-
-
-def value_and_gradient(name: str, settings: dict, scores: Tensor, *arguments) -> tuple[Tensor, Tensor]:
-    scores = scores.detach().clone().requires_grad_()
-    values = LOSSES[name](scores, *arguments, **settings)
-    return values.detach(), torch.autograd.grad(values.sum(), scores)[0]
 
 
 def mixed_lists(documents: int, grades: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,13 +30,13 @@ def mixed_lists(documents: int, grades: int) -> tuple[Tensor, Tensor, Tensor]:
 @EVERY
 def test_a_list_of_several_blocks_is_the_loop(name: str, settings: dict) -> None:
     scores, labels, mask = mixed_lists(pair_blocks.ROWS + 9, 4)
-    values, gradient = value_and_gradient(name, settings, scores, labels, mask)
+    values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
     for i in (2, 4):
         row = [s.clone().requires_grad_() for s in scores[i, mask[i]]]
         value = getattr(loops, name)(row, labels[i, mask[i]].tolist(), **settings)
         torch.testing.assert_close(values[i], value.detach())
         parts = torch.autograd.grad(value, row, allow_unused=True, materialize_grads=True)
-        torch.testing.assert_close(gradient[i, mask[i]], torch.stack(parts), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradient[i, mask[i]], (i + 1) * torch.stack(parts), rtol=1e-9, atol=1e-12)
 
 
 @EVERY
@@ -53,22 +48,20 @@ def test_the_size_of_the_blocks_changes_nothing(
     if grades == 1000:
         labels = labels / 100
     scores = scores * extreme
-    expected = value_and_gradient(name, settings, scores, labels, mask)
+    expected = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
     # p@K beyond the list has no pair across K.
     assert expected[0].any() == (settings.get("metric") not in ("p@70", "p@500"))
     assert expected[0].isfinite().all()
     for rows, block in ((1, 1), (3, 10), (7, 600), (64, 1)):
         monkeypatch.setattr(pair_blocks, "ROWS", rows)
         monkeypatch.setattr(pair_blocks, "BLOCK", block)
-        got = value_and_gradient(name, settings, scores, labels, mask)
+        got = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["ranknet", "pairwise_softmax", "lambda_loss", "hinge", "smoothi"])
 def test_transposed_scores_are_taken_as_they_are(name: str) -> None:
     scores, labels, mask = mixed_lists(40, 5)
-    expected = value_and_gradient(name, {}, scores, labels, mask)
-    turned = scores.detach().T.contiguous().requires_grad_()
-    values = LOSSES[name](turned.T, labels.T.contiguous().T, mask.T.contiguous().T)
-    (gradient,) = torch.autograd.grad(values.sum(), turned)
-    torch.testing.assert_close((values.detach(), gradient.T), expected, rtol=1e-12, atol=1e-13)
+    expected = value_and_gradient(LOSSES[name], scores, labels, mask)
+    turned = (grid.T.contiguous().T for grid in (scores, labels, mask))
+    torch.testing.assert_close(value_and_gradient(LOSSES[name], *turned), expected, rtol=1e-12, atol=1e-13)

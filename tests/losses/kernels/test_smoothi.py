@@ -2,34 +2,18 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from rerank.losses import metrics, rank_indicators, smoothi
-from rerank.losses.inputs import prepare_inputs
+from rerank.losses import smoothi
 from rerank.losses.kernels import smoothi as smoothi_pass
+from tests.losses.graphs import loss_of, value_and_gradient
 
 METRICS = ["p@700", "ndcg@10", "ap"]
-
-
-def with_a_graph(
-    scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str, alpha: float, delta: float
-) -> Tensor:
-    wanted = metrics.parse(metric)
-    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
-    lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
-    rows = rank_indicators(scores - lowest, mask, wanted.cutoff, alpha, delta)
-    return (1 - metrics.metric_from_indicators(rows, labels, wanted)).masked_fill(degenerate, 0)
-
-
-def value_and_gradient(loss, scores: Tensor, *arguments) -> tuple[Tensor, Tensor]:
-    scores = scores.detach().clone().requires_grad_()
-    values = loss(scores, *arguments)
-    # Each list's value has a weight of its own, as the gradient that comes from above does.
-    weights = torch.arange(1, len(values) + 1, dtype=values.dtype)
-    return values.detach(), torch.autograd.grad((weights * values).sum(), scores)[0]
+graph = partial(loss_of, "smoothi")
 
 
 def mixed_lists(documents: int, lists: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,7 +33,7 @@ def mixed_lists(documents: int, lists: int = 6) -> tuple[Tensor, Tensor, Tensor]
 def test_value_and_gradient_are_those_of_the_graph(metric: str, documents: int) -> None:
     scores, labels, mask = mixed_lists(documents)
     for alpha, delta in itertools.product([0.01, 1.0, 1e4], [0.01, 0.49]):
-        expected = value_and_gradient(with_a_graph, scores, labels, mask, metric, alpha, delta)
+        expected = value_and_gradient(graph, scores, labels, mask, metric, alpha=alpha, delta=delta)
         got = value_and_gradient(smoothi, scores, labels, mask, metric, alpha, delta)
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
 
@@ -58,8 +42,8 @@ def test_value_and_gradient_are_those_of_the_graph(metric: str, documents: int) 
 @pytest.mark.parametrize("alpha", [1.0, 1e4])
 def test_the_closed_tail_of_a_long_list_is_that_of_the_graph(metric: str, alpha: float) -> None:
     scores, labels, mask = mixed_lists(700, lists=4)
-    expected = value_and_gradient(with_a_graph, scores, labels, mask, metric, alpha, 0.1)
-    got = value_and_gradient(smoothi, scores, labels, mask, metric, alpha, 0.1)
+    expected = value_and_gradient(graph, scores, labels, mask, metric, alpha=alpha)
+    got = value_and_gradient(smoothi, scores, labels, mask, metric, alpha)
     torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-11)
     # The terms of a sharp gradient are as large as alpha, and may all cancel.
     error = (got[1] - expected[1]).norm(dim=1)

@@ -1,0 +1,99 @@
+"""Chooses the weights of a fusion: those of the stage `fusion`, of `rerank fuse` and of `rerank eval --fuse-with`."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from rerank.data.trec import examples
+from rerank.data.types import Fold, Judgments, Qrels, Run
+from rerank.evaluation.choice import almost_best
+from rerank.evaluation.evaluate import evaluate
+from rerank.evaluation.fusion import Weights, scaled_scores, weighted_sums
+from rerank.evaluation.measures import measure_name
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log, progress
+
+MEASURE = "nDCG@20"
+"""The measure that chooses the weights, unless another is named."""
+STEPS, STEPS_OF_SEVERAL = 20, 10
+"""The parts into which the weights of two runs, and of more, are cut to be tuned: their sum is 1."""
+MOST_TUNED = 6
+"""The runs whose weights can be tuned: 3,003 combinations."""
+MOST_QUERIES = 500
+"""The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
+
+
+def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
+    """The weights nearest to equal ones whose mean of `measure` is within half a standard error of the best mean.
+
+    So few queries give weights that are almost equal. All combinations are tried in steps of 0.05 for two runs and of
+    0.1 for more, and equal weights; their sum is 1. The means and the standard error of the best one are over the
+    judged queries of `qrels`, or over MOST_QUERIES of more. Pass the judgments of validation queries: a query's own
+    judgments must not choose its weights. A query that all runs lack counts 0 for every combination.
+
+    >>> qrels = {"q": {"a": 1}}
+    >>> tune_weights([{"q": {"a": 1.0, "b": 2.0}}, {"q": {"a": 2.0, "b": 1.0}}], qrels, "P@1")
+    (0.45, 0.55)
+    """
+    judged = sorted(query_id for query_id, grades in qrels.items() if grades)
+    some = {query_id: qrels[query_id] for query_id in judged[:: -(-len(judged) // MOST_QUERIES)]}
+    scaled = {query_id: scaled_scores(runs, query_id) for query_id in some if any(query_id in run for run in runs)}
+    grid, cutoff = [(1 / len(runs),) * len(runs), *weights_of_grid(len(runs))], _cutoff(measure)
+    values = []
+    for weights in progress(grid, len(grid), "tuning weights"):
+        fused = {}
+        for query_id, (doc_ids, scores) in scaled.items():
+            order = (-weighted_sums(scores, weights)).argsort(kind="stable")[:cutoff]
+            fused[query_id] = {doc_ids[i]: -float(rank) for rank, i in enumerate(order.tolist())}
+        (of_queries,) = evaluate(some, fused, [measure]).values()
+        values.append(list(of_queries.values()))
+    good = [grid[place] for place in almost_best(values)]
+    return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
+
+
+def weights_of_grid(runs: int) -> list[Weights]:
+    """The combinations of weights that are tried, the first run's weight descending.
+
+    >>> weights_of_grid(3)[:3]
+    [(1.0, 0.0, 0.0), (0.9, 0.1, 0.0), (0.9, 0.0, 0.1)]
+    """
+    steps = STEPS if runs == 2 else STEPS_OF_SEVERAL
+    parts = (rest for rest in itertools.product(range(steps, -1, -1), repeat=runs - 1) if sum(rest) <= steps)
+    return [tuple(part / steps for part in (*rest, steps - sum(rest))) for rest in parts]
+
+
+def tune_on(runs: Mapping[str, Run], qrels: Qrels, measure: str, queries: str) -> Weights:
+    """`tune_weights` of runs by name, which logs the weights.
+
+    `queries` are the queries of `qrels` in words, such as "validation queries of fold 1". Raises UserError if none is
+    judged, a run has none of them, or there are too many runs.
+    """
+    judged = {query_id: grades for query_id, grades in qrels.items() if grades}
+    if len(runs) > MOST_TUNED:
+        raise UserError(
+            f"fusion: the weights of {MOST_TUNED} runs at most can be tuned, got {len(runs)}; give the weights, or "
+            "fuse by reciprocal rank"
+        )
+    if not judged:
+        raise UserError(f"fusion: none of the {queries} is judged: there is nothing to tune on")
+    for name, run in runs.items():
+        if run.keys().isdisjoint(judged):
+            raise UserError(
+                f"{name}: has none of the {len(judged)} judged {queries} ({examples(judged)}), on which the weights "
+                "are tuned; expected a run of all queries"
+            )
+    weights = tune_weights(list(runs.values()), judged, measure)
+    shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(runs, weights, strict=True))
+    log.info(f"weights by {measure} on the {len(judged)} judged {queries}: {shown}")
+    return weights
+
+
+def tune_on_fold(runs: Mapping[str, Run], qrels: Judgments, fold: Fold, measure: str) -> Weights:
+    """`tune_on` the judged validation queries of a fold."""
+    valid = {query_id: qrels[query_id] for query_id in fold.valid if query_id in qrels}
+    return tune_on(runs, valid, measure, f"validation queries of fold {fold.name}")
+
+
+def _cutoff(measure: str) -> int | None:
+    """How many documents of a query the measure reads, so that no others are evaluated; None for all."""
+    family, _, cutoff = measure_name(measure).partition("@")
+    return int(cutoff) if family in ("nDCG", "P", "R", "RR", "AP", "Success") and cutoff.isdecimal() else None

@@ -1,0 +1,140 @@
+"""The stage `features`: a network on the scores and ranks that other stages give a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+
+from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.data.candidates import select_candidates
+from rerank.data.trec import ranked
+from rerank.data.types import Candidates, Fold, Run
+from rerank.evaluation.fusion import fuse_scores, place_above
+from rerank.stages.base import Learns, stage
+from rerank.stages.world import World
+from rerank.utils.parameters import Whole, at_least
+from rerank.utils.progress import log
+
+if TYPE_CHECKING:
+    from rerank.models.feature_mlp import FeatureMLP
+
+NETWORK = "network"
+TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
+
+
+@stage
+@dataclass(frozen=True)
+class Features:
+    """Re-ranks the best documents of an equal-weight fusion of the stages below by the paper's network for features.
+
+    The features of a document are its score, scaled to [0, 1] for each query, and its reciprocal rank in each stage; 0
+    where a stage does not have it. The fused score, standardised by query, is added to that of the network, so that
+    training starts near the fusion. Without a relevant document to learn from, the ranking is the fusion's.
+    """
+
+    kind: ClassVar[str] = "features"
+    of: str | tuple[str, ...]
+    """The stages whose scores are features."""
+    hidden: Annotated[Whole, at_least(1)] = 32
+    """Hidden units of the network."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    below_weight: Annotated[float, at_least(0)] = 2.0
+    """Weight of the standardised score of the fusion."""
+    lists: ListsSettings = field(default=ListsSettings("all", "all"))
+    """Which documents of a query form a training list."""
+    loss: str | LossSettings = "smoothi"
+    """The loss and its hyperparameters."""
+    training: TrainingSettings = field(default=TRAINING)
+    """Epochs, steps and learning rate, which is `head_lr`."""
+    learns: ClassVar[Learns] = "cheaply"
+
+    def check(self) -> None:
+        """Raises ValueError if no stage is named."""
+        if not self.of:
+            raise ValueError("expected one stage or more, whose scores are features")
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeaturesRanker":
+        """Trains the network on the training queries; validation queries choose the epoch."""
+        from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp  # these load torch
+        from rerank.tasks.small_models import Kind, SmallModelTask, can_learn, train_small_model
+        from rerank.training.device import open_accelerator
+
+        qrels = world.collection.qrels
+        candidates = select_candidates(_fused(below), qrels, self.depth, [*fold.train, *fold.valid], keep_scores=True)
+        if not can_learn(fold, candidates, qrels):
+            log.info(f"features: no query to learn from or to validate with has a relevant document of {self.of}")
+            return FeaturesRanker(self, None)
+        accelerator = open_accelerator(device=world.config.training.device)
+        training = replace(self.training, seed=world.config.training.seed)
+        model = FeatureMLP(2 * len(below), self.hidden, training.seed)
+        kind = Kind(_Columns(below).of, save_feature_mlp, open_feature_mlp)
+        settings = self.lists, training, self.below_weight, accelerator.device
+        task = SmallModelTask(fold, candidates, qrels, model, kind, *settings)
+        loss = LossSettings(self.loss) if isinstance(self.loss, str) else self.loss
+        return FeaturesRanker(self, train_small_model(task, loss, folder, accelerator))
+
+    def open(self, world: World, folder: Path) -> "FeaturesRanker":
+        """Reads the network; none was saved if there was nothing to learn. Raises UserError for a damaged one."""
+        from rerank.models.feature_mlp import open_feature_mlp
+
+        return FeaturesRanker(self, open_feature_mlp(folder / NETWORK) if (folder / NETWORK).exists() else None)
+
+
+@dataclass(frozen=True)
+class FeaturesRanker:
+    """Ranks with a trained network; with the fusion alone if there is none."""
+
+    settings: Features
+    model: "FeatureMLP | None"
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the fusion of the stages below; the first `depth` of them are ranked, and come first."""
+        some = [{query_id: run[query_id] for query_id in queries if query_id in run} for run in below]
+        fused = _fused(some)
+        if self.model is None or not fused:
+            return fused
+        from rerank.tasks.small_models import score_lists
+
+        lists = list(select_candidates(fused, {}, self.settings.depth, keep_scores=True).values())
+        device = next(self.model.parameters()).device
+        return place_above(score_lists(self.model, _Columns(some).of, lists, self.settings.below_weight, device), fused)
+
+    def save(self, folder: Path) -> None:
+        """Writes the network, if there is one."""
+        from rerank.models.feature_mlp import save_feature_mlp
+
+        if self.model is not None:
+            save_feature_mlp(self.model, folder / NETWORK)
+
+
+def _fused(runs: Sequence[Run]) -> Run:
+    return fuse_scores(runs, (1 / len(runs),) * len(runs))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The features of candidates from the runs of several stages."""
+
+    runs: Sequence[Run]
+
+    def of(self, lists: Sequence[Candidates]) -> Any:
+        """The vectors of the lists' documents, (documents, 2 × stages) float32."""
+        import torch
+
+        from rerank.batches.features import Vectors
+
+        return Vectors(torch.from_numpy(np.concatenate([self._of_query(found) for found in lists])))
+
+    def _of_query(self, found: Candidates) -> np.ndarray:
+        columns = []
+        for run in self.runs:
+            scores = run.get(found.query_id, {})
+            ranks = {doc_id: rank for rank, doc_id in enumerate(ranked(scores), start=1)}
+            lowest = min(scores.values(), default=0.0)
+            spread = max(scores.values(), default=0.0) - lowest or 1.0
+            columns += [[(scores.get(doc_id, lowest) - lowest) / spread for doc_id in found.doc_ids]]
+            columns += [[1 / ranks[doc_id] if doc_id in ranks else 0.0 for doc_id in found.doc_ids]]
+        return np.array(columns, dtype=np.float32).reshape(2 * len(self.runs), -1).T

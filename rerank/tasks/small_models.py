@@ -1,0 +1,134 @@
+"""The task of a small model on inputs that are kept: the vectors of a bi-encoder, or the scores of stages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from rerank.batches.batch import Batch, make_batch
+from rerank.batches.sampling import epoch_lists
+from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.models.scoring import PairScore, make_run
+from rerank.runs.layout import FoldFolder
+from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
+from rerank.training.gradients import Loss
+from rerank.training.loop import train
+from rerank.training.losses import open_loss
+from rerank.training.task import Part
+from rerank.training.validation import mean_loss, validation_value
+
+Inputs = Callable[[Sequence[Candidates]], Any]
+"""The inputs of a model for some lists."""
+
+
+def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:
+    """The run of these candidates, with their standardised first-stage scores times `weight` added."""
+    model.eval()
+    scored = []
+    for found in lists:
+        with torch.inference_mode():
+            scores = model(inputs([found]).to(device)).tolist()
+        pairs = zip(found.doc_ids, scores, strict=True)
+        scored += [PairScore(found.query_id, doc_id, score, 0, 1) for doc_id, score in pairs]
+    return make_run(lists, scored, weight)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a model is saved into a folder and opened, and what its inputs are."""
+
+    inputs: Inputs
+    save: Callable[[Any, Path], None]
+    open: Callable[[Path], nn.Module]
+
+
+class SmallModelTask:
+    """A fold of text and a small model: see `rerank.training.task.Task`.
+
+    `weight` is that of the first stage's score. Raises UserError for a fold without queries to train or to measure.
+    """
+
+    memory = None  # a step is a product of small matrices
+
+    def __init__(
+        self,
+        fold: Fold,
+        candidates: Mapping[str, Candidates],
+        qrels: Judgments,
+        model: nn.Module,
+        kind: Kind,
+        lists: ListsSettings,
+        training: TrainingSettings,
+        weight: float,
+        device: torch.device,
+    ) -> None:
+        self.fold, self._qrels, self.kind, self.device = fold, qrels, kind, device
+        self.lists_settings, self.training, self.weight = lists, training, weight
+        self.lists: dict[Part, Sequence[Candidates]] = {
+            "valid": measured_candidates("valid", fold, candidates, qrels),
+            "train": trainable_candidates(fold, candidates, show=False),
+        }
+        self.model = self._placed(model)
+
+    def _placed(self, model: nn.Module) -> nn.Module:
+        model.first_stage_weight = self.weight  # type: ignore[assignment]
+        return model.to(self.device)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """One group: the whole model, with `head_lr`."""
+        return [{"params": list(self.model.parameters()), "lr": self.training.head_lr}]
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """Lists drawn from the candidates of the training queries."""
+        lists, training = self.lists_settings, self.training
+        return epoch_lists(
+            self.lists["train"], epoch, training.lists_per_epoch, lists.relevant, lists.non_relevant, training.seed
+        )
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
+        """The inputs of the lists' documents."""
+        return make_batch(lists, lambda pairs: self.kind.inputs(lists))
+
+    def score(self, part: Part) -> Run:
+        """Scores all candidates of a part."""
+        return score_lists(self.model, self.kind.inputs, list(self.lists[part]), self.weight, self.device)
+
+    def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
+        """The mean over the queries of a part of the loss of all their candidates."""
+        return mean_loss(run, self.lists[part], loss)
+
+    def qrels(self, part: Part) -> Qrels:
+        """The judgments of a part's queries."""
+        return judgments_of(part, self.fold, self._qrels)
+
+    def save(self, folder: Path) -> None:
+        """Writes the model."""
+        self.kind.save(self.model, folder)
+
+    def load(self, checkpoint: Path) -> None:
+        """Replaces the model by that of a checkpoint."""
+        self.model = self._placed(self.kind.open(checkpoint))
+
+
+def train_small_model(task: SmallModelTask, loss: LossSettings, folder: Path, accelerator: Accelerator) -> Any:
+    """Trains the model of a task, of which `folder` keeps what an interrupted training resumes from.
+
+    Validation queries choose the epoch.
+    """
+    opened, place = open_loss(loss), FoldFolder(folder)
+    validate = partial(validation_value, task, measure=task.training.measure, loss=opened)
+    train(task, opened, place, task.training, accelerator, validate, show=False)
+    task.load(place.checkpoint)
+    return task.model
+
+
+def can_learn(fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments) -> bool:
+    """Whether a training query has a relevant candidate, and a validation query is judged and has a candidate."""
+    trains = any(any(candidates[query_id].labels) for query_id in fold.train)
+    return trains and any(candidates[query_id].doc_ids and qrels.get(query_id) for query_id in fold.valid)
