@@ -111,7 +111,8 @@ def search_one(
     The index stays open for the next query. {} for a query without a word of the index. Raises UserError as `search`.
     """
     with reading(check_index(index)):
-        return opened_bm25(index, k1, b, language).search(query, depth)
+        searcher, _ = opened_bm25(index, k1, b, language)
+        return _hits(searcher, query, depth)
 
 
 def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
@@ -126,42 +127,35 @@ def _open_bm25(index: Path, k1: float, b: float, language: str) -> Iterator[Any]
         yield _as_bm25(searcher, k1, b, language)
 
 
-def opened_bm25(index: Path, k1: float, b: float, language: str) -> "OneByOne":
-    """A searcher of an index, which stays open for the next query."""
+def opened_bm25(index: Path, k1: float, b: float, language: str) -> tuple[Any, Any]:
+    """A searcher of an index and Lucene's reader of it, which stay open for the next query."""
     return _kept_open(index, index_identity(index), k1, b, language)
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> "OneByOne":
+def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> tuple[Any, Any]:
     """Another index in the same folder has another `identity`."""
-    return OneByOne(_as_bm25(java_class(SEARCHER)(str(index.resolve())), k1, b, language))
+    place = str(index.resolve())
+    reader = java_class("io.anserini.index.IndexReaderUtils").getReader(place)
+    return _as_bm25(java_class(SEARCHER)(place), k1, b, language), reader
 
 
-class OneByOne:
-    """Does what Anserini's `SimpleSearcher.search` does, and reads the ids and the scores of all hits as two arrays.
+def _hits(searcher: Any, query: str, depth: int) -> dict[str, float]:
+    """What Anserini's `SimpleSearcher.search` finds, with the ids and the scores of all hits read as two arrays.
 
     SimpleSearcher makes an object of each hit, which pyjnius reads one by one: half of the time of a query.
     """
-
-    def __init__(self, searcher: Any) -> None:
-        self.searcher = searcher
-        self._lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
-        self._lucene.setSimilarity(searcher.similarity)
-        self._arguments = java_class("io.anserini.search.SearchCollection$Args")()
-
-    def search(self, query: str, depth: int) -> dict[str, float]:
-        """The best documents of a query, best first."""
-        searcher = self.searcher
-        if searcher.backwardsCompatibilityLucene8:
-            return {hit.docid: hit.score for hit in searcher.search(query, depth)}
-        parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
-        top = self._lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True)
-        hits = java_class("io.anserini.search.ScoredDocs").fromTopDocs(top, self._lucene)
-        context = java_class("io.anserini.rerank.RerankerContext")(
-            self._lucene, "", parsed, None, query, None, None, self._arguments
-        )
-        hits = searcher.cascade.run(hits, context)  # moves tied scores apart
-        return dict(zip(hits.docids, hits.scores, strict=True))
+    if searcher.backwardsCompatibilityLucene8 or searcher.use_rm3():
+        return {hit.docid: hit.score for hit in searcher.search(query, depth)}
+    lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
+    lucene.setSimilarity(searcher.similarity)
+    parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
+    top = lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True)
+    hits = java_class("io.anserini.search.ScoredDocs").fromTopDocs(top, lucene)
+    arguments = java_class("io.anserini.search.SearchCollection$Args")()
+    context = java_class("io.anserini.rerank.RerankerContext")(lucene, "", parsed, None, query, None, None, arguments)
+    hits = searcher.cascade.run(hits, context)  # moves tied scores apart
+    return dict(zip(hits.docids, hits.scores, strict=True))
 
 
 def _as_bm25(searcher: Any, k1: float, b: float, language: str) -> Any:
