@@ -145,7 +145,7 @@ def _hits(searcher: Any, query: str, depth: int) -> dict[str, float]:
 
     SimpleSearcher makes an object of each hit, which pyjnius reads one by one: half of the time of a query.
     """
-    if searcher.backwardsCompatibilityLucene8 or searcher.use_rm3():
+    if searcher.backwardsCompatibilityLucene8:
         return {hit.docid: hit.score for hit in searcher.search(query, depth)}
     lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
     lucene.setSimilarity(searcher.similarity)
