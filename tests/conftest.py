@@ -37,7 +37,11 @@ for name in (
     os.environ.pop(name, None)
 
 
-SLOWEST_FIRST = ("tests/cli/test_on_ray.py", "tests/jobs/sweep/test_run.py", "tests/models/test_compiled.py")
+SLOWEST_FIRST = (
+    *("tests/cli/test_on_ray.py", "tests/jobs/sweep/test_run.py", "tests/models/test_compiled.py"),
+    *("tests/packaging/test_global_state.py", "tests/pipelines/test_fit.py", "tests/scripts/test_benchmarks.py"),
+    *("tests/scripts/test_gpu_check.py", "tests/tasks/test_features.py"),
+)
 """Files that no process should start when the others are about to end."""
 
 

@@ -33,9 +33,10 @@ def test_importing_rerank_loads_no_library():
     assert not loaded & {"torch", "numpy", "transformers", "accelerate", "scipy", "ir_measures", "rerank.config"}
 
 
-def test_evaluating_and_comparing_load_no_torch():
+def test_evaluating_comparing_and_retrieving_load_no_torch():
     loaded = loaded_modules(
-        f"import rerank; rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
+        f"import rerank, rerank.cli.retrieve, rerank.jobs.retrieve\n"
+        f"rerank.evaluate({QRELS}, {FIRST}, ['nDCG@20', 'AP'])\n"
         f"rerank.compare({{'a': {FIRST}, 'b': {SECOND}}}, {QRELS}, ['nDCG@20']); rerank.read_run"
     )
     assert "rerank.evaluation.compare" in loaded

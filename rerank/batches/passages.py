@@ -101,12 +101,6 @@ class PassageBuilder:
         passages = self.splitting.passages(length, self.max_tokens - len(self.query(query_id)))
         return np.stack(self.splitting.span(length, passages, np.arange(passages)), axis=1)
 
-    def lengths(self, query_id: str, doc_id: str) -> np.ndarray:
-        """The number of tokens of each passage, query and special tokens included: (passages,)."""
-        lengths = np.diff(self.split(query_id, doc_id))[:, 0] + self.max_length - self.max_tokens
-        lengths[1:] += self.splitting.title
-        return lengths + len(self.query(query_id))
-
     def sizes(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of each pair's longest passage, and of all its passages: (pairs,) int64 each."""
         plan = self._plan(pairs)

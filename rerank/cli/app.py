@@ -19,6 +19,8 @@ COMMANDS = {
     "Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
     "BM25, a bi-encoder, feedback, fusion and a query adapter are cross-validated; what gains nothing is left out.",
+    "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
+    "Only new and changed documents are embedded; what was learned and measured stays.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",

@@ -3,12 +3,9 @@
 import os
 from pathlib import Path
 
-from rerank.config.files import check_file, check_path
 from rerank.evaluation.measures import measure_names
 from rerank.utils.errors import UserError
 from rerank.utils.files import STANDARD_OUTPUT, output_target
-
-__all__ = ["check_file", "check_measure", "check_path", "print_output"]
 
 
 def check_measure(flag: str, measure: str) -> None:

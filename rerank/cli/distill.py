@@ -4,9 +4,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure, check_path
+from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.config.files import check_path
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import print_result
 

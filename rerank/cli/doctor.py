@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.data.collections import Collection, open_collection
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import describe_java
 from rerank.retrieval.lucene_index import choose_index
+from rerank.tasks.first_stage import open_settings
 from rerank.utils.errors import UserError
 
 
@@ -57,15 +57,10 @@ def examine(config: Config) -> bool:
 
 
 def _collection(config: Config) -> str:
-    collection = _open(config)
+    collection = open_settings(config.collection)
     texts = "with its documents" if collection.has_documents else "documents from the index"
     judged = sum(query_id in collection.qrels for query_id in collection.queries)
     return f"{collection.source}: {len(collection.queries)} queries, {judged} of them judged; {texts}"
-
-
-def _open(config: Config) -> Collection:
-    settings = config.collection
-    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
 
 
 def _features(config: Config) -> str:
@@ -76,7 +71,7 @@ def _features(config: Config) -> str:
 def _first_stage(config: Config) -> str:
     if config.first_stage.run:
         return f"the run {config.first_stage.run}"
-    collection = _open(config)
+    collection = open_settings(config.collection)
     if config.first_stage.index not in ("auto", "own"):
         return f"BM25 from {choose_index(config.first_stage.index, collection, Path())}"
     if collection.has_documents:

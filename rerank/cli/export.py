@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path
 from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config, validate
+from rerank.config import Config
+from rerank.config.files import check_file, check_path
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
 from rerank.utils.progress import print_result
@@ -46,11 +46,10 @@ def export(
     calibrate
         A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
     """
-    validate(config)
     check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
     if calibrate:
         check_file("--calibrate", calibrate)
     from rerank.jobs.export import export_checkpoint
 
-    print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate, config.collection.source))
+    print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate))

@@ -1,18 +1,20 @@
 """`rerank fit`: the best pipeline that a collection and its judgments allow, as one folder."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_measure, check_path
+from rerank.cli.budget import Budget, milliseconds
+from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
+from rerank.config.files import check_file, check_path
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
 
-SETTINGS = (
+
+@with_settings(
     "collection.train",
     "collection.valid",
     "collection.query_field",
@@ -23,10 +25,6 @@ SETTINGS = (
     "training.seed",
     "output.folder",
 )
-"""The settings that act on a fit."""
-
-
-@with_settings(*SETTINGS)
 def fit(
     collection: PathText,
     *,
@@ -36,6 +34,7 @@ def fit(
     measure: str = "nDCG@20",
     out: OptionalPath = None,
     portable: Annotated[bool, Parameter(negative=())] = False,
+    budget: Budget = "",
     config: Config,
 ) -> None:
     """Fits a pipeline on a collection: cross-validates its stages, keeps those that earn their place, prints a table.
@@ -56,6 +55,8 @@ def fit(
         The folder to write [default: runs/<collection>/pipeline].
     portable
         Copy the index, the vectors, the documents and the encoders into the folder, for another machine.
+    budget
+        Choose among the stages that answer a query within this time on this machine, such as 100ms.
     """
     check_path("COLLECTION", collection)
     check_path("--encoder", encoder)
@@ -65,15 +66,20 @@ def fit(
         check_file("--pipeline", pipeline)
     from rerank.pipelines.evidence import evidence_table
     from rerank.pipelines.fit import fit as fit_pipeline
-    from rerank.pipelines.fit import folder_to_write
     from rerank.pipelines.folder import read_evidence
     from rerank.pipelines.pipeline import Pipeline
 
     config = replace(config, collection=replace(config.collection, source=collection))
     stages = Pipeline.read(pipeline) if pipeline else None
-    fit_pipeline(
-        config, stages, encoder=encoder, cross_encoder=cross_encoder, out=out, measure=measure, portable=portable
-    )
-    folder: Path = folder_to_write(config, out)
+    folder = fit_pipeline(
+        config,
+        stages,
+        encoder=encoder,
+        cross_encoder=cross_encoder,
+        out=out,
+        measure=measure,
+        portable=portable,
+        budget=milliseconds(budget),
+    ).fitted.folder
     print_result(evidence_table(read_evidence(folder)))
     print_result(folder)

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_measure, print_output
+from rerank.cli.checks import check_measure, print_output
+from rerank.config.files import check_file
 from rerank.utils.files import check_output
 from rerank.utils.parameters import FilePath, OptionalPath, OutputPath
 

@@ -6,41 +6,29 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path, print_output
-from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config, validate
-from rerank.data.letor.layouts import is_feature_source
+from rerank.cli.checks import print_output
+from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
+from rerank.config import Config
+from rerank.config.files import check_path
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, PathText, Pattern, Whole, at_least
+from rerank.utils.parameters import OptionalPath, OutputPath, Pattern, Whole, at_least
 
 PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
 
 
 @with_settings(
-    "collection.source",
+    *OF_RANKING,
     "collection.queries",
     "collection.query_field",
-    "collection.language",
-    "first_stage.index",
-    "first_stage.depth",
-    "first_stage.k1",
-    "first_stage.b",
-    "first_stage.threads",
     "encoder.max_doc_tokens",
-    "encoder.pooling",
-    "encoder.template",
-    "training.device",
-    "training.precision",
     "training.tf32",
-    "training.max_tokens_per_forward",
-    "output.folder",
     flags={"collection.source": OF_CHECKPOINT},
     defaults={"collection.source": ""},
 )
 def score(
-    model: PathText,
+    model: Model,
     run: OptionalPath = None,
     *,
     out: OutputPath,
@@ -53,9 +41,6 @@ def score(
 
     Parameters
     ----------
-    model
-        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
-        cross-encoder.
     run
         The TREC run that a cross-encoder re-ranks; without it, BM25 retrieves first.
     out
@@ -70,12 +55,8 @@ def score(
         ray://HOST:10001.
     """
     number, parts = _which_part(part, parts, on)
-    validate(config)
     check_path("model", model)
     check_output(out)
-    collection = config.collection.source
-    if run and not (collection and is_feature_source(collection)):  # which is refused with a better reason
-        check_file("run", run)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
@@ -86,7 +67,7 @@ def score(
         return
     from rerank.jobs.rescore import rescore
 
-    written = rescore(config, model, run, out, collection or None, parts, number, on)
+    written = rescore(config, model, run, out, parts, number, on)
     if written is None:
         sys.exit(1)
     print_output(written)

@@ -4,37 +4,21 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_path
 from rerank.cli.hit_lines import print_hits
-from rerank.cli.settings import OF_CHECKPOINT, with_settings
-from rerank.config import Config, validate
+from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
+from rerank.config import Config
+from rerank.config.files import check_path
 from rerank.data.queries import check_query
-from rerank.utils.parameters import PathText, Whole, at_least
+from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
-SETTINGS = (
-    "collection.source",
-    "collection.language",
-    "first_stage.index",
-    "first_stage.depth",
-    "first_stage.k1",
-    "first_stage.b",
-    "first_stage.threads",
-    "encoder.pooling",
-    "encoder.template",
-    "training.device",
-    "training.precision",
-    "training.max_tokens_per_forward",
-    "output.folder",
-)
-"""The settings that act on a search."""
 DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
 """A search shows few documents, and somebody waits for them."""
 
 
-@with_settings(*SETTINGS, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
+@with_settings(*OF_RANKING, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
 def search(
-    model: PathText,
+    model: Model,
     query: str,
     *,
     top: Annotated[Whole, at_least(1)] = 10,
@@ -45,9 +29,6 @@ def search(
 
     Parameters
     ----------
-    model
-        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
-        cross-encoder.
     query
         What to search for.
     top
@@ -55,7 +36,6 @@ def search(
     explain
         Show the rank and the score that each stage gives a document.
     """
-    validate(config)
     check_path("model", model)
     check_query(query)
     from rerank.pipelines.open import open_pipeline

@@ -2,16 +2,19 @@
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file, check_path
-from rerank.cli.search import DEFAULTS, SETTINGS
-from rerank.cli.settings import with_settings
-from rerank.config import Config, validate
-from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, PathText, Whole, at_least, between
+from rerank.cli.budget import Budget, milliseconds
+from rerank.cli.search import DEFAULTS
+from rerank.cli.settings import OF_RANKING, Model, with_settings
+from rerank.config import Config
+from rerank.config.files import check_file, check_path
+from rerank.utils.errors import UserError
+from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
@@ -26,13 +29,14 @@ SEARCHED = Parameter(
 AtLeastOne = Annotated[Whole, at_least(1)]
 
 
-@with_settings(*SETTINGS, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
+@with_settings(*OF_RANKING, flags={"collection.source": SEARCHED}, defaults=DEFAULTS)
 def serve(
-    model: PathText,
+    model: Model,
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
     api_key_file: OptionalPath = None,
+    budget: Budget = "",
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
     max_documents: AtLeastOne = 1000,
@@ -44,15 +48,14 @@ def serve(
 
     Parameters
     ----------
-    model
-        The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging Face
-        cross-encoder.
     host
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
         The port; 0 for any that is free.
     api_key_file
         A file with a key: requests need the header "Authorization: Bearer <key>".
+    budget
+        The time of a search, such as 100ms: a pipeline answers with the last of its stages that ends in time.
     max_doc_tokens
         Tokens kept of a document, or all; default: those that the checkpoint was trained with.
     max_body_mib
@@ -64,7 +67,6 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    validate(config)
     check_path("model", model)
     if api_key_file:
         check_file("--api-key-file", api_key_file)
@@ -73,7 +75,10 @@ def serve(
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
     key = read_key(api_key_file) if api_key_file else None
-    with open_socket(host, port) as bound, _opened(config, model, limits, max_doc_tokens) as (service, routes):
+    with (
+        open_socket(host, port) as bound,
+        _opened(config, model, limits, max_doc_tokens, milliseconds(budget)) as (service, routes),
+    ):
         from rerank.serving.app import make_app
 
         if key is None and not host.startswith(("127.", "localhost", "::1")):
@@ -83,7 +88,7 @@ def serve(
 
 @contextlib.contextmanager
 def _opened(
-    config: Config, model: str, limits: "Limits", max_doc_tokens: int | str | None
+    config: Config, model: str, limits: "Limits", max_doc_tokens: int | str | None, budget: float | None
 ) -> "Iterator[tuple[Service | None, list[Route]]]":
     """The service that re-ranks, None for a pipeline without a cross-encoder, and the routes of the search page."""
     from rerank.pipelines.folder import is_pipeline
@@ -106,7 +111,11 @@ def _opened(
             reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
         service = Service(reranker, model, limits)
         pipeline = served_by(pipeline, service.rank_passages) if pipeline else None
-    routes = page_routes(pipeline.search, pipeline.fitted.world.collection.name) if pipeline else []
+    if budget is not None and not (pipeline and pipeline.fitted.ms):
+        raise UserError(f"--budget {budget:g}ms: {model} has no times of its stages; expected a folder of `rerank fit`")
+    routes = (
+        page_routes(partial(pipeline.search, budget=budget), pipeline.fitted.world.collection.name) if pipeline else []
+    )
     if service is None:
         yield None, routes
         return

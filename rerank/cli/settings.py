@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 from rerank.config import Config, flag_name, validate
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.parameters import OptionalPath
+from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.registry import describe_losses, describe_poolings
 
 ConfigFile = Annotated[
@@ -27,6 +27,32 @@ OF_CHECKPOINT = Parameter(
     show_default=False,
 )
 """--collection of a command whose model names a collection."""
+
+OF_RANKING = (
+    "collection.source",
+    "collection.language",
+    "first_stage.index",
+    "first_stage.depth",
+    "first_stage.k1",
+    "first_stage.b",
+    "first_stage.threads",
+    "encoder.pooling",
+    "encoder.template",
+    "training.device",
+    "training.precision",
+    "training.max_tokens_per_forward",
+    "output.folder",
+)
+"""The settings that act on what ranks with a pipeline or a model: score, search and serve."""
+
+Model = Annotated[
+    PathText,
+    Parameter(
+        help="The folder that `rerank fit` wrote; or runs/<collection>/<experiment>/fold1/checkpoint, or any Hugging "
+        "Face cross-encoder."
+    ),
+]
+"""What ranks."""
 
 
 class CommandWithSettings:

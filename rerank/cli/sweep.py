@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_file
+from rerank.config.files import check_file
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 

@@ -1,7 +1,6 @@
 """`rerank train`: fine-tuning on the folds of a collection."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -36,20 +35,15 @@ def train(
     """
     if config.training.measure != "loss":
         check_measure("--training.measure", config.training.measure)
-    if on != LOCAL:
-        _train_on_cluster(config, fold, on, epochs_from)
+    if on == LOCAL:
+        from rerank.jobs.train import train_folds
+
+        print_result(train_folds(config, fold, epochs_from).path)
         return
-    from rerank.jobs.train import train_folds
+    from rerank.jobs.sweep.jobs import train_on_cluster
 
-    print_result(train_folds(config, fold, epochs_from).path)
-
-
-def _train_on_cluster(config: Config, fold: str, on: str, epochs_from: Path | None) -> None:
-    """Trains the folds and prints the folder; exits with 1 if some have failed."""
-    from rerank.jobs.sweep.folds_on_ray import train_on_cluster
-
-    trained = train_on_cluster(config, fold, on, epochs_from)
-    print_result(trained.folder.path)
-    for name, error in trained.failed.items():
+    folder, failed = train_on_cluster(config, fold, on, epochs_from)
+    print_result(folder.path)
+    for name, error in failed.items():
         print(f"failed: fold {name}: {error}", file=sys.stderr)
-    sys.exit(1 if trained.failed else 0)
+    sys.exit(1 if failed else 0)

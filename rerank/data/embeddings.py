@@ -1,20 +1,24 @@
 """The vectors of documents: made once for a collection and a bi-encoder, on disk, and memory-mapped."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
+from rerank.data.arrays import release, slices_of
 from rerank.data.id_table import IdTable
-from rerank.data.ragged import RaggedWriter, open_ragged
+from rerank.data.ragged import Ragged, RaggedWriter, open_ragged, read_ragged
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
 DOCUMENTS_AT_ONCE = 64
 """Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
+WHAT = "vectors"
 NAMED = 5
 """Documents without text that a line names."""
 
@@ -37,6 +41,16 @@ class EmbeddingStore:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """(passages,) float32: the length of each vector."""
+        squares = np.empty(len(self.vectors), np.float32)
+        for rows in slices_of(len(squares)):
+            np.einsum("ij,ij->i", self.vectors[rows], self.vectors[rows], out=squares[rows])
+            release(self.vectors)
+        lengths: np.ndarray = np.sqrt(squares)
+        return lengths
+
     def vectors_of(self, number: int) -> np.ndarray:
         """The vectors of document `number`, from 0: (passages, dimensions)."""
         return self.vectors[self.offsets[number] : self.offsets[number + 1]]
@@ -51,28 +65,34 @@ class EmbeddingStore:
 
 
 def open_embeddings(
-    folder: Path, documents: Callable[[], Iterable[Document]], count: int, encode: Encode
+    folder: Path,
+    documents: Callable[[], Iterable[Document]],
+    count: int,
+    encode: Encode,
+    earlier: Path | None = None,
 ) -> EmbeddingStore:
     """Opens the store in `folder`, and makes it first if it does not exist.
 
     The name of the folder identifies the documents and what encodes them; `count`, about the number of the documents,
-    is for the progress bar. Documents without text have no vector, and are logged. Raises UserError if there is no
-    document with text, for vectors that are not finite, for a store that is damaged, and for a full disk, after which
-    the same call goes on where this one was.
+    is for the progress bar. A document that `earlier`, a store by the same encoder, has with the same id and text keeps
+    its vectors. Documents without text have no vector, and are logged. Raises UserError if there is no document with
+    text, for vectors that are not finite, for a store that is damaged, and for a full disk, after which the same call
+    goes on where this one was.
     """
 
     def fill(writer: RaggedWriter) -> None:
         facts = writer.facts
         facts.update({"empty": 0, "first_empty": []} | facts)
+        kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.done, None)
         left = progress(unread, count, "embedding documents", before=writer.done)
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
-            vectors, passages = encode([document.text for document in with_text])
-            _expect_finite(vectors, passages, with_text)
-            ends = passages.cumsum()
-            for document, begin, end in zip(with_text, ends - passages, ends, strict=True):
-                writer.add(document.doc_id, vectors[begin:end])
+            known = _known(with_text, kept) if kept else {}
+            new = [document for document in with_text if document.doc_id not in known]
+            vectors_of = known | (_encoded(new, encode) if new else {})
+            for document in with_text:
+                writer.add(document.doc_id, vectors_of[document.doc_id], _text_hash(document))
             empty = [document.doc_id for document in chunk if not document.text.strip()]
             facts["empty"] += len(empty)
             facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
@@ -83,8 +103,36 @@ def open_embeddings(
             names = ", ".join(facts["first_empty"])
             log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them: {names}")
 
-    store = open_ragged(folder, "vectors", np.float32, fill)
-    return EmbeddingStore(store.values.reshape(int(store.offsets[-1]), -1), store.offsets, store.ids)
+    store = open_ragged(folder, WHAT, np.float32, fill)
+    return EmbeddingStore(_rows(store), store.offsets, store.ids)
+
+
+def _known(documents: Sequence[Document], kept: Ragged) -> dict[str, np.ndarray]:
+    """doc_id -> the vectors of those of the documents that a store has with the same text."""
+    vectors, found = _rows(kept), {}
+    for document in documents:
+        row = kept.ids.get(document.doc_id)
+        if row is not None and kept.numbers[row] == _text_hash(document):
+            found[document.doc_id] = vectors[kept.offsets[row] : kept.offsets[row + 1]]
+    return found
+
+
+def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
+    """doc_id -> the vectors of the document's passages."""
+    vectors, passages = encode([document.text for document in documents])
+    _expect_finite(vectors, passages, documents)
+    parts = np.split(vectors, passages.cumsum()[:-1])
+    return {document.doc_id: part for document, part in zip(documents, parts, strict=True)}
+
+
+def _rows(store: Ragged) -> np.ndarray:
+    """(passages, dimensions): the values of a store as vectors."""
+    return store.values.reshape(int(store.offsets[-1]), -1)
+
+
+def _text_hash(document: Document) -> int:
+    """A hash of the text, as a signed number of 64 bits: the store keeps it beside the vectors."""
+    return int.from_bytes(xxhash.xxh3_64_digest(document.text.encode()), signed=True)
 
 
 def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequence[Document]) -> None:

@@ -87,17 +87,13 @@ def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter
 def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
     """Opens an existing store; raises UserError if a file is missing or differs from its record."""
     changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
-    try:
-        if changed:
-            raise ValueError("; ".join(changed))
-        offsets, numbers, id_offsets, hashes, rows = (
-            np.asarray(np.load(folder / name, mmap_mode="r"))
-            for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)
-        )
-        ids = IdTable(map_bytes(folder / IDS, np.uint8), id_offsets, hashes, rows)
-        return Ragged(map_bytes(folder / VALUES, kind), offsets, numbers, ids)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: the {what} cannot be read ({error}); remove the folder and run again") from error
+    if changed:
+        raise UserError(f"{folder}: the {what} cannot be read ({'; '.join(changed)}); remove the folder and run again")
+    offsets, numbers, id_offsets, hashes, rows = (
+        np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)
+    )
+    ids = IdTable(map_bytes(folder / IDS, np.uint8), id_offsets, hashes, rows)
+    return Ragged(map_bytes(folder / VALUES, kind), offsets, numbers, ids)
 
 
 def _write(folder: Path, kind: Any, fill: Callable[[RaggedWriter], None]) -> None:

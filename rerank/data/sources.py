@@ -123,9 +123,8 @@ def open_source(source: str) -> Source:
     for reader in _readers:
         if reader.matches(source):
             return reader(source)
-    if Path(source).is_file():
-        raise UserError(f"collection {source}: is a file without feature vectors; expected {EXPECTED}")
-    raise UserError(f"collection {source}: no such folder; expected {EXPECTED}")
+    got = "is a file without feature vectors" if Path(source).is_file() else "no such folder"
+    raise UserError(f"collection {source}: {got}; expected {EXPECTED}")
 
 
 @functools.cache

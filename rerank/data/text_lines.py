@@ -42,14 +42,6 @@ def read_blocks(
         yield from blocks(file, path, expected, longest, size or BLOCK)
 
 
-def read_lines(path: str | Path, expected: str, longest: int = LONGEST_TEXT) -> Iterator[bytes]:
-    """The lines of such a file, with their line ends; for lines that may be longer than a block. Raises as above."""
-    with open_text(path, expected) as file:
-        lines = lines_of(file, path, expected, longest)
-        yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
-        yield from lines
-
-
 def blocks(file: Any, path: str | Path, expected: str, longest: int, size: int = BLOCK) -> Iterator[bytes]:
     """The text of an open file in blocks of whole lines, read `size` bytes at a time; only the last may lack its end.
 

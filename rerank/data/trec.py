@@ -59,11 +59,6 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     _write(path, (lines_of_query(path, query_id, scores, tag, as_found) for query_id, scores in run.items()))
 
 
-def lines_as_found(path: str | Path, query_id: str, scores: dict[str, float], tag: str) -> str:
-    """The lines that `write_run` writes of one query with `as_found`; raises its errors, of the file `path`."""
-    return lines_of_query(path, query_id, scores, tag, as_found=True)
-
-
 def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], tag: str, as_found: bool = False) -> str:
     """The lines that `write_run` writes of one query; raises its errors, of the file `path`."""
     check_scores({query_id: scores}, f"{path}: ")

@@ -1,22 +1,24 @@
 """The lines of TREC runs and qrels, a block at a time: pyarrow parses plain blocks; Python checks the other ones."""
 
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
 from rerank.data.run_scores import FLOAT32_MAX
-from rerank.data.text_lines import BLOCK, fail_line, read_blocks, read_lines, size_of_text
+from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of_text
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 
 MANY = 256
 """Blocks whose reading shows a progress bar."""
+COMMENTS, MORE_WORDS = "comments (#)", "words after the tag"
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 
@@ -39,27 +41,28 @@ def trec_tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
     """The lines of a run (`RUN`) or of judgments (`QRELS`; `BEIR` is recognised), gzipped or not, in tables.
 
     A table has the columns query (dictionary-encoded), document and value; the lines are in the file's order. Columns
-    of the file are separated by any white space. Comment lines (`#`), words after the tag of a run and empty lines at
-    the end are left out; the first two are logged. Raises UserError with file and line for a malformed line, and for a
+    of the file are separated by any white space. Comment lines (`#`), words after the tag of a run and empty lines
+    are left out; the first two are logged. Raises UserError with file and line for a malformed line, and for a
     file that is missing, damaged or empty.
     """
     blocks = read_blocks(path, f"lines of `{form.line}`")
     first = b"".join(islice(blocks, 2))  # the last line may be a block of its own, if it does not end in \n
     form = _form_of_qrels(first) if form is QRELS else form
-    checked, number, found = _CheckedLines(path, form), 1, False
+    left_out, number, found = Counter[str](), 1, False
     count = -(-size_of_text(path) // BLOCK)
     for block in progress(chain([first], blocks), count, f"reading {Path(path).name}", show=count > MANY):
-        table = None if checked.empty_line else _plain_lines(block, form)
-        if table is None and (text := checked.clean(block, number)):
+        table = _plain_lines(block, form)
+        if table is None and (text := _checked_lines(path, form, block, number, left_out)):
             table = _parse(text, form)
         number += block.count(b"\n")
         if table is not None:
             found = True
             yield table
     if not found:
-        what = "nothing but comments" if checked.comments else "empty file"
+        what = "nothing but comments" if left_out else "empty file"
         raise UserError(f"{path}: {what}; expected lines of `{form.line}`")
-    checked.log_left_out()
+    for what, lines in left_out.items():
+        log.info(f"{path}: lines with {what}, which are left out: {lines}")
 
 
 def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
@@ -72,7 +75,9 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
 def lines_of_pair(path: str | Path, form: Form, query_id: str, doc_id: str) -> Iterator[tuple[int, str]]:
     """The number and the value of each line that has these ids, for a message."""
     query, document = query_id.encode(), doc_id.encode()
-    for number, line in enumerate(read_lines(path, f"lines of `{form.line}`"), 1):
+    blocks = read_blocks(path, f"lines of `{form.line}`")
+    lines = chain.from_iterable(block.removesuffix(b"\n").split(b"\n") for block in blocks)
+    for number, line in enumerate(lines, 1):
         columns = line.split()
         if columns[:1] == [query] and columns[form.document] == document:
             yield number, columns[form.value].decode()
@@ -117,61 +122,36 @@ def _parse(text: bytes, form: Form) -> pa.Table:
     return table.rename_columns(["query", "document", "value"])
 
 
-class _CheckedLines:
-    """Checks lines one by one; counts the comments and the lines with words after the tag."""
-
-    def __init__(self, path: str | Path, form: Form) -> None:
-        self.path, self.form = path, form
-        self.empty_line = self.comments = self.longer = 0
-
-    def clean(self, block: bytes, number: int) -> bytes:
-        """The lines of a block as plain lines; `number` is that of the first. Raises UserError."""
-        if block.isspace():  # millions of empty lines at once
-            self.empty_line = self.empty_line or number
-            return b""
-        kept = []
-        for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
-            columns = line.split()
-            if not columns:
-                self.empty_line = self.empty_line or place
-            elif columns[0].startswith(b"#"):
-                self.comments += 1
-            elif self.empty_line:  # only empty lines may follow one
-                self._fail_columns(self.empty_line, b"")
-            elif self.form is not BEIR or columns[2:] != [b"score"]:  # the header
-                kept.append(b" ".join(self._check(place, line, columns)) + b"\n")
-        return b"".join(kept)
-
-    def log_left_out(self) -> None:
-        """Logs how many lines have comments and words after the tag."""
-        if self.longer:
-            log.info(f"{self.path}: lines with words after the tag, which are left out: {self.longer}")
-        if self.comments:
-            log.info(f"{self.path}: lines with comments (#), which are left out: {self.comments}")
-
-    def _check(self, number: int, line: bytes, columns: list[bytes]) -> list[bytes]:
-        """The columns, with the value as pyarrow reads it."""
-        # A document id with a space would move the rank.
-        if self.form is RUN and len(columns) > 6 and columns[3].isdigit():
-            self.longer += 1
+def _checked_lines(path: str | Path, form: Form, block: bytes, number: int, left_out: Counter[str]) -> bytes:
+    """The lines of a block as plain lines; `number` is that of the first. Counts what is left out. Raises UserError."""
+    kept: list[bytes] = []
+    if block.isspace():  # millions of empty lines at once
+        return b""
+    for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
+        columns = line.split()
+        if not columns or (form is BEIR and columns[2:] == [b"score"]):  # the header
+            continue
+        if columns[0].startswith(b"#"):
+            left_out[COMMENTS] += 1
+            continue
+        if form is RUN and len(columns) > 6 and columns[3].isdigit():  # else an id with a space moves the rank
+            left_out[MORE_WORDS] += 1
             columns = columns[:6]
-        if len(columns) != len(self.form.line.split()) or b"\0" in line:
-            self._fail_columns(number, line)
-        text = columns[self.form.value]
+        if len(columns) != len(form.line.split()) or b"\0" in line:
+            got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
+            fail_line(path, place, f"{len(form.line.split())} columns, `{form.line}`", got)
+        text = columns[form.value]
         try:
-            columns[self.form.value] = (_score if self.form is RUN else _relevance)(text)
+            columns[form.value] = (_score if form is RUN else _relevance)(text)  # as pyarrow reads it
         except ValueError:
-            fail_line(self.path, number, self.form.expected, _printable(text))
-        for name in (columns[0], columns[self.form.document]):
+            fail_line(path, place, form.expected, _printable(text))
+        for name in (columns[0], columns[form.document]):
             try:
                 name.decode()
             except UnicodeDecodeError:
-                fail_line(self.path, number, "UTF-8", _printable(name))
-        return columns
-
-    def _fail_columns(self, number: int, line: bytes) -> NoReturn:
-        got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
-        fail_line(self.path, number, f"{len(self.form.line.split())} columns, `{self.form.line}`", got)
+                fail_line(path, place, "UTF-8", _printable(name))
+        kept.append(b" ".join(columns) + b"\n")
+    return b"".join(kept)
 
 
 def _score(text: bytes) -> bytes:

@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rerank.data.trec import check_common, check_scores, ranked
 from rerank.data.types import Measurements, Qrels, Run
@@ -73,19 +72,7 @@ def _evaluate_group(group: Sequence[Measure], judged: Qrels, rankings: Run, valu
     run = {number: rankings[query_id] for number, query_id in query_ids.items()}
     if provider.NAME != "pytrec_eval":  # it alone ranks ties as trec_eval does, and takes a query without documents
         run = {q: {doc_id: -float(rank) for rank, doc_id in enumerate(ranked(of))} for q, of in run.items() if of}
-    if provider.NAME == "accuracy":
-        run = _with_non_relevant(run, qrels, group[0].computed)
     names = {measure.computed: measure.name for measure in group}
     for one in provider.evaluator(list(names), qrels).iter_calc(run):
         if math.isfinite(one.value):
             values[names[one.measure]][query_ids[one.query_id]] = float(one.value)
-
-
-def _with_non_relevant(run: Run, qrels: Qrels, accuracy: Any) -> Run:
-    """The queries with a non-relevant document: ir_measures divides by their number."""
-    cutoff, rel = accuracy.params.get("cutoff"), accuracy["rel"]
-    return {
-        query_id: scores
-        for query_id, scores in run.items()
-        if any(qrels[query_id].get(doc_id, 0) < rel for doc_id in list(scores)[:cutoff])
-    }

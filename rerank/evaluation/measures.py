@@ -178,8 +178,8 @@ def _gains(measure: Any) -> tuple[dict[int, int], float]:
 
 def _provider(measure: Any, takes: str) -> Any:
     """The first package of ir_measures' order that computes the measure and is installed."""
-    # Judgments of (query_id, doc_id, relevance) do not have the subtopics that pyndeval needs.
-    known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME != "pyndeval"]
+    # Judgments do not have the subtopics that pyndeval needs. Accuracy divides by 0 where all documents are relevant.
+    known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME not in ("pyndeval", "accuracy")]
     providers = [one for one in known if one.supports(measure)]
     for provider in providers:
         if provider.is_available():

@@ -78,16 +78,12 @@ def _check(config: Config, teachers: Sequence[str], template: str) -> None:
     if LABELS[name] != "scores":
         expected = ", ".join(sorted(loss for loss, labels in LABELS.items() if labels == "scores"))
         raise UserError(f"--loss {name}: learns from judgments, not from a teacher's scores; expected {expected}")
-    for flag, value, reason in (
-        (
-            "--encoder.first-stage-weight",
-            config.encoder.first_stage_weight,
-            "the lists have no first-stage scores to add",
-        ),
-        ("--training.lists", config.training.lists, "the teachers make the lists"),
-    ):
-        if value:
-            raise UserError(f"{flag} {value}: {reason}; leave it out")
+    if weight := config.encoder.first_stage_weight:
+        raise UserError(
+            f"--encoder.first-stage-weight {weight}: the lists have no first-stage scores to add; leave it out"
+        )
+    if lists := config.training.lists:
+        raise UserError(f"--training.lists {lists}: the teachers make the lists; leave it out")
 
 
 def _models_of(teacher: str, fold: str, fold_names: Sequence[str]) -> list[str]:

@@ -9,21 +9,21 @@ import torch
 
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
-from rerank.config import Config, validate
+from rerank.config import Config
 from rerank.data.candidates import select_candidates
-from rerank.data.collections import Collection, open_collection
+from rerank.data.collections import Collection
 from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
-from rerank.evaluation.agreement import Agreement, agreement_of
+from rerank.evaluation.agreement import agreement_of
 from rerank.jobs.model_card import write_export_card
+from rerank.jobs.scoring import open_queried
 from rerank.models.checkpoints import open_trained_weights, saved_settings
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
 from rerank.models.memory import open_budget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.models.scoring import make_run, score_chunks
-from rerank.tasks.source_checks import expect_text
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
@@ -46,25 +46,21 @@ class Sample:
     builder: PassageBuilder
 
 
-def export_checkpoint(
-    config: Config, checkpoint: str, folder: Path, form: str, int8: bool, run: Path | None, collection: str
-) -> Path:
+def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, int8: bool, run: Path | None) -> Path:
     """Writes the new folder of a graph, with a model card, and returns it.
 
     Args:
-        config: the pooling, the length of documents and the template of a model that was saved without them, and the
-            file of the run's queries.
+        config: the pooling, the length of documents and the template of a model that was saved without them; the
+            collection of the run, by default the one that the checkpoint was trained on, and its queries.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
         folder: the folder to write.
         form: a key of FORMATS.
         int8: whether products are those of integers.
         run: a TREC run, which int8 needs; with it the agreement of the scores is measured.
-        collection: gives the texts of the run; "" for the one that the checkpoint was trained on.
 
     Raises UserError if the model has no trained head or cannot be exported, if a package or the run is missing, and if
     the run's queries or documents have no text.
     """
-    validate(config)
     if int8 and run is None:
         raise UserError("--int8: needs --calibrate, a TREC run such as BM25's; without --int8 the graph is float32")
     FORMATS[form].check_packages(int8)
@@ -74,8 +70,8 @@ def export_checkpoint(
     model.eval()
     sample = None
     if run is not None:
-        source = _collection(config, checkpoint, collection or saved_settings(model).get("collection", ""), model)
-        sample = _sample(run, source, model, tokenizer, max_length, max_doc_tokens)
+        _, collection = open_queried(config.collection, checkpoint, saved_settings(model))
+        sample = _sample(run, collection, model, tokenizer, max_length, max_doc_tokens)
     calibration = None
     if int8 and sample is not None:
         calibration = [sample.builder(pairs_of([candidates])) for candidates in sample.calibrating]
@@ -85,23 +81,11 @@ def export_checkpoint(
         agreement = None
         if sample is not None:
             exported, _, _ = open_export(str(tmp), "")
-            agreement = _agreement(model, exported, sample)
+            expected = _scores(model, sample, "scoring with the checkpoint")
+            agreement = agreement_of(expected, _scores(exported, sample, "scoring"))
             log.info(f"agreement with {checkpoint}: {agreement}")
         write_export_card(tmp, checkpoint, agreement, run)
     return folder
-
-
-def _collection(config: Config, checkpoint: str, source: str, model: CrossEncoder) -> Collection:
-    """The collection of the run, with the queries of the settings."""
-    if not source:
-        raise UserError(
-            f"{checkpoint}: does not record the collection that it was trained on; name that of the run with "
-            "--collection"
-        )
-    expect_text(source)
-    settings = config.collection
-    field = settings.query_field or ("" if settings.queries else saved_settings(model).get("query_field", ""))
-    return open_collection(source, settings.queries, field)
 
 
 def _sample(
@@ -123,10 +107,6 @@ def _sample(
     queries = {query_id: collection.queries[query_id] for query_id in chosen}
     builder = PassageBuilder.build(queries, store, tokenizer, template, max_length, model.splitting)
     return Sample(candidates[::2], candidates[1::2] or candidates, builder)
-
-
-def _agreement(model: CrossEncoder, exported: ExportedCrossEncoder, sample: Sample) -> Agreement:
-    return agreement_of(_scores(model, sample, "scoring with the checkpoint"), _scores(exported, sample, "scoring"))
 
 
 def _scores(model: CrossEncoder | ExportedCrossEncoder, sample: Sample, what: str) -> Run:

@@ -30,21 +30,18 @@ def write_training_card(
 
     `facts` are those of the manifest.
     """
-    if "adapter" in facts:
-        template, task, about = "bi_encoder.md", "sentence-similarity", {}
-        tags = ["sentence-transformers", "query-adapter", "rerank"]
-    else:
-        template, task, about = "cross_encoder.md", "text-ranking", _describe_checkpoint(checkpoint)
-        tags = ["cross-encoder", "reranker", "rerank"]
-    front_matter, settings = _front_matter(config.encoder.name, task, tags), to_toml(config).strip()
-    about |= {
-        "config": config,
-        "collection": collection,
-        "fold": fold,
-        "facts": facts,
-        "measures": _measures(fold, facts),
-    }
-    _write(checkpoint, template, **about, front_matter=front_matter, settings=settings)
+    _write(
+        checkpoint,
+        "cross_encoder.md",
+        **_describe_checkpoint(checkpoint),
+        front_matter=_front_matter(config.encoder.name),
+        settings=to_toml(config).strip(),
+        config=config,
+        collection=collection,
+        fold=fold,
+        facts=facts,
+        measures=_measures(fold, facts),
+    )
 
 
 def write_export_card(folder: Path, checkpoint: str, agreement: Agreement | None, run: Path | None) -> None:
@@ -83,20 +80,20 @@ def _describe_checkpoint(checkpoint: Path) -> dict[str, Any]:
     return {"architecture": architecture, "saved": config["rerank"], "max_length": tokenizer["model_max_length"]}
 
 
-def _front_matter(encoder: str, task: str, tags: list[str]) -> str:
+def _front_matter(encoder: str) -> str:
     """The YAML of the card: the licence and the base model are those of the encoder's own card, if it has one."""
     from huggingface_hub import ModelCardData
 
     base = _card_of(encoder)
     data = ModelCardData(
         library_name="sentence-transformers",
-        pipeline_tag=task,
+        pipeline_tag="text-ranking",
         license=base.get("license", "unknown"),
         license_name=base.get("license_name"),
         license_link=base.get("license_link"),
         language=base.get("language"),
         base_model=base.get("base_model") if Path(encoder).is_dir() else encoder,
-        tags=tags,
+        tags=["cross-encoder", "reranker", "rerank"],
     )
     yaml: str = data.to_yaml()
     return yaml

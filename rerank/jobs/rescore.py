@@ -5,16 +5,17 @@ import tempfile
 from pathlib import Path
 
 from rerank.config import Config, sections
-from rerank.data.collections import Collection
-from rerank.jobs.score_on_cluster import score_on_cluster
-from rerank.jobs.score_parts import Parts
-from rerank.jobs.score_run import place, plan_parts, score_parts
-from rerank.jobs.scoring import Scoring, check_scoring, open_scoring
+from rerank.config.files import check_file
+from rerank.jobs.parts import Parts
+from rerank.jobs.score_parts import plan_parts, score_on_cluster, score_parts
+from rerank.jobs.scoring import Scoring, open_scoring
 from rerank.models.checkpoints import saved_settings
 from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
+from rerank.tasks.checks import check_encoder
+from rerank.tasks.source_checks import expect_text
 from rerank.training.device import open_accelerator
-from rerank.training.processes import expect_one_process, main_process_first
+from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
@@ -26,7 +27,6 @@ def rescore(
     checkpoint: str,
     run: Path | None,
     out: Path,
-    collection: str | Collection | None = None,
     parts: int | None = None,
     part: int | None = None,
     engine: str = LOCAL,
@@ -34,16 +34,16 @@ def rescore(
     """Re-ranks the candidates of a run, to `--first-stage.depth`, and writes the run `out` and its manifest.
 
     The texts of the queries are those of the file `--collection.queries`, else of the collection. Queries without a
-    text are left out and logged; judgments are not read. Each part of the run is written to `out` + ".parts" when it is
-    scored, and the same call goes on after the last one; in the end they are joined, and the folder is removed.
+    text are left out and logged; judgments are not read. Each part of the run is written to `out` + ".parts-<hash>"
+    when it is scored, and the same call goes on after the last one; in the end they are joined, and the folder is
+    removed.
 
     Args:
-        config: the settings; the pooling and the length of documents of a checkpoint made by training come first.
+        config: the settings; the pooling and the length of documents of a checkpoint made by training come first, and
+            without a collection it is the one that the checkpoint was trained on.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
         run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
         out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
-        collection: gives queries and texts: an id or a folder, or an open collection. None for the one that the
-            checkpoint was trained on.
         parts: how many parts the queries are cut into; None for up to 100, by the tokens. The last digits of a score
             may depend on it, as they do on the other documents of a forward pass.
         part: the only part to score, from 1; None for all. The call that finds all parts there joins them.
@@ -55,8 +55,8 @@ def rescore(
 
     Raises:
         UserError: the model has no trained head, the collection is unknown or has no text, no query of the run has a
-            text, a file is missing or malformed, `out` cannot be written or gives the run no name, there are parts of
-            another run, or the cluster is lost.
+            text, a file is missing or malformed, `out` cannot be written or gives the run no name, or the cluster is
+            lost.
     """
     manifest, here = manifest_of(out), engine == LOCAL
     tag_of(out)  # so that a name that gives no tag is refused before any work
@@ -64,49 +64,42 @@ def rescore(
         flag = "--part" if here else f"--on {engine}"
         raise UserError(f"{flag}: the parts of a run are in a folder beside it; expected --out FILE")
     expect_engine(engine)
-    check_scoring(config, run, collection)
+    check_encoder(config)
+    if config.collection.source:
+        expect_text(config.collection.source)
+    if run:
+        check_file("run", run)
     if here:
         accelerator = open_accelerator(config.training.precision, config.training.device, tf32=config.training.tf32)
     else:
         accelerator = open_accelerator(device="cpu")  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
-    scoring = open_scoring(config, checkpoint, run, collection, accelerator)
-    if accelerator.is_main_process:
-        for line in scoring.notes:
-            log.info(line)
+    scoring = open_scoring(config, checkpoint, run, accelerator)
     with contextlib.ExitStack() as stack:
         folder = None if manifest else Path(stack.enter_context(tempfile.TemporaryDirectory())) / "parts"
         plan = plan_parts(scoring, out, parts, folder)
-        count = len(plan.numbers)
-        if part is not None and part not in plan.numbers:
-            raise UserError(f"--part {part}/{count}: expected a part from 1 to {count}")
-        if part is not None and is_joined(plan, manifest):
-            log.info(f"{out}: has all {count} parts already")
+        if part is not None and _is_joined(plan, manifest):
+            log.info(f"{out}: has all {len(plan.numbers)} parts already")
             return out
-        with main_process_first(accelerator, "plan of the parts"):
-            if accelerator.is_main_process:
-                plan.open()
-        numbers = plan.numbers if part is None else [part]
         if here:
-            place(scoring)
-            score_parts(scoring, plan, numbers)
+            score_parts(scoring, plan, plan.numbers if part is None else [part])
         elif not score_on_cluster(config, scoring, run, plan, engine):
             return None
-        if accelerator.is_main_process and not join_parts(scoring, plan, manifest):
+        if accelerator.is_main_process and not _join(scoring, plan, manifest):
             if part is None:
                 raise UserError(f"{plan.folder}: parts were removed while others were scored; run the command again")
             return plan.file(part)
         return out
 
 
-def join_parts(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
+def _join(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
     """Joins the parts, writes the manifest and removes the parts; returns False, and logs it, if some are missing."""
     try:
         device = plan.join()
     except FileNotFoundError:
-        if is_joined(plan, manifest):  # by another process
+        if _is_joined(plan, manifest):  # by another process
             return True
-        missing = plan.missing()
+        missing = plan.missing(plan.numbers)
         shown = ", ".join(map(str, missing[:10])) + (", …" if len(missing) > 10 else "")
         log.info(f"{plan.out}: is written when all {len(plan.numbers)} parts are there; missing: {shown}")
         return False
@@ -129,7 +122,7 @@ def join_parts(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
     return True
 
 
-def is_joined(plan: Parts, manifest: Path | None) -> bool:
+def _is_joined(plan: Parts, manifest: Path | None) -> bool:
     """Whether the run of this plan is there, with its manifest."""
     try:
         facts = read_manifest(manifest) if manifest else {}

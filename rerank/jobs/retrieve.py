@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rerank.config import Config, validate
+from rerank.config import Config
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import first_stage_run, open_settings
 from rerank.tasks.folds import write_references
@@ -26,7 +26,6 @@ def retrieve(config: Config) -> Path:
         found = rank_collection(config, collection)
         write_references(found.folder, found.collection, config.collection.folds, keeps_folds=True)
         return found.first_stage
-    validate(config)
     expect_text(config.collection.source)
     collection = open_settings(config.collection)
     return first_stage_run(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))

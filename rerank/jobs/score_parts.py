@@ -1,149 +1,131 @@
-"""The parts of a run that is scored: which queries are in a part, the files in OUT.parts, and how they become OUT.
+"""Scores a run part by part, the same way in one process, in several, and on the nodes of a Ray cluster."""
 
-A part is finished once its file is renamed into place. Every process that scores parts of a run derives the same plan
-from the inputs, so processes need no lock: two that score the same part write the same file.
-"""
-
-import contextlib
-import json
-import os
-import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from accelerate.utils import broadcast_object_list, gather_object
 
-from rerank.data.trec import write_run
-from rerank.data.types import Run
+from rerank.config import Config
+from rerank.jobs.parts import Parts, cut, default_parts
+from rerank.jobs.scoring import Scoring, open_scoring
+from rerank.models.export.folder import is_export
+from rerank.models.hub import encoder_folder
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
+from rerank.models.scoring import make_run, score_chunks
+from rerank.runs.output_run import tag_of
+from rerank.training.device import arithmetic, device_name, open_accelerator, precision_facts
+from rerank.utils.cluster.jobs import work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.json_files import parse_json
-from rerank.utils.temporary import temporary_place
-
-MOST_PARTS = 100
-"""By default an interrupted command loses at most one hundredth of its work, …"""
-LEAST_TOKENS = 2**18
-"""… or this many tokens: 4 forward passes of a GPU, 64 of a CPU. Smaller parts would leave passes half empty."""
+from rerank.utils.files import short_hash
+from rerank.utils.integrity import HASH, files_below, record_of
+from rerank.utils.kept_hashes import kept_hash
+from rerank.utils.progress import log, progress
+from rerank.utils.workers import failures
 
 
-def default_parts(tokens: np.ndarray) -> int:
-    """The number of parts for queries whose candidates have these numbers of tokens, (queries,)."""
-    return max(1, min(MOST_PARTS, len(tokens), int(tokens.sum()) // LEAST_TOKENS))
+def plan_parts(scoring: Scoring, out: Path, parts: int | None, folder: Path | None = None) -> Parts:
+    """The parts of the run, by default as many as `default_parts` gives, and a folder beside `out`.
 
-
-def cut(tokens: np.ndarray, parts: int) -> list[int]:
-    """Cuts queries into parts of about equal tokens, from the tokens of each query, (queries,).
-
-    Part i is the queries bounds[i]:bounds[i + 1] of the (parts + 1) bounds; no part is empty.
-
-    >>> cut(np.array([5, 1, 1, 1, 1, 1]), 2)
-    [0, 1, 6]
+    Raises UserError for more parts than queries.
     """
-    ends, steps = tokens.cumsum(), np.arange(1, parts)
-    inner = np.searchsorted(ends, ends[-1] * steps / parts, side="left") + 1
-    inner = np.maximum.accumulate(np.maximum(inner, steps) - steps) + steps  # each part has a query
-    inner = np.minimum(inner, len(tokens) - parts + steps)
-    return [0, *inner.tolist(), len(tokens)]
+    tokens, config = scoring.tokens, scoring.config
+    if parts and parts > len(tokens):
+        raise UserError(
+            f"--parts {parts}: the run has {len(tokens)} queries with candidates; expected {len(tokens)} or less"
+        )
+    texts = scoring.dataset.collection.queries
+    facts = {
+        "run": kept_hash(scoring.dataset.first_stage),
+        "depth": config.first_stage.depth,
+        "queries": short_hash(*((found.query_id, texts[found.query_id]) for found in scoring.lists)),
+        "documents": scoring.passages.documents.sha256(),
+        "checkpoint": _model_hash(scoring.checkpoint),
+        "pooling": scoring.model.pooling,
+        "template": scoring.model.template,
+        "max_length": scoring.passages.max_length,
+        **{key: getattr(config.training, key) for key in ("precision", "tf32", "max_tokens_per_forward")},
+        "name": tag_of(out),
+    }
+    return Parts(out, facts, cut(tokens, parts or default_parts(tokens)), folder)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The parts of the run `out`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
+def score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
+    """Scores those of these parts that are missing, over the processes of the accelerator."""
+    accelerator = scoring.accelerator
+    shared = [plan.missing(numbers)]
+    broadcast_object_list(shared)  # what the main process has found
+    missing = shared[0]
+    if accelerator.is_main_process and len(missing) < len(numbers):
+        log.info(f"{plan.folder}: {len(numbers) - len(missing)} of {len(numbers)} parts are there already")
+    documents = sum(len(found.doc_ids) for number in missing for found in scoring.lists[plan.queries(number)])
+    own = documents // accelerator.num_processes
+    for _ in progress(_scored(scoring, plan, missing), own, "scoring", show=accelerator.is_main_process):
+        pass
 
-    `facts` are what the scores depend on, in JSON's types; their name is the last column of the run.
+
+def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[None]:
+    """Scores the parts one after the other; yields once for each document that this process has scored."""
+    accelerator, memory = scoring.accelerator, scoring.memory
+    for number in numbers:
+        lists = scoring.lists[plan.queries(number)]
+        memory.agree(accelerator)
+        chunks = chunk_by_length(pairs_of(lists), scoring.passages, memory.tokens)
+        own, scored = chunks[accelerator.process_index :: accelerator.num_processes], []
+        for pair in score_chunks(
+            scoring.model, scoring.passages, own, accelerator.device, accelerator.autocast, memory, show=False
+        ):
+            scored.append(pair)
+            yield
+        if accelerator.num_processes > 1:
+            scored = gather_object(scored)
+        run = make_run(lists, scored, scoring.model.first_stage_weight)
+        if accelerator.is_main_process:
+            device = accelerator.device
+            facts = {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
+            plan.write(number, run, {**facts, **precision_facts(accelerator)})
+
+
+def score_on_cluster(config: Config, scoring: Scoring, run: Path | None, plan: Parts, engine: str) -> bool:
+    """Scores the missing parts of a plan on the Ray cluster `engine`; returns whether no part has failed.
+
+    A part that fails does not stop the others; it is reported at the end, on standard error.
     """
-
-    out: Path
-    folder: Path
-    facts: dict[str, Any]
-    bounds: list[int]
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of all parts."""
-        return range(1, len(self.bounds))
-
-    @property
-    def plan(self) -> str:
-        """The hash of what the scores depend on, including the cut."""
-        return short_hash(json.dumps(self.facts, sort_keys=True), *self.bounds)
-
-    def queries(self, number: int) -> slice:
-        """The queries of a part, among those of the run."""
-        return slice(self.bounds[number - 1], self.bounds[number])
-
-    def file(self, number: int) -> Path:
-        """The run of a part."""
-        return self.folder / f"{number:05}.run"
-
-    def missing(self, numbers: Iterable[int] | None = None) -> list[int]:
-        """Those of the numbers, by default of all, whose parts are not finished."""
-        return [number for number in numbers or self.numbers if not self.file(number).exists()]
-
-    def open(self) -> None:
-        """Records the plan in the folder; raises UserError if the folder holds anything but parts of this plan."""
-        record = self.folder / "plan"
-        if record.exists() or (self.folder.exists() and any(self.folder.glob("[!.]*"))):
-            if not record.exists() or record.read_text(encoding="utf-8") != self.plan:
-                raise UserError(
-                    f"{self.folder}: has parts of another run, or other files: the model, the first stage, the texts, "
-                    "a setting or --parts differs; remove the folder to score anew, or take another --out"
-                )
-            return
-        with atomic_write(record) as tmp:
-            tmp.write_text(self.plan, encoding="utf-8")
-
-    def write(self, number: int, run: Run, device: dict[str, Any]) -> None:
-        """Writes the facts of the device, and then the part."""
-        with atomic_write(self._device(number)) as tmp:
-            tmp.write_text(json.dumps(device), encoding="utf-8")
-        write_run(self.file(number), run, self.facts["name"])
-
-    def join(self) -> dict[str, Any]:
-        """Writes the run from its parts and returns the facts of the devices; one that differs is a list of its values.
-
-        Raises FileNotFoundError if a part is missing, and UserError if the parts were scored in different precisions.
-        """
-        devices = [self._read_device(number) for number in self.numbers]
-        facts = {key: _distinct(device.get(key) for device in devices) for key in devices[0]}
-        for key in ("precision", "tf32"):
-            if len(facts[key]) > 1:
-                raise UserError(
-                    f"{self.folder}: its parts were scored with {key} {' and '.join(map(str, facts[key]))}; remove it, "
-                    "and score all parts on one kind of device or set --training.precision"
-                )
-        with atomic_write(self.out) as tmp, tmp.open("wb") as target:
-            packer = zlib.compressobj(9, wbits=31) if self.out.name.endswith(".gz") else None  # without a time
-            for number in self.numbers:
-                lines = self.file(number).read_bytes()
-                target.write(packer.compress(lines) if packer else lines)
-            if packer:
-                target.write(packer.flush())
-        return {key: values[0] if len(values) == 1 else values for key, values in facts.items()}
-
-    def remove(self) -> None:
-        """Removes the folder: other processes see all parts or none, also after a kill."""
-        with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
-            os.replace(self.folder, place.new)
-
-    def _device(self, number: int) -> Path:
-        return self.folder / f"{number:05}.json"
-
-    def _read_device(self, number: int) -> dict[str, Any]:
-        file = self._device(number)
-        try:
-            facts: dict[str, Any] = parse_json(file.read_bytes(), dict[str, Any])
-        except ValueError as error:
-            raise UserError(f"{file}: {error}; remove {self.folder} to score all parts again") from error
-        return facts
+    config, count = replace(config, collection=scoring.config.collection), len(plan.numbers)
+    missing = plan.missing(plan.numbers)
+    if len(missing) < count:
+        log.info(f"{plan.folder}: {count - len(missing)} of {count} parts are there already")
+    if not missing:
+        return True
+    score = partial(_score_part, config, scoring.checkpoint, run, plan)
+    ended = work_on_ray(engine, score, missing, plan.folder, gpus=config.training.device != "cpu")
+    failed = failures(ended, len(missing), "scoring", lambda number: f"part {number}")
+    for number, error in failed:
+        print(f"failed: part {number}: {error}", file=sys.stderr)
+    return not failed
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    """The different values, which need not be hashable, in the order of their first occurrence."""
-    found: list[Any] = []
-    for value in values:
-        if value not in found:
-            found.append(value)
-    return found
+def _score_part(config: Config, checkpoint: str, run: Path | None, expected: Parts, number: int) -> None:
+    """Scores a part and writes it, in a worker; raises UserError if this node sees other inputs than the command."""
+    scoring, plan = _opened(config, checkpoint, run, expected.out, len(expected.numbers))
+    if plan != expected:
+        raise UserError(f"{expected.out}: this node has another model, first stage, text or setting than the command")
+    score_parts(scoring, plan, [number])
+
+
+@lru_cache(maxsize=1)
+def _opened(config: Config, checkpoint: str, run: Path | None, out: Path, parts: int) -> tuple[Scoring, Parts]:
+    """The model on its device, which each worker opens once, and the plan."""
+    training = config.training
+    accelerator = open_accelerator(training.precision, training.device, tf32=training.tf32)
+    scoring = open_scoring(config, checkpoint, run, accelerator)
+    return scoring, plan_parts(scoring, out, parts)
+
+
+def _model_hash(checkpoint: str) -> str:
+    """A hash of the files of a model, but for its model card."""
+    folder = Path(checkpoint) if is_export(checkpoint) else encoder_folder(checkpoint)
+    files = [file for file in files_below(folder) if file.suffix != ".md"]
+    return short_hash(*(f"{name} {facts[HASH]}" for name, facts in record_of(folder, files).items()))

@@ -9,7 +9,7 @@ import numpy as np
 from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
-from rerank.config import Config, validate
+from rerank.config import CollectionSettings, Config
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec_arrays import read_run_arrays
@@ -18,14 +18,13 @@ from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pair_chunks import pairs_of
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.checks import check_encoder
 from rerank.tasks.first_stage import first_stage_run, with_texts
-from rerank.tasks.source_checks import expect_text
 from rerank.tasks.text import TextDataset
 from rerank.tasks.text_model import truncation_summary
 from rerank.tasks.trained_on import as_trained, open_trained_on
 from rerank.training.processes import expect_shared_folder, main_process_first
 from rerank.utils.errors import UserError
+from rerank.utils.progress import log
 
 QUERIES_AT_ONCE = 1000
 """The queries whose candidates' tokens are counted together."""
@@ -33,10 +32,9 @@ QUERIES_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores a run: the model, the passages and the lists of candidates, without empty ones.
+    """What scores a run: the model on its device, the passages and the lists of candidates, without empty ones.
 
-    `config` and `collection` are those of the caller, completed with what the checkpoint and the collection record;
-    `notes` are lines for the log about queries that are left out and texts that are cut.
+    `config` is that of the caller, completed with what the checkpoint and the collection record.
     """
 
     checkpoint: str
@@ -47,7 +45,6 @@ class Scoring:
     passages: PassageBuilder
     lists: list[Candidates]
     accelerator: Accelerator
-    notes: list[str]
 
     @cached_property
     def memory(self) -> TokenBudget:
@@ -66,42 +63,47 @@ class Scoring:
         return np.concatenate(found)
 
 
-def check_scoring(config: Config, run: Path | None, collection: str | Collection | None) -> None:
-    """Raises UserError for invalid settings and missing inputs, before a model is opened."""
-    validate(config)
-    check_encoder(config)
-    if isinstance(collection, str):
-        expect_text(collection)
-    if run and not run.is_file():
-        raise UserError(f"{run}: no such file; expected the TREC run to re-rank")
+def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator: Accelerator) -> Scoring:
+    """Opens the model and the candidates of the run; retrieves and tokenises what is missing.
 
-
-def open_scoring(
-    config: Config, checkpoint: str, run: Path | None, collection: str | Collection | None, accelerator: Accelerator
-) -> Scoring:
-    """Opens the model, on the CPU, and the candidates of the run; retrieves and tokenises what is missing."""
+    Logs which queries are left out and how many texts are cut.
+    """
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
-        if collection is None:
-            collection = open_trained_on(checkpoint, saved_settings(model))
-            config = replace(config, collection=as_trained(config.collection, saved_settings(model)))
-        elif isinstance(collection, str):
-            collection = open_collection(collection)
-        config, collection = _with_queries(config, collection)
+        settings, collection = open_queried(config.collection, checkpoint, saved_settings(model))
         config = replace(
             config,
-            collection=replace(config.collection, source=collection.source),
+            collection=settings,
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
-    notes = [*notes, truncation_summary(passages, config.encoder.max_doc_tokens)]
+    notes = [*notes, truncation_summary(passages, max_doc_tokens)]
+    notes += model.place(accelerator.device, accelerator.autocast)
+    if accelerator.is_main_process:
+        for line in notes:
+            log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
-    return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator, notes)
+    return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator)
+
+
+def open_queried(
+    settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]
+) -> tuple[CollectionSettings, Collection]:
+    """The collection of the settings, by default that of the checkpoint, with the queries of the settings.
+
+    Raises UserError for a checkpoint that records no collection if the settings have none.
+    """
+    if settings.source:
+        collection = open_collection(settings.source)
+    else:
+        collection, settings = open_trained_on(checkpoint, saved), as_trained(settings, saved)
+    collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
+    return replace(settings, source=collection.source), collection
 
 
 def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
@@ -133,11 +135,3 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
     candidates = select_candidates(found, {}, depth, known, keep_scores)
     collection = with_texts(config, collection, folder)
     return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
-
-
-def _with_queries(config: Config, collection: Collection) -> tuple[Config, Collection]:
-    """The settings and the collection with the same queries: those of the settings, else those it was opened with."""
-    settings = config.collection
-    queries, field = settings.queries or collection.queries_file, settings.query_field or collection.query_field
-    settings = replace(settings, queries=queries, query_field=field)
-    return replace(config, collection=settings), replace(collection, queries_file=queries, query_field=field)

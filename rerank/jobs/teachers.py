@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,18 +117,9 @@ def _pseudo_queries(config: Config, dataset: TextDataset, count: int) -> Asked:
     """
     pretraining = replace(config.pretraining, steps=count, lists_per_step=1, labels="source", held_out=1)
     first, collection = config.first_stage, dataset.collection
-    kept = ("keep_sentence", "hard_negatives", "random_negatives", "depth")
-    settings = asdict(pretraining)
-    file = dataset.folder.pseudo_query_run(
-        short_hash(
-            collection.fingerprint,
-            count,
-            sorted(pretraining.weights().items()),
-            [settings[key] for key in kept],
-            (first.index, first.k1, first.b, config.collection.language),
-            config.training.seed,
-        )
-    )
+    searched = (first.index, first.k1, first.b, config.collection.language)
+    identity = short_hash(collection.fingerprint, pretraining, searched, config.training.seed)
+    file = dataset.folder.pseudo_query_run(identity)
     queries = file.with_suffix(".tsv")
     if not file.is_file():
         index = find_index(config, collection, dataset.folder)
@@ -167,7 +158,7 @@ def _score(config: Config, teacher: str, template: str, asked: Asked, out: Path)
     first_stage = replace(config.first_stage, depth=max(len(doc_ids) for doc_ids in read_run(asked.run).values()))
     encoder = replace(config.encoder, template=template)
     config = replace(config, collection=collection, first_stage=first_stage, encoder=encoder)
-    rescore(config, teacher, asked.run, out, collection.source)
+    rescore(config, teacher, asked.run, out)
 
 
 def _write_lists(target: Path, asked: Asked, runs: Sequence[Path]) -> None:

@@ -43,6 +43,11 @@ class BiEncoder:
         """A hash of its files: all are read once."""
         return bi_encoder_hash(self.name)
 
+    @property
+    def compares(self) -> str:
+        """The name of its similarity, such as "cosine" or "dot"."""
+        return str(self.model.similarity_fn_name)
+
     def encode_queries(self, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector. Raises UserError for a vector that is not finite."""
         vectors = self.model.encode_query(list(queries.values()), **self._settings())
@@ -83,7 +88,7 @@ class BiEncoder:
             "modules": [type(module).__name__ for module in self.model],
             "pooling": next((module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")), None),
             "prompts": {name: text for name, text in self.model.prompts.items() if text},
-            "similarity": self.model.similarity_fn_name,
+            "similarity": self.compares,
             "passage_scores": "max",
         }
 

@@ -21,6 +21,8 @@ INNER_DEPTH = 200
 """Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
 Parts = Mapping[str, tuple[str, ...]]
 """Name of a part -> its query ids."""
+Ranking = tuple[str, frozenset[str]]
+"""The queries of a part, ranked by stages that were fitted without some parts."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ class CrossFitting:
                     self._runs[name, one, frozenset()] = {q: whole[q] for q in query_ids if q in whole}
         return self._runs[key]
 
-    def runs_of(self, name: str, parts: Iterable[str], without: frozenset[str]) -> Run:
-        """The rankings of the queries of some parts, each by a stage fitted without that part and `without`."""
-        return {q: scores for part in parts for q, scores in self.run(name, part, without | {part}).items()}
+    def runs(self, name: str, rankings: Iterable[Ranking]) -> Run:
+        """Several rankings by a stage in one run."""
+        return {q: scores for part, without in rankings for q, scores in self.run(name, part, without).items()}
 
     def ranker(self, name: str, without: frozenset[str] = frozenset()) -> Ranker:
         """A stage that was fitted without these parts; it is fitted unless the folder has it."""
@@ -86,12 +88,9 @@ class CrossFitting:
         settings, key = self.stages[name], (name, without if self.learns(name) else frozenset())
         if key in plan:
             return
-        names = below(settings)
-        crossed = settings.learns != "nothing" and not any(map(self.is_expensive, names))
-        parts = [part for part in self.parts if part not in key[1]]
-        for one in names:
-            for part in parts if crossed and len(parts) > 2 else ():
-                self._plan(one, key[1] | {part}, plan)
+        for one in below(settings):
+            for _, without_too in self._lessons(*key)[1]:
+                self._plan(one, without_too, plan)
             self._plan(one, key[1], plan)
         plan[key] = None
 
@@ -105,30 +104,35 @@ class CrossFitting:
         settings = self.stages[name]
         return settings.learns == "expensively" or any(map(self.is_expensive, below(settings)))
 
-    def fold(self, without: frozenset[str]) -> Fold:
-        """The queries of the other parts: those of the part before the first missing one validate."""
+    def valid_part(self, without: frozenset[str]) -> str:
+        """The part that validates: the one before the first missing part that is not missing itself."""
         names = list(self.parts)
-        if not names:  # no judgments
-            return Fold(FINAL, (), (), ())
         first = next((place for place, name in enumerate(names) if name in without), 0)
-        before = [names[(first - step) % len(names)] for step in range(1, len(names) + 1)]
-        valid = next(name for name in before if name not in without)
-        train = [q for name in names if name != valid and name not in without for q in self.parts[name]]
-        return Fold(FINAL, tuple(train), self.parts[valid], ())
+        before = (names[(first - step) % len(names)] for step in range(1, len(names) + 1))
+        return next(name for name in before if name not in without)
+
+    def _lessons(self, name: str, without: frozenset[str]) -> tuple[Fold, list[Ranking]]:
+        """What a stage that is fitted without some parts learns from: its fold, and rankings by the stages below.
+
+        A stage that learns nothing has no ranking.
+        """
+        parts = [part for part in self.parts if part not in without]
+        if self.stages[name].learns == "nothing" or not parts:  # there are no judgments
+            return Fold(FINAL, (), (), ()), []
+        valid = self.valid_part(without)
+        if any(map(self.is_expensive, below(self.stages[name]))):
+            # What is below ranks validation queries alone, so these alone can teach.
+            return Fold(FINAL, (), self.parts[valid], ()), [(valid, without)]
+        train = tuple(q for part in parts if part != valid for q in self.parts[part])
+        # Two parts are the fewest that train and validate: the stages below have then seen these queries.
+        crossed = len(parts) > 2
+        rankings = [(part, without | {part} if crossed else without) for part in parts]
+        return Fold(FINAL, train, self.parts[valid], ()), rankings
 
     def _fit(self, name: str, without: frozenset[str], place: Path) -> Ranker:
-        settings, fold, runs = self.stages[name], self.fold(without), list[Run]()
-        if settings.learns != "nothing":
-            names = below(settings)
-            parts = [part for part in self.parts if part not in without]
-            if any(map(self.is_expensive, names)):  # it ranks validation queries alone, so these alone can teach
-                fold = Fold(FINAL, (), fold.valid, ())
-                parts = [part for part in parts if self.parts[part] == fold.valid]
-                runs = [self.run(one, parts[0], without) for one in names]
-            elif len(parts) > 2:
-                runs = [self.runs_of(one, parts, without) for one in names]
-            else:  # the fewest that train and validate: the stages below have seen these queries
-                runs = [{q: s for part in parts for q, s in self.run(one, part, without).items()} for one in names]
+        settings = self.stages[name]
+        fold, rankings = self._lessons(name, without)
+        runs = [self.runs(one, rankings) for one in below(settings)]
         if settings.learns == "expensively":
             log.info(f"fitting {name}" + (f" without part {', '.join(sorted(without))}" if without else ""))
         ranker = settings.fit(self.world, fold, runs, place)
@@ -141,12 +145,11 @@ class CrossFitting:
         """The ranking of all queries by a stage that learns nothing; it is in the folder, or is made and written."""
         file = self.folder / f"{name}.run"
         if not file.exists():
-            run = self.ranker(name).rank(self.queries, [self._all_parts(one) for one in below(self.stages[name])])
+            rankings: list[Ranking] = [(part, frozenset()) for part in self.parts]
+            under = [self.runs(one, rankings) for one in below(self.stages[name])]
+            run = self.ranker(name).rank(self.queries, under)
             if not any(run.values()):
                 return {}
             with atomic_write(file) as tmp:
                 write_run(tmp, run, name)
         return read_run(file)
-
-    def _all_parts(self, name: str) -> Run:
-        return {q: scores for part in self.parts for q, scores in self.run(name, part).items()}

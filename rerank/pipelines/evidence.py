@@ -10,6 +10,7 @@ from rerank.evaluation.effect_sizes import bootstrap_intervals
 from rerank.evaluation.significance import mean_and_error, paired_test
 from rerank.evaluation.tables.table import Table, cells, format_mean, render
 from rerank.pipelines.choice import Values
+from rerank.pipelines.graph import prefix
 from rerank.stages.base import Stage, below
 
 LEGEND = (
@@ -23,7 +24,8 @@ class Evidence:
     """What the stages of a pipeline are worth.
 
     `values` are name of the stage -> its values by query; `nested` has those of the stage that the other queries chose,
-    {} without judgments. `ms` are the milliseconds of a query up to a stage.
+    {} without judgments. `ms` are the milliseconds that each stage alone takes for a query; `budget`, if there is one,
+    was the most that a query may take.
     """
 
     measure: str
@@ -34,6 +36,7 @@ class Evidence:
     nested: Values
     trained_on: int
     ms: Mapping[str, float]
+    budget: float | None = None
 
     def record(self) -> dict[str, Any]:
         """The evidence as JSON has it."""
@@ -41,6 +44,7 @@ class Evidence:
         return {
             "measure": self.measure,
             "answer": self.answer,
+            "budget": self.budget,
             "queries": len(self.nested),
             "nested": {"mean": mean, "se": se},
             "stages": [self._row(name) for name in self.stages],
@@ -57,7 +61,8 @@ class Evidence:
             "mean": mean,
             "se": se,
             **dict.fromkeys(("gain", "low", "high", "p")),
-            "ms": self.ms.get(name),
+            "ms": total_ms(self.stages, name, self.ms) if name in self.ms else None,
+            "own_ms": self.ms.get(name),
             "trained_on": self.trained_on if self.stages[name].learns != "nothing" else 0,
             "kept": name in self.kept,
         }
@@ -69,6 +74,11 @@ class Evidence:
             p = paired_test(list(of.values()), [best[query_id] for query_id in of])
             row |= {"gain": fmean(differences), "low": _number(low), "high": _number(high), "p": _number(p)}
         return row
+
+
+def total_ms(stages: Mapping[str, Stage], name: str, ms: Mapping[str, float]) -> float:
+    """The milliseconds of a query up to a stage: those of the stages that it needs, and its own."""
+    return sum(ms.get(one, 0.0) for one in prefix(stages, name))
 
 
 def evidence_table(record: Mapping[str, Any]) -> str:
@@ -92,10 +102,16 @@ def as_table(record: Mapping[str, Any]) -> Table:
         rows.append(
             cells([shown, ", ".join(row["of"]), _shown(row["mean"], row["se"]), gain, interval, p, ms, trained, state])
         )
+    budget = record.get("budget")
+    notes = []
+    if budget is not None:
+        notes.append(f"Chosen among the stages that answer within {budget:g} ms.")
+    if record.get("older_documents"):
+        notes.append("Measured on older documents: `rerank update` has taken in those of now.")
     if record["nested"]["mean"] is None:
-        return Table("", [rows], ("No judgments: nothing was learned or measured.",))
+        return Table("", [rows], ("No judgments: nothing was learned or measured.", *notes))
     rows.append(cells(["nested", "", _shown(record["nested"]["mean"], record["nested"]["se"]), *[""] * 6]))
-    return Table(f"{record['queries']} queries", [rows], LEGEND)
+    return Table(f"{record['queries']} queries", [rows], (*LEGEND, *notes))
 
 
 def _shown(mean: float | None, se: float | None) -> str:

@@ -3,13 +3,13 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rerank.config import Config, LossSettings, validate
+from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
 from rerank.data.folds import make_folds
 from rerank.data.splits import SPLIT
@@ -21,16 +21,15 @@ from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.choice import choose
 from rerank.pipelines.crossfit import CrossFitting, Parts
 from rerank.pipelines.defaults import ENCODER, check_encoder, default_stages
-from rerank.pipelines.evidence import Evidence
+from rerank.pipelines.evidence import Evidence, total_ms
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import RUNS, inputs_of, is_pipeline, load_fitted, save_fitted
+from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, save_fitted
 from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
-from rerank.stages.base import Stage, below
+from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.fusion import Fusion
-from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -52,6 +51,7 @@ def fit(
     out: str | Path | None = None,
     measure: str = MEASURE,
     portable: bool = False,
+    budget: float | None = None,
 ) -> Pipeline:
     """Fits a pipeline on a collection and writes it to a folder, which searches, scores and serves.
 
@@ -69,6 +69,7 @@ def fit(
         out: the folder to write; by default runs/<collection>/pipeline.
         measure: what a stage must gain, such as nDCG@20.
         portable: whether the folder gets the index, the vectors, the documents and the encoders too.
+        budget: milliseconds: of the stages, those that answer a query within this time may be chosen.
 
     Raises:
         UserError: the collection or a model cannot be opened, a stage is none, `out` holds something else.
@@ -79,27 +80,21 @@ def fit(
     if pipeline is None:
         check_encoder(encoder)
     stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
-    _check_losses(stages)
-    world, place = World.open(config), folder_to_write(config, out)
-    if place.exists() and not is_pipeline(place):
-        raise UserError(f"--out {place}: exists and is no pipeline; expected a new folder, or one to fit again")
-    inputs = inputs_of(stages, world, measure)
+    world = World.open(config)
+    place = Path(out) if out else world.folder.path / "pipeline"
+    check_place(place, "--out ")
+    inputs = inputs_of(stages, world, measure) | {"budget": budget}
     with locked(place.parent, f"pipeline-{place.name}"):
         if place.exists() and is_portable(place) == portable and (fitted := _same(place, inputs, config)):
             log.info(f"{place}: is fitted on these judgments and documents already")
             return Pipeline.of(fitted)
         work = place.parent / f"{place.name}.unfinished"
         _begin(work, inputs)
-        fitted, evidence = _fit(stages, world, measure, work)
-        fitted = replace(fitted, inputs=inputs)
+        fitted, evidence = _fit(stages, world, measure, budget, work)
+        fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence.record(), work / RUNS, portable)
         shutil.rmtree(work)
     return Pipeline.of(fitted)
-
-
-def folder_to_write(config: Config, out: str | Path | None) -> Path:
-    """`out`, or runs/<collection>/pipeline."""
-    return Path(out) if out else World.open(config).folder.path / "pipeline"
 
 
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
@@ -125,22 +120,14 @@ def _begin(work: Path, inputs: Mapping[str, Any]) -> None:
             tmp.write_text(text, encoding="utf-8")
 
 
-def _check_losses(stages: Mapping[str, Stage]) -> None:
-    """Raises UserError for a loss that does not exist, before anything is made."""
-    for name, settings in stages.items():
-        if isinstance(settings, QueryAdapter | CrossEncoder):
-            from rerank.training.losses import open_loss  # loads torch
-
-            loss = settings.loss
-            open_loss(LossSettings(loss) if isinstance(loss, str) else loss, f"[stages.{name}] loss")
-
-
-def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) -> tuple[Fitted, Evidence]:
+def _fit(
+    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
+) -> tuple[Fitted, Evidence]:
     collection = world.collection
     judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
     if len(judged) < FEWEST:
         log.info(f"{len(judged)} judged queries: too few to learn from; the stages that learn are left out")
-        return _unlearned(stages, world, measure, work)
+        return _unlearned(stages, world, measure, budget, work)
     parts, tested = _parts(collection, judged)
     queries = {query_id: collection.queries[query_id] for query_ids in parts.values() for query_id in query_ids}
     fitting = CrossFitting(stages, world.knowing(queries), parts, queries, work)
@@ -148,19 +135,20 @@ def _fit(stages: Mapping[str, Stage], world: World, measure: str, work: Path) ->
     nested: dict[str, float] = {}
     costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
     fitting.fit_all(tested)
+    every = {name: fitting.ranker(name, frozenset({tested[0]})) for name in stages}
+    ms = _times(Fitted(stages, fitting.world, every), queries)
+    allowed = _within(budget, stages, ms)
     for part in tested:
         for name in stages:
             values[name] |= _values(fitting, name, part, frozenset({part}), measure)
-        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in stages}, costly)
+        chosen = choose({name: _inner_values(fitting, name, part, measure) for name in allowed}, costly)
         log.info(f"part {part}: the other queries choose {chosen}")
         nested |= {query_id: values[chosen][query_id] for query_id in values[chosen] if query_id in set(parts[part])}
-    answer = choose(values, costly) if len(tested) > 1 else chosen
+    answer = choose({name: values[name] for name in allowed}, costly) if len(tested) > 1 else chosen
     kept = prefix(stages, answer)
     rankers = {name: fitting.ranker(name) for name in kept}
-    pipeline = Fitted(kept, fitting.world, rankers)
-    every = {name: fitting.ranker(name, frozenset({tested[0]})) for name in stages}  # those that are left out too
-    ms = _times(Fitted(stages, fitting.world, every), queries)
-    evidence = Evidence(measure, stages, answer, tuple(kept), values, nested, len(judged), ms)
+    pipeline = Fitted(kept, fitting.world, rankers, ms=ms)
+    evidence = Evidence(measure, stages, answer, tuple(kept), values, nested, len(judged), ms, budget)
     _write_runs(fitting, tested)
     return pipeline, evidence
 
@@ -190,9 +178,8 @@ def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -
     Of a stage that is fitted once a fold, they are those of the validation queries.
     """
     if fitting.is_expensive(name):
-        valid = fitting.fold(frozenset({tested})).valid
-        (part,) = (part for part, query_ids in fitting.parts.items() if query_ids == valid)
-        return _values(fitting, name, part, frozenset({tested}), measure)
+        without = frozenset({tested})
+        return _values(fitting, name, fitting.valid_part(without), without, measure)
     found: dict[str, float] = {}
     for part in fitting.parts:
         if part != tested:
@@ -200,7 +187,21 @@ def _inner_values(fitting: CrossFitting, name: str, tested: str, measure: str) -
     return found
 
 
-def _unlearned(stages: Mapping[str, Stage], world: World, measure: str, work: Path) -> tuple[Fitted, Evidence]:
+def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, float]) -> list[str]:
+    """The stages that answer within the budget. Raises UserError if none does."""
+    total = {name: total_ms(stages, name, ms) for name in stages}
+    allowed = [name for name in stages if budget is None or total[name] <= budget]
+    if not allowed:
+        fastest = min(total, key=total.__getitem__)
+        raise UserError(
+            f"--budget {budget:g}ms: no stage answers in time; the fastest, {fastest}, takes {total[fastest]:.1f} ms"
+        )
+    return allowed
+
+
+def _unlearned(
+    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
+) -> tuple[Fitted, Evidence]:
     """The last stage that can answer without judgments: one that learns nothing, or a fusion with equal weights."""
     usable: dict[str, Stage] = {}
     for name, settings in stages.items():
@@ -211,31 +212,35 @@ def _unlearned(stages: Mapping[str, Stage], world: World, measure: str, work: Pa
             usable[name] = settings
     if not usable:
         raise UserError(f"{world.collection.source}: has too few judged queries, and every stage learns from them")
-    answer = list(usable)[-1]
+    fitting = CrossFitting(usable, world, {}, {}, work)
+    every = Fitted(usable, world, {name: fitting.ranker(name) for name in usable})
+    ms = _times(every, world.collection.queries)
+    answer = _within(budget, usable, ms)[-1]
     kept = prefix(usable, answer)
-    fitting = CrossFitting(kept, world, {}, {}, work)
-    pipeline = Fitted(kept, world, {name: fitting.ranker(name) for name in kept})
-    return pipeline, Evidence(
-        measure, stages, answer, tuple(kept), {}, {}, 0, _times(pipeline, world.collection.queries)
-    )
+    pipeline = replace(every, stages=kept, rankers={name: every.rankers[name] for name in kept}, ms=ms)
+    return pipeline, Evidence(measure, stages, answer, tuple(kept), {}, {}, 0, ms, budget)
 
 
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
-    """The milliseconds of a query up to each stage: the median over some queries, asked one by one."""
-    seconds: dict[str, list[float]] = {name: [] for name in pipeline.stages}
-    for query_id, text in list(queries.items())[:TIMED]:
-        runs: dict[str, Run] = {}
+    """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
+    seconds: dict[int, list[float]] = {id(ranker): [] for ranker in pipeline.rankers.values()}
+
+    def timed(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
         start = time.perf_counter()
-        for name, settings in pipeline.stages.items():  # with a space, the world has not kept the vector of the text
-            ranker = pipeline.rankers[name]
-            runs[name] = ranker.rank({query_id: f"{text} "}, [runs[one] for one in below(settings)])
-            seconds[name].append(time.perf_counter() - start)
-    return {name: 1000 * median(of) for name, of in seconds.items() if of}
+        run = ranker.rank(queries, under)
+        seconds[id(ranker)].append(time.perf_counter() - start)
+        return run
+
+    for query_id, text in list(queries.items())[:TIMED]:
+        pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
+    return {
+        name: 1000 * median(seconds[id(ranker)]) for name, ranker in pipeline.rankers.items() if seconds[id(ranker)]
+    }
 
 
 def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:
     """Writes the run of each stage, of queries that it did not learn from."""
     for name in fitting.stages:
-        run = {q: scores for part in tested for q, scores in fitting.run(name, part, frozenset({part})).items()}
+        run = fitting.runs(name, [(part, frozenset({part})) for part in tested])
         if any(run.values()):
             write_run(fitting.folder / RUNS / f"{name}.run", run, name)

@@ -6,19 +6,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings, TrainingSettings
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.graph import as_toml, read_pipeline
-from rerank.pipelines.portable import copy_world, is_portable, kept_collection
+from rerank.pipelines.portable import copy_world, is_portable, kept_collection, models_of
 from rerank.runs.layout import MANIFEST, CollectionFolder
 from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
 from rerank.stages.base import Stage
-from rerank.stages.cross_encoder import CrossEncoder
-from rerank.stages.dense import Dense
-from rerank.stages.feedback import Feedback
-from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.tables import table_of
 from rerank.stages.world import World
 from rerank.tasks.first_stage import open_settings
@@ -26,14 +22,29 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes, files_below, record_of
 from rerank.utils.json_files import read_json
+from rerank.utils.locks import locked
+from rerank.utils.progress import log
+from rerank.utils.temporary import remove_leftovers
+
+if TYPE_CHECKING:
+    from rerank.models.gpu import Precision
 
 PIPELINE, STAGES, EVIDENCE, RUNS = "pipeline.toml", "stages", "evidence.json", "runs"
 ARTIFACT = "pt_meta.json"
+NO_PIPELINE = f"{{}}: is no fitted pipeline: has no {PIPELINE}; `rerank fit` makes one"
 
 
 def is_pipeline(folder: Path) -> bool:
-    """Whether a fitted pipeline was written into a folder."""
+    """Whether a fitted pipeline was written into a folder; what a killed process moved away is put back first."""
+    if not folder.exists():
+        remove_leftovers(folder.parent)
     return (folder / PIPELINE).is_file()
+
+
+def check_place(folder: Path, flag: str = "") -> None:
+    """Raises UserError if a folder holds something else than a fitted pipeline, which a new one would replace."""
+    if folder.exists() and not is_pipeline(folder):
+        raise UserError(f"{flag}{folder}: exists and is no pipeline; expected a new folder, or one to fit again")
 
 
 def inputs_of(stages: Mapping[str, Stage], world: World, measure: str) -> dict[str, Any]:
@@ -54,18 +65,7 @@ def _encoders(stages: Mapping[str, Stage], world: World) -> dict[str, str]:
     """The models that the stages take as they are, and the hashes of their files."""
     from rerank.models.hub import bi_encoder_hash
 
-    return {name: bi_encoder_hash(world.place_of(name)) for name in _models(stages)}
-
-
-def _models(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of bi-encoders, and of cross-encoders that no judgment trains."""
-    names = set()
-    for settings in stages.values():
-        if isinstance(settings, Dense | Feedback | QueryAdapter):
-            names.add(settings.encoder)
-        elif isinstance(settings, CrossEncoder) and not settings.trained:
-            names.add(settings.encoder if isinstance(settings.encoder, str) else settings.encoder.name)
-    return sorted(names)
+    return {name: bi_encoder_hash(world.place_of(name)) for name in models_of(stages)}
 
 
 def save_fitted(
@@ -75,12 +75,7 @@ def save_fitted(
     runs: Path | None = None,
     portable: bool = False,
 ) -> None:
-    """Writes a fitted pipeline, which replaces the folder, with all that it needs if it is `portable`.
-
-    Raises UserError if the folder holds something else.
-    """
-    if folder.exists() and not is_pipeline(folder):
-        raise UserError(f"{folder}: exists and is no pipeline; expected a new folder")
+    """Writes a fitted pipeline, which replaces the folder, with all that it needs if it is `portable`."""
     world, rankers = pipeline.world, pipeline.rankers
     with atomic_write(folder) as tmp:
         for name, ranker in rankers.items():
@@ -93,11 +88,10 @@ def save_fitted(
         about = {"type": "retriever", "format": "rerank_pipeline", "package_hint": "ir-rerank"}
         (tmp / ARTIFACT).write_text(json.dumps(about), encoding="utf-8")
         encoders = _encoders(pipeline.stages, world)
-        models = _models(pipeline.stages)
         if portable:
-            places = copy_world(world, models, tmp)
+            places = copy_world(world, pipeline.stages, tmp)
         else:
-            places = {name: _beside(world.place_of(name), folder) for name in models if Path(name).exists()}
+            places = {name: _beside(world.place_of(name), folder) for name in encoders if Path(name).exists()}
         apart = tuple(str(tmp / name) for name in ("index", "embeddings"))  # their own records are checked
         files = [file for file in files_below(tmp) if not str(file).startswith(apart)]
         settings = world.config.collection
@@ -131,14 +125,33 @@ def _from(folder: Path, source: str) -> str:
     return os.path.normpath(folder / source) if source.startswith(".") else source
 
 
-def load_fitted(folder: Path, device: str = "auto") -> Fitted:
-    """Opens the folder of a fitted pipeline.
+def update(folder: Path, device: str = "auto") -> None:
+    """Takes the documents that the collection has now into a fitted pipeline; what was learned and measured stays.
 
-    Raises UserError if it is none, or is damaged, and if the documents or an encoder are others than those that it was
-    fitted on.
+    The index is built, and new and changed documents are embedded, before the folder is replaced. Raises UserError as
+    `load_fitted`, and if the collection cannot be opened.
     """
     if not is_pipeline(folder):
-        raise UserError(f"{folder}: is no fitted pipeline: has no {PIPELINE}; `rerank fit` makes one")
+        raise UserError(NO_PIPELINE.format(folder))
+    with locked(folder.parent, f"pipeline-{folder.name}"):
+        fitted = load_fitted(folder, device, new_documents=True)
+        if fitted.world.texts.fingerprint == read_manifest(folder / MANIFEST, "pipeline")["pipeline"]["documents"]:
+            log.info(f"{folder}: has these documents already")
+            return
+        evidence = {**read_evidence(folder), "older_documents": True}
+        save_fitted(fitted, folder, evidence, folder / RUNS, is_portable(folder))
+
+
+def load_fitted(
+    folder: Path, device: str = "auto", precision: "Precision" = "auto", new_documents: bool = False
+) -> Fitted:
+    """Opens the folder of a fitted pipeline, with the documents that it was fitted on, or those of its collection now.
+
+    Raises UserError if it is none, or is damaged, if an encoder has changed, and if the documents have, unless
+    `new_documents` are wanted.
+    """
+    if not is_pipeline(folder):
+        raise UserError(NO_PIPELINE.format(folder))
     manifest = read_manifest(folder / MANIFEST, "pipeline")
     facts = manifest["pipeline"]
     if changed := list(changes(folder, manifest["files"])):
@@ -149,25 +162,31 @@ def load_fitted(folder: Path, device: str = "auto") -> Fitted:
     config = Config(
         collection=settings,
         first_stage=FirstStageSettings(index=facts["index"]),
-        training=TrainingSettings(device=device),
+        training=TrainingSettings(device=device, precision=precision),
         output=OutputSettings(folder=str(home.path.parent)),
     )
     if is_portable(folder):
-        collection, home = kept_collection(folder, facts["name"], facts["documents"]), CollectionFolder(folder)
-        config = replace(config, first_stage=FirstStageSettings(index="own"))
+        home, config = CollectionFolder(folder), replace(config, first_stage=FirstStageSettings(index="own"))
+    if is_portable(folder) and not new_documents:
+        collection = kept_collection(folder, facts["name"], facts["documents"])
     else:
         collection = open_settings(settings)
     places = {name: _from(folder, place) for name, place in facts["places"].items()}
     world = World(config, collection, home, places=places)
     stages = read_pipeline(folder / PIPELINE, "")
-    again = "run `rerank fit` again"
-    if world.texts.fingerprint != facts["documents"]:
-        raise UserError(f"{folder}: fitted on other documents than those of {settings.source} now; {again}")
+    if not new_documents and world.texts.fingerprint != facts["documents"]:
+        raise UserError(
+            f"{folder}: fitted on other documents than those of {settings.source} now; `rerank update {folder}` takes "
+            "these, `rerank fit` learns from them too"
+        )
     for name, recorded in facts["encoders"].items():
         if _encoders(stages, world).get(name) != recorded:
-            raise UserError(f"{folder}: fitted with other files of the encoder {name} than those of now; {again}")
+            raise UserError(
+                f"{folder}: fitted with other files of the encoder {name} than those of now; run `rerank fit` again"
+            )
     rankers = {name: settings.open(world, folder / STAGES / name) for name, settings in stages.items()}
-    return Fitted(stages, world, rankers, facts["inputs"])
+    ms = {row["name"]: row["own_ms"] for row in read_evidence(folder).get("stages", []) if row["own_ms"] is not None}
+    return Fitted(stages, world, rankers, facts["inputs"], folder, ms)
 
 
 def read_evidence(folder: Path) -> dict[str, Any]:

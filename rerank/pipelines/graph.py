@@ -60,6 +60,8 @@ def _check_stage(name: str, settings: Stage, stages: Mapping[str, Stage], where:
         settings.check()
     except ValueError as error:
         raise UserError(f"{where}: of {', '.join(names) or 'none'}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def prefix(stages: Mapping[str, Stage], answer: str) -> dict[str, Stage]:

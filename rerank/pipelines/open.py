@@ -1,13 +1,14 @@
 """Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from rerank.config import Config, validate
+from rerank.config import Config, flag_name, sections, validate
 from rerank.models.checkpoints import saved_settings
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import is_pipeline
+from rerank.pipelines.folder import is_pipeline, load_fitted
 from rerank.pipelines.pipeline import Pipeline
 from rerank.retrieval.words import find_words
 from rerank.stages.base import Ranker
@@ -20,6 +21,13 @@ from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
+UNCHANGED = {
+    f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
+} | {"collection.source": ("", Config().collection.source), "first_stage.depth": (50, Config().first_stage.depth)}
+"""The values of settings that nobody has changed: commands have defaults of their own for two."""
+ACTING = ("training.device", "training.precision")
+"""Settings that act with a fitted pipeline, too."""
+
 
 def open_pipeline(path: str, config: Config) -> Pipeline:
     """The pipeline of a folder, or one of BM25 and the cross-encoder `path`, with what it needs in memory.
@@ -28,15 +36,25 @@ def open_pipeline(path: str, config: Config) -> Pipeline:
     cannot be opened.
     """
     if is_pipeline(Path(path)):
-        if config.collection.source:
-            raise UserError(
-                f"--collection {config.collection.source}: of no effect: {path} has its collection; leave it out"
-            )
-        pipeline = Pipeline.load(path, config.training.device)
+        pipeline = Pipeline.of(load_beside(config, Path(path)))
     else:
         pipeline = bm25_and(open_reranker(config, path), path, config)
     warm(pipeline)
     return pipeline
+
+
+def load_beside(config: Config, folder: Path, acts: Collection[str] = ()) -> Fitted:
+    """The fitted pipeline of a folder, on the device and in the precision of the settings.
+
+    Raises UserError for any other setting that is changed and not among those that `acts`: a pipeline has its own.
+    """
+    for section, values in sections(config).items():
+        for key, value in values.items():
+            name = f"{section}.{key}"
+            if value not in UNCHANGED.get(name, ()) and name not in (*ACTING, *acts):
+                flag = "--collection" if name == "collection.source" else flag_name(section, key)
+                raise UserError(f"{flag} {value}: of no effect: {folder} has its own settings; leave it out")
+    return load_fitted(folder, config.training.device, config.training.precision)
 
 
 def warm(pipeline: Pipeline) -> None:

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank.data.types import Hit, Run
 from rerank.pipelines.fitted import Fitted
-from rerank.pipelines.folder import load_fitted, save_fitted
+from rerank.pipelines.folder import check_place, load_fitted, save_fitted
 from rerank.pipelines.graph import as_toml, in_order, read_pipeline
 from rerank.pipelines.search import search
 from rerank.pipelines.transformer import make_transformer
 from rerank.stages.base import Stage, below
 from rerank.utils.errors import UserError
+
+if TYPE_CHECKING:
+    from rerank.models.gpu import Precision
 
 
 class Pipeline:
@@ -36,9 +39,9 @@ class Pipeline:
         return cls(read_pipeline(Path(path), ""))
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto") -> "Pipeline":
+    def load(cls, folder: str | Path, device: str = "auto", precision: "Precision" = "auto") -> "Pipeline":
         """The fitted pipeline of a folder that `rerank.fit` or `save` wrote. Raises UserError if it is damaged."""
-        return cls.of(load_fitted(Path(folder), device))
+        return cls.of(load_fitted(Path(folder), device, precision))
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Pipeline":
@@ -79,15 +82,17 @@ class Pipeline:
         """The rankings of all stages, each of which ranks once: name of the stage to run."""
         return self.fitted.rank_all(queries)
 
-    def search(self, query: str, top: int = 10) -> list[Hit]:
+    def search(self, query: str, top: int = 10, budget: float | None = None) -> list[Hit]:
         """The best documents for a query, with what each stage says of them.
 
+        With a `budget` of milliseconds, the last stage that ends in time answers; it is the last one of a hit's stages.
         Raises UserError for a query without text, and if the pipeline is not fitted.
         """
-        return search(self.fitted, query, top)
+        return search(self.fitted, query, top, budget)
 
     def save(self, folder: str | Path) -> None:
         """Writes a fitted pipeline into a folder, which it replaces if that has a pipeline."""
+        check_place(Path(folder))
         save_fitted(self.fitted, Path(folder))
 
     def transformer(self) -> Any:

@@ -3,13 +3,18 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.data.collections import Collection
 from rerank.data.kept import KeptSource
 from rerank.data.sources import open_source
-from rerank.runs.layout import CollectionFolder
+from rerank.stages.base import Stage
+from rerank.stages.bm25 import BM25
+from rerank.stages.cross_encoder import CrossEncoder
+from rerank.stages.dense import Dense
+from rerank.stages.feedback import Feedback
+from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.world import World
 from rerank.utils.files import short_hash
 from rerank.utils.progress import progress
@@ -17,8 +22,20 @@ from rerank.utils.progress import progress
 DOCUMENTS, ENCODERS = "documents", "encoders"
 
 
-def copy_world(world: World, encoders: Iterable[str], folder: Path) -> dict[str, str]:
-    """Copies what a pipeline needs into its folder; returns the name of each encoder -> its folder therein."""
+def bi_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
+    """The names of the bi-encoders of the stages."""
+    kinds = Dense | Feedback | QueryAdapter
+    return sorted({settings.encoder for settings in stages.values() if isinstance(settings, kinds)})
+
+
+def models_of(stages: Mapping[str, Stage]) -> list[str]:
+    """The names of the bi-encoders, and of the cross-encoders that no judgment trains."""
+    untrained = [one.encoder for one in stages.values() if isinstance(one, CrossEncoder) and not one.trained]
+    return sorted({*bi_encoders_of(stages), *(one if isinstance(one, str) else one.name for one in untrained)})
+
+
+def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
+    """Copies what the stages need into a pipeline's folder; returns the name of each model -> its folder therein."""
     from rerank.models.hub import encoder_folder  # loads torch
 
     texts, places = world.texts, {}
@@ -29,15 +46,16 @@ def copy_world(world: World, encoders: Iterable[str], folder: Path) -> dict[str,
     with (folder / DOCUMENTS / "queries.jsonl").open("w", encoding="utf-8") as file:
         for query_id, text in world.collection.queries.items():
             file.write(json.dumps({"_id": query_id, "text": text}, ensure_ascii=False) + "\n")
-    for name in encoders:
-        path = encoder_folder(name)
-        place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', path.name)[-60:]}"
-        shutil.copytree(path, folder / place)
+    for name in models_of(stages):
+        place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
+        shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    kept = CollectionFolder(folder)
-    for made, copied in ((world.folder.index, kept.index), (world.folder.embeddings, kept.embeddings)):
-        if made.is_dir():
-            shutil.copytree(made, copied, ignore=shutil.ignore_patterns("*.lock", "*.unfinished"))
+    made = [world.vectors_folder(name) for name in bi_encoders_of(stages)]
+    if any(isinstance(settings, BM25) for settings in stages.values()):
+        made.append(world.index)
+    for path in made:
+        if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
+            shutil.copytree(path, folder / path.relative_to(world.folder.path))
     return places
 
 

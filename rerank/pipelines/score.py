@@ -6,7 +6,7 @@ from pathlib import Path
 from rerank.config import Config
 from rerank.data.queries import read_queries
 from rerank.data.trec import lines_of_query
-from rerank.pipelines.folder import load_fitted
+from rerank.pipelines.open import load_beside
 from rerank.runs.manifest import write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.utils.errors import UserError
@@ -22,9 +22,7 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     Raises UserError for a pipeline that cannot be opened, if no document is found, and if `out` cannot be written.
     """
     manifest, tag, settings = manifest_of(out), tag_of(out), config.collection
-    if settings.source:
-        raise UserError(f"--collection {settings.source}: {folder} has its own collection; leave it out")
-    fitted = load_fitted(folder, config.training.device)
+    fitted = load_beside(config, folder, ("collection.queries", "collection.query_field"))
     collection = fitted.world.collection
     queries = read_queries(settings.queries, settings.query_field) if settings.queries else collection.queries
     unanswered = 0

@@ -11,13 +11,36 @@ from rerank.data.embeddings import EmbeddingStore
 from rerank.data.trec import ranked
 from rerank.utils.progress import progress
 
-PASSAGES_AT_ONCE = 2**14
-"""Passages of a block, about: 24 MB of vectors of 384 numbers."""
+COSINE = "cosine"
+PRODUCTS = (COSINE, "dot")
+"""The similarities that are products of vectors, as sentence-transformers calls them."""
 QUERIES_AT_ONCE = 512
-"""Queries of a block: 32 MB of scores."""
+"""Queries of a block."""
+SCORES_AT_ONCE = 2**23
+"""Scores of a block, about, 32 MB: 16,384 passages for 512 queries, and 8 million for one."""
 
-Similarity = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(queries, dimensions) and (passages, dimensions) -> (queries, passages), all float32."""
+Rows = slice | np.ndarray
+"""The rows of some passages' vectors."""
+Similarity = Callable[[np.ndarray, Rows], np.ndarray]
+"""(queries, dimensions) vectors, and the rows of passages -> (queries, passages), all float32."""
+
+
+def product(documents: EmbeddingStore, cosine: bool) -> Similarity:
+    """The products of vectors of queries and passages, or their cosines."""
+
+    def similarity(queries: np.ndarray, rows: Rows) -> np.ndarray:
+        scores: np.ndarray = queries @ documents.vectors[rows].T
+        if cosine:
+            scores /= _or_one(np.linalg.norm(queries, axis=1, keepdims=True))
+            scores /= _or_one(documents.lengths[rows])
+        return scores
+
+    return similarity
+
+
+def _or_one(lengths: np.ndarray) -> np.ndarray:
+    """The lengths, those of vectors of zeros as 1."""
+    return np.where(lengths, lengths, np.float32(1))
 
 
 def search_exactly(
@@ -25,31 +48,43 @@ def search_exactly(
     documents: EmbeddingStore,
     depth: int,
     similarity: Similarity,
-    passages_at_once: int = PASSAGES_AT_ONCE,
+    scores_at_once: int = SCORES_AT_ONCE,
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Each query and its best `depth` documents, best first: those of THE order of `rerank.data.trec.ranked`.
 
     A document's score is that of its best passage (MaxP, Dai and Callan 2019). queries: query_id to its (dimensions,)
-    vector.
+    vector. The vectors of the documents stay in memory if they are one block, as they are for one query.
     """
-    blocks = list(pairwise(_block_bounds(documents.offsets, passages_at_once)))
-    left = progress(queries.items(), len(queries), "searching")
+    left = progress(queries.items(), len(queries), "searching", show=len(queries) > 1)
     while some := list(islice(left, QUERIES_AT_ONCE)):
         vectors = np.stack([vector for _, vector in some]).astype(np.float32, copy=False)
         best = [(np.zeros(0, np.float32), np.zeros(0, np.int64)) for _ in some]
+        blocks = list(pairwise(_block_bounds(documents.offsets, max(1, scores_at_once // len(some)))))
         for begin, end in blocks:
             offsets = documents.offsets[begin : end + 1]
-            scores = similarity(vectors, np.asarray(documents.vectors[offsets[0] : offsets[-1]]))
+            scores = similarity(vectors, slice(offsets[0], offsets[-1]))
             of_documents = np.maximum.reduceat(scores, offsets[:-1] - offsets[0], axis=1)
             rows = np.arange(begin, end)
             best = [
                 _best(np.concatenate([values, found]), np.concatenate([kept, rows]), depth, documents)
                 for (values, kept), found in zip(best, of_documents, strict=True)
             ]
-            release(documents.vectors)
+            if len(blocks) > 1:
+                release(documents.vectors)
         for (query_id, _), (values, kept) in zip(some, best, strict=True):
-            scores_of = dict(zip(map(documents.doc_id, kept.tolist()), values.tolist(), strict=True))
-            yield query_id, {doc_id: scores_of[doc_id] for doc_id in ranked(scores_of)}
+            yield query_id, in_order(values, kept, documents)
+
+
+def best_of(rows: np.ndarray, scores: np.ndarray, depth: int, documents: EmbeddingStore) -> dict[str, float]:
+    """The best `depth` of the documents that have some passages; rows: (passages,) ascending; scores: theirs."""
+    numbers, begins = np.unique(np.searchsorted(documents.offsets, rows, side="right") - 1, return_index=True)
+    return in_order(*_best(np.maximum.reduceat(scores, begins), numbers, depth, documents), documents)
+
+
+def in_order(scores: np.ndarray, numbers: np.ndarray, documents: EmbeddingStore) -> dict[str, float]:
+    """The documents of these numbers, best first."""
+    scores_of = dict(zip(documents.ids.ids_of(numbers), scores.tolist(), strict=True))
+    return {doc_id: scores_of[doc_id] for doc_id in ranked(scores_of)}
 
 
 def _block_bounds(offsets: np.ndarray, passages: int) -> Sequence[int]:

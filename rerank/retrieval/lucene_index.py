@@ -87,7 +87,7 @@ def build_index(
         try:
             while batch := list(itertools.islice(lines, DOCUMENTS_AT_ONCE)):
                 if indexer.addRawDocuments(batch) != len(batch):
-                    _fail_for_document(indexer, batch, folder)
+                    raise UserError(f"{full}: it has not taken all documents")
                 written += len(batch)
         finally:
             indexer.close()
@@ -100,14 +100,6 @@ def build_index(
         write_record(tmp)
     if empty:
         log.info(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
-
-
-def _fail_for_document(indexer: Any, batch: list[str], folder: Path) -> None:
-    """Raises UserError for the first of these documents that Lucene cannot write; it has not said which one that is."""
-    for raw in batch:
-        with java_error_in_one_line(f"{folder}: Lucene cannot write the document {json.loads(raw)['id'][:60]}"):
-            indexer.addRawDocument(raw)
-    raise UserError(f"{folder}: Lucene could not write all documents; is the disk full?")
 
 
 def prebuilt_index(name: str) -> Path:

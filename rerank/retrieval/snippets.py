@@ -54,15 +54,19 @@ def _best_window(words: Sequence[Word], terms: Collection[str], length: int) -> 
     terms it is the beginning.
     """
     inside: Counter[str] = Counter()
-    windows, first = [], 0
+    windows, first, value = [], 0, (0, 0)
     for last, word in enumerate(words):
-        if word.term in terms:
+        changed = word.term in terms
+        if changed:
             inside[word.term] += 1
         while first < last and word.end - words[first].begin > length:
             if words[first].term in terms:
                 inside -= Counter([words[first].term])
+                changed = True
             first += 1
-        windows.append(((len(inside), inside.total()), first, last))
+        if changed:
+            value = len(inside), inside.total()
+        windows.append((value, first, last))
     best = max(value for value, _, _ in windows)
     runs = ((value, list(run)) for value, run in itertools.groupby(windows, key=lambda window: window[0]))
     run = next(run for value, run in runs if value == best)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.config.languages import ENGLISH
-from rerank.data.trec import lines_as_found
+from rerank.data.trec import lines_of_query
 from rerank.retrieval.bm25 import NAMED, log_unanswered, search_each
 from rerank.retrieval.lucene_index import index_identity
 from rerank.utils.files import short_hash, short_hash_of
@@ -49,7 +49,7 @@ def write_bm25(
         with contextlib.closing(search_each(index, queries, depth, k1, b, threads, language, unfinished.done)) as found:
             for query_id, scores in found:
                 if scores:
-                    unfinished.files[RUN].write(lines_as_found(file, query_id, scores, TAG).encode())
+                    unfinished.files[RUN].write(lines_of_query(file, query_id, scores, TAG, as_found=True).encode())
                     counts["candidates"] += len(scores)
                 else:
                     counts["unanswered"] += 1

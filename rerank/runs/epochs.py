@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rerank.config import Config
 from rerank.runs.layout import ExperimentFolder
 from rerank.runs.manifest import read_manifest
-from rerank.runs.settings import differences, settings_of
+from rerank.runs.settings import changes_in_words
 from rerank.utils.errors import UserError
 
 FLAG = "--training.epochs-from"
@@ -55,11 +55,9 @@ def epochs_from(folder: Path, config: Config) -> FoldEpochs:
             settings, by_fold[fold.name] = facts["config"], facts["best_epoch"]
         except UserError as error:
             raise UserError(f"{FLAG} {folder}: {error}") from error
-        changed = {key: v for key, v in differences(settings, settings_of(config)).items() if key not in may_differ}
-        if changed:
-            named = "; ".join(f"{key} = {before}, now {now}" for key, (before, now) in changed.items())
+        if changed := changes_in_words(settings, config, may_differ):
             raise UserError(
-                f"{FLAG} {folder}: fold {fold.name} was trained with other settings: {named}; give the settings of the "
-                "folds, or the folder of folds with these"
+                f"{FLAG} {folder}: fold {fold.name} was trained with other settings: {'; '.join(changed)}; give the "
+                "settings of the folds, or the folder of folds with these"
             )
     return FoldEpochs(folder, by_fold)

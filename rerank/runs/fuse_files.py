@@ -48,7 +48,11 @@ def fuse_files(
         UserError: an argument belongs to the other method or has a wrong value, a file is missing or malformed, the
             runs have no query in common, there is nothing to tune on, or `out` cannot be written.
     """
-    expect_several(paths, "fuse")
+    if len(paths) < 2:
+        raise UserError(f"fuse: expected at least two runs to fuse, got {len(paths)}")
+    for number, path in enumerate(paths):
+        if path.absolute() in map(Path.absolute, paths[:number]):
+            raise UserError(f"fuse: {path}: given twice; expected each run once")
     tuning = {"--qrels": qrels, "--folds": folds, "--measure": measure}
     others = {"--weights": weights, **tuning} if method == "rrf" else {"--rrf-k": rrf_k is not None}
     if unused := [flag for flag, value in others.items() if value]:
@@ -80,16 +84,6 @@ def fuse_files(
         fusion = {"method": method, **facts, "runs": sources}
         write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
     return out
-
-
-def expect_several(paths: Sequence[Path], what: str) -> None:
-    """Raises UserError, which begins with `what`, for fewer than two runs, and for one that is given twice."""
-    if len(paths) < 2:
-        raise UserError(f"{what}: expected at least two runs to fuse, got {len(paths)}")
-    absolute = [path.absolute() for path in paths]
-    for number, path in enumerate(absolute):
-        if path in absolute[:number]:
-            raise UserError(f"{what}: {paths[number]}: given twice; expected each run once")
 
 
 def _tuned(

@@ -8,7 +8,7 @@ from rerank.data.trec import read_run
 from rerank.data.types import Run
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import read_manifest
-from rerank.runs.settings import differences, settings_of
+from rerank.runs.settings import changes_in_words
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 
@@ -28,8 +28,7 @@ def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
         try:
             facts = read_manifest(fold.manifest, "outcome")
             first = first or facts
-            settings = differences(facts["config"], settings_of(config))
-            changed = [f"{key} = {before}, now {now}" for key, (before, now) in settings.items()]
+            changed = changes_in_words(facts["config"], config)
             for name, key in SAME.items():
                 before, now = (of.get(name, {}).get(key) for of in (first, facts))
                 changed += [f"another {name.replace('_', ' ')} than fold {folds[0].name}"] if before != now else []

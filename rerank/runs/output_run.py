@@ -10,16 +10,11 @@ def tag_of(out: Path) -> str:
     """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
     if output_target(out) == STANDARD_OUTPUT:
         return "rerank"
-    tag = "-".join(stem_of(out).split())
+    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, a run is
+    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
     if not tag:
         raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
     return tag
-
-
-def stem_of(out: Path) -> str:
-    """The name of the run without .run and .gz, as text that can be encoded: a name need not be UTF-8, a run is."""
-    name = out.name.encode(errors="replace").decode()
-    return name.removesuffix(".gz").removesuffix(".run")
 
 
 def manifest_of(out: Path) -> Path | None:

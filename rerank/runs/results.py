@@ -8,7 +8,7 @@ from statistics import fmean
 
 from rerank.data.folds import read_folds
 from rerank.data.trec import read_qrels, read_run
-from rerank.data.types import Fold, Measurements, Qrels, Run
+from rerank.data.types import Fold, Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
 from rerank.runs.experiment_results import ExperimentResults
@@ -29,7 +29,6 @@ class CollectionResults:
     measures: Sequence[str] = DEFAULT_MEASURES
     name: str = ""
     queries: dict[str, str] = field(default_factory=dict)
-    _test: dict[tuple[str, str], Measurements] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def measure(self) -> str:
@@ -95,13 +94,6 @@ class CollectionResults:
         query_ids = facts["fold"]["valid"] if facts else self.folds[fold].valid  # a fold may validate with some of them
         values = evaluate(self.judged(query_ids), read_run(folder.valid_run), [measure])[measure]
         return fmean(values.values())
-
-    def test_values(self, experiment: str, fold: str, measure: str) -> dict[str, float]:
-        """query_id -> value, of the fold's judged test queries; `measure` is one of `measures`."""
-        if (experiment, fold) not in self._test:
-            run = read_run(self.folder.experiment(experiment).fold(fold).test_run)
-            self._test[experiment, fold] = evaluate(self.judged(self.folds[fold].test), run, self.measures)
-        return self._test[experiment, fold][measure]
 
 
 def read_results(folder: Path, measure: str) -> CollectionResults:

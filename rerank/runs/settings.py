@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,12 @@ def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     defaults = _flat(settings_of(Config()))
     old, new = (defaults | _flat(canonical(settings)) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
+
+
+def changes_in_words(before: Sections, config: Config, may_differ: Collection[str] = ()) -> list[str]:
+    """What has changed in the settings `before`, such as "training.lr = 0.001, now 0.002", but for some keys."""
+    changed = differences(before, settings_of(config)).items()
+    return [f"{key} = {old}, now {new}" for key, (old, new) in changed if key not in may_differ]
 
 
 def _flat(settings: Sections) -> dict[str, Any]:

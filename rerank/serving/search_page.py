@@ -45,8 +45,9 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     """The routes of the page and of its JSON endpoint.
 
     `GET /` is the form. `POST /` with the form's field `query` is the form with the hits. `POST /search` with
-    `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "first_rank", "first_score", "title", "snippet"}]}`;
-    title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word of the query, in characters.
+    `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "title", "snippet"}], "answered_by": "…"}`: the name
+    of the stage that ranked them. Title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word
+    of the query, in characters.
 
     A request that is refused gets a line in the page, or `{"error": "…"}`, with the status of its reason (`Reason`):
     422 for an empty query, 429 where too many searches wait, 500 where a search fails. `search` is called in one thread
@@ -74,7 +75,10 @@ def page_routes(search: Search, collection: str) -> list[Route]:
             hits = await searches.run(text(body, "query"), top or TOP)
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
-        return JSONResponse({"hits": [_as_json(hit, bool(explain)) for hit in hits]}, headers=_headers())
+        answer: dict[str, Any] = {"hits": [_as_json(hit, bool(explain)) for hit in hits]}
+        if hits:
+            answer["answered_by"] = list(hits[0].stages)[-1]
+        return JSONResponse(answer, headers=_headers())
 
     return [
         Route("/", form, methods=["GET"]),

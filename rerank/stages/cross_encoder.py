@@ -13,7 +13,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
 from rerank.runs.layout import FoldFolder
-from rerank.stages.base import Learns, expect_one_below, stage
+from rerank.stages.base import Learns, check_loss, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
@@ -54,8 +54,9 @@ class CrossEncoder:
     """How the model is fine-tuned."""
 
     def check(self) -> None:
-        """Raises ValueError unless one stage is below."""
+        """Raises ValueError unless one stage is below, and UserError for a loss that does not exist."""
         expect_one_below(self)
+        check_loss(self.loss)
 
     @property
     def learns(self) -> Learns:
@@ -130,18 +131,19 @@ class CrossEncoderRanker:
         if not first:
             return {}
         if len(first) == 1:
-            ((query_id, found),) = first.items()
-            best = self.rank_passages(queries[query_id], found)
-            return place_above({query_id: {doc_id: of.score for doc_id, of in best.items()}}, first)
+            (query_id,) = first
+            return self.rank_one(query_id, queries[query_id], first[query_id])[0]
         return place_above(self.reranker.rerank_texts(first, queries, self.world.texts, self.settings.depth), first)
 
-    def rank_passages(self, query: str, first: Mapping[str, float]) -> "dict[str, BestPassage]":
-        """The best documents of one query, doc_id to its score and the passage that the model scored highest."""
-        doc_ids = ranked(dict(first))[: self.settings.depth]
+    def rank_one(self, query_id: str, query: str, first: dict[str, float]) -> "tuple[Run, dict[str, BestPassage]]":
+        """The run of one query, and doc_id -> the passage that the model scored highest, of the ranked documents."""
+        doc_ids = ranked(first)[: self.settings.depth]
         texts = [document.text for document in self.world.texts.get(doc_ids)]
         rank = self.rank_elsewhere or self.reranker.rank_passages
         best = rank(query, texts, None, [first[doc_id] for doc_id in doc_ids])
-        return {doc_ids[found.index]: found for found in best}
+        passages = {doc_ids[found.index]: found for found in best}
+        scores = {doc_id: found.score for doc_id, found in passages.items()}
+        return place_above({query_id: scores}, {query_id: first}), passages
 
     def save(self, folder: Path) -> None:
         """Copies the model, if judgments trained it."""

@@ -20,6 +20,8 @@ class Dense:
     """A bi-encoder of sentence-transformers: a hub name or a folder."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
+    exact: bool = False
+    """Whether every vector is compared, even if there are so many that an index would search them."""
     kind: ClassVar[str] = "dense"
     of: ClassVar[tuple[str, ...]] = ()
     learns: ClassVar[Learns] = "nothing"
@@ -47,7 +49,9 @@ class DenseRanker:
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has text."""
         name = self.settings.encoder
-        return self.world.search(name, self.world.query_vectors(name, queries), self.settings.depth)
+        return self.world.search(
+            name, self.world.query_vectors(name, queries), self.settings.depth, self.settings.exact
+        )
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

@@ -12,7 +12,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.trec import ranked
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import fuse_scores, place_above
-from rerank.stages.base import Learns, stage
+from rerank.stages.base import Learns, check_loss, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
@@ -52,9 +52,10 @@ class Features:
     learns: ClassVar[Learns] = "cheaply"
 
     def check(self) -> None:
-        """Raises ValueError if no stage is named."""
+        """Raises ValueError if no stage is named, and UserError for a loss that does not exist."""
         if not self.of:
             raise ValueError("expected one stage or more, whose scores are features")
+        check_loss(self.loss)
 
     def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "FeaturesRanker":
         """Trains the network on the training queries; validation queries choose the epoch."""

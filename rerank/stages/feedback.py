@@ -35,6 +35,8 @@ class Feedback:
     """Documents of a query that are taken as relevant."""
     depth: Annotated[Whole, at_least(1)] = 1000
     """Documents of a query."""
+    exact: bool = False
+    """Whether every vector is compared, even if there are so many that an index would search them."""
     learns: ClassVar[Learns] = "nothing"
 
     def check(self) -> None:
@@ -69,7 +71,7 @@ class FeedbackRanker:
         feedback = {q: [numbers[doc_id] for doc_id in doc_ids if doc_id in numbers] for q, doc_ids in best.items()}
         feedback = {query_id: some for query_id, some in feedback.items() if some}
         vectors = add_feedback(self.world.query_vectors(name, queries), feedback, documents)
-        return self.world.search(name, vectors, self.settings.depth)
+        return self.world.search(name, vectors, self.settings.depth, self.settings.exact)
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""

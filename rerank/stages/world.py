@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,22 @@ from rerank.config import Config
 from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
-from rerank.retrieval.exact_search import search_exactly
+from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product, search_exactly
+from rerank.retrieval.vector_index import VectorIndex, can_index, open_index, search_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
-from rerank.tasks.vectors import open_vectors
+from rerank.tasks.vectors import open_vectors, vectors_folder
+from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
 
 MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
+INDEXED_FROM = 500_000
+"""Documents from which their vectors are searched with an index; exact search then takes over 100 ms."""
+MEASURED = 100
+"""Queries that measure the recall of an index."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class World:
     runs: dict[Any, Run] = field(default_factory=dict, repr=False)
     _encoders: dict[str, "BiEncoder"] = field(default_factory=dict, repr=False)
     _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
+    _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -84,6 +92,10 @@ class World:
             self._stores[name] = open_vectors(self.encoder(name), self.texts, self.folder)
         return self._stores[name]
 
+    def vectors_folder(self, name: str) -> Path:
+        """The folder of the vectors of a bi-encoder."""
+        return vectors_folder(self.encoder(name), self.texts, self.folder)
+
     def query_vectors(self, name: str, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
         """query_id to its (dimensions,) vector by a bi-encoder, of the queries that have text."""
         kept, texts = self._query_vectors, {query_id: text for query_id, text in queries.items() if text.strip()}
@@ -97,6 +109,49 @@ class World:
                     kept.update({(name, text): vector for text, vector in vectors.items()})
         return {query_id: kept[name, text] for query_id, text in texts.items()}
 
-    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int) -> Run:
-        """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder."""
-        return dict(search_exactly(vectors, self.vectors(name), depth, self.encoder(name).similarity))
+    def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, exact: bool = False) -> Run:
+        """The best documents of each query by its vector, query_id to (dimensions,) of a bi-encoder.
+
+        Of `INDEXED_FROM` documents or more, those that an index finds are compared, unless the search is `exact`.
+        """
+        documents, similarity = self.vectors(name), self._similarity(name)
+        if not exact and (index := self._index(name)):
+            return dict(search_index(vectors, documents, depth, similarity, index))
+        return dict(search_exactly(vectors, documents, depth, similarity))
+
+    def _similarity(self, name: str) -> Similarity:
+        encoder, documents = self.encoder(name), self.vectors(name)
+        if encoder.compares in PRODUCTS:
+            return product(documents, encoder.compares == COSINE)
+        return lambda queries, rows: encoder.similarity(queries, documents.vectors[rows])
+
+    def _index(self, name: str) -> VectorIndex | None:
+        """The index of the vectors of a bi-encoder, made unless the folder has it; None if they are too few for one."""
+        if name not in self._indexes:
+            encoder, documents = self.encoder(name), self.vectors(name)
+            wanted = len(documents) >= INDEXED_FROM and encoder.compares in PRODUCTS
+            if wanted and not can_index():
+                log.info(
+                    f"{len(documents):,} documents: faiss would find vectors sooner: pip install 'ir-rerank[index]'"
+                )
+            place = vectors_folder(encoder, self.texts, self.folder)
+            self._indexes[name] = (
+                open_index(
+                    place.with_name(f"{place.name}-index"),
+                    documents,
+                    self._similarity(name),
+                    lambda: self._measured(name),
+                    encoder.compares == COSINE,
+                )
+                if wanted and can_index()
+                else None
+            )
+        return self._indexes[name]
+
+    def _measured(self, name: str) -> np.ndarray:
+        """The vectors that the recall of an index is measured with: of queries, or else of documents."""
+        queries = dict(islice(self.collection.queries.items(), MEASURED))
+        if of_queries := self.query_vectors(name, queries):
+            return np.stack(list(of_queries.values()))
+        vectors = self.vectors(name).vectors
+        return np.array(vectors[:: max(1, len(vectors) // MEASURED)][:MEASURED])

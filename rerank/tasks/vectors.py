@@ -1,11 +1,13 @@
 """The vectors of a collection's documents by a bi-encoder, kept in the collection's folder."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore, open_embeddings
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import short_hash
+from rerank.utils.integrity import RECORD
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
@@ -14,7 +16,16 @@ if TYPE_CHECKING:
 def open_vectors(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> EmbeddingStore:
     """The vectors of a collection's documents, made unless `folder` has them.
 
-    Raises UserError if there is no document with text, and if the disk is full; the vectors that were made are kept.
+    If it has those of earlier documents, only documents that are new or have another text are encoded. Raises UserError
+    if there is no document with text, and if the disk is full; the vectors that were made are kept.
     """
-    key = short_hash(collection.fingerprint, encoder.hash, encoder.max_tokens)
-    return open_embeddings(folder.embeddings / key, collection.documents, collection.count(), encoder.encode_documents)
+    place = vectors_folder(encoder, collection, folder)
+    earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
+    return open_embeddings(
+        place, collection.documents, collection.count(), encoder.encode_documents, earlier.parent if earlier else None
+    )
+
+
+def vectors_folder(encoder: "BiEncoder", collection: Collection, folder: CollectionFolder) -> Path:
+    """Where the vectors are: the names are hashes of the encoder and of the documents."""
+    return folder.embeddings / short_hash(encoder.hash, encoder.max_tokens) / short_hash(collection.fingerprint)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 LOCK, NEW, OLD = "lock", "new", "old"
 NAME = re.compile(r"\..+\.[0-9a-f]{16}\.part")
+SHOWN = 50
+"""Characters of the target's name in that of its temporary folder: a file name has at most 255 bytes."""
 A_DAY = 24 * 3600.0
-LONGEST = 200
-"""Bytes of the target's name that are kept: a file name has at most 255 on most file systems."""
 
 
 class Place(NamedTuple):
@@ -72,9 +72,8 @@ def remove(path: Path) -> None:
 
 def _claim(target: Path) -> tuple[Path, int]:
     """Makes the temporary folder and locks the file in it, which is returned open."""
-    start = os.fsencode(target.name)[:LONGEST].decode(errors="ignore")
     while True:
-        folder = target.with_name(f".{start}.{secrets.token_hex(8)}.part")
+        folder = target.with_name(f".{target.name[:SHOWN]}.{secrets.token_hex(8)}.part")
         folder.mkdir()
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)

@@ -84,41 +84,35 @@ def losses(*, lists: int = 128, documents: DocumentCounts = (147, 1251), rounds:
 
 
 @benchmarks.command
-def letor(*, rows: int = 200_000, out: Out = None) -> None:
-    """Seconds and memory to read a feature file like MSLR-WEB30K's, first and again; and with scikit-learn.
-
-    Parameters
-    ----------
-    rows
-        Documents of the file, which is written to the folder for temporary files; WEB30K has 3,771,125 (4.6 GB).
-    """
-    from scripts.benchmarks.letor import bench_letor
-
-    print(bench_letor(rows, out))
-
-
-@benchmarks.command
-def large(
-    *steps: Literal["hash", "read", "train-few", "train", "retrieve"],
-    share: float = 0.1,
-    checkout: Path | None = None,
+def search(
+    *collections: str,
+    encoder: str,
+    documents: int = 20_000,
+    queries: int = 200,
+    folder: Path = Path("search-benchmark"),
+    precision: Literal["auto", "float32", "bf16"] = "auto",
     out: Out = None,
 ) -> None:
-    """Seconds and peak memory of the steps of an experiment of MS MARCO's shape, and at its full size (Linux).
+    """Milliseconds of a query to a pipeline, stage by stage and behind `rerank serve`, alone and at eight clients.
 
     Parameters
     ----------
-    steps
-        hash (of the documents), read (a run), train-few (on 1,000 queries), train, and retrieve; by default all but
-        retrieve.
-    share
-        The share of MS MARCO's passages and queries that are generated, in the folder for temporary files.
-    checkout
-        A checkout of another version of rerank, to measure in the place of this one.
+    collections
+        Collections whose documents are copied, with other words in them, and whose queries are asked.
+    encoder
+        The bi-encoder of the pipeline, which encodes the originals only.
+    documents
+        Documents to search.
+    queries
+        Queries that are measured, after 60 that are not.
+    folder
+        Where the documents, the index and the vectors are kept for the next time.
+    precision
+        That of the cross-encoder.
     """
-    from scripts.benchmarks.large import DEFAULT, bench_large
+    from scripts.benchmarks.search import bench_search
 
-    print(bench_large(share, steps or DEFAULT, checkout, out))
+    print(bench_search(collections, encoder, documents, queries, folder, precision, out))
 
 
 @benchmarks.command

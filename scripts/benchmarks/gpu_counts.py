@@ -1,6 +1,6 @@
 """Benchmark: kernel launches, bytes, copies and synchronisations of a GPU, counted without one.
 
-A process whose torch believes in a CUDA device (tests.support.fake_cuda) runs the workloads of
+A process whose torch believes in a CUDA device (scripts.benchmarks.fake_cuda) runs the workloads of
 `scripts.benchmarks.gpu_workloads` with fake tensors.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 from rerank.evaluation.tables.table import aligned
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
+from scripts.benchmarks.fake_cuda import library
 from scripts.benchmarks.report import check
-from tests.support.fake_cuda import library
 
 WORKLOADS = ("step", "list150", "score")
 TITLES = {"step": "a training step", "list150": "a step with a list of 150 documents", "score": "scoring a chunk"}

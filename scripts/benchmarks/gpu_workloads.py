@@ -1,4 +1,4 @@
-"""What a GPU would do for a training step and for scoring, counted on the fake device of tests.support.fake_cuda.
+"""What a GPU would do for a training step and for scoring, counted on the fake device of scripts.benchmarks.fake_cuda.
 
     LD_PRELOAD=… python -m scripts.benchmarks.gpu_workloads bert-base 12 bf16 step list150 score
 
@@ -34,10 +34,10 @@ from rerank.models.pair_chunks import pairs_of
 from rerank.models.scoring import score_chunks
 from rerank.models.tiny_bert import MAX_LENGTH, random_bert
 from rerank.training.loop import train
+from scripts.benchmarks.fake_cuda.compiler import counted_compiler
+from scripts.benchmarks.fake_cuda.counter import CountingMode, Counts
+from scripts.benchmarks.fake_cuda.fake_device import FakeAccelerator, move_to_fake_device
 from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
-from tests.support.fake_cuda.compiler import counted_compiler
-from tests.support.fake_cuda.counter import CountingMode, Counts
-from tests.support.fake_cuda.fake_device import FakeAccelerator, move_to_fake_device
 
 LISTS = {"step": (8, 4), "list150": (1, 150)}
 """Lists of a step and their documents."""

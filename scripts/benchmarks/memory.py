@@ -2,11 +2,7 @@
 
 import ctypes
 import multiprocessing
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -54,12 +50,6 @@ def peak_memory(work: Callable[[], object], device: torch.device) -> Peak:
         ) from error
 
 
-def expect_status() -> None:
-    """Raises UserError where the system does not say how much memory a process takes."""
-    if not Path("/proc/self/status").exists():
-        raise UserError("/proc/self/status: there is none; peak memory is measured on Linux only")
-
-
 def in_fresh_process(function: Callable[..., Result], *arguments: object) -> Result | None:
     """Returns the result of a module's `function` in a new process; None if it ran out of memory.
 
@@ -89,57 +79,3 @@ def _run_as_first_to_kill(function: Callable[..., Result], threads: int, *argume
 def _status(key: str) -> int:
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))  # its kB are KiB
-
-
-def measured(code: str, arguments: Sequence[str], folder: Path, checkout: Path | None = None) -> dict[str, float]:
-    """Runs Python code in `folder` in a new process: its "seconds" and "peak MB", its workers included (Linux).
-
-    The first argument of the code is a file for the peak of its own process in KiB, which RUN writes for a command of
-    rerank. `checkout` is a checkout of another version of rerank. Raises UserError if the code fails.
-    """
-    environment = os.environ | ({"PYTHONPATH": str(checkout.resolve())} if checkout else {})
-    file, peak, start = folder / "peak", 0, time.perf_counter()
-    words = [sys.executable, "-c", code, str(file), *arguments]
-    with (folder / "errors").open("w+") as errors:
-        with subprocess.Popen(words, env=environment, cwd=folder, stdout=errors, stderr=errors) as process:
-            while process.poll() is None:
-                peak = max(peak, _resident(process.pid))
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.1)
-        seconds = time.perf_counter() - start
-        errors.seek(0)
-        if process.returncode:
-            message = errors.read().strip()[-300:]
-            raise UserError(f"rerank {' '.join(arguments)}: exit code {process.returncode}: {message}")
-    return {"seconds": seconds, "peak MB": max(peak, int(file.read_text()) * 1024) / 1e6}
-
-
-MEASURE = """
-import sys
-def measure(work):
-    peak = sys.argv.pop(1)
-    try:
-        work(*sys.argv[1:])
-    finally:
-        status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-        open(peak, "w").write(status["VmHWM"].split()[0])
-"""
-"""Defines the function that calls another one with the arguments of `measured`, and writes the peak."""
-
-RUN = f"""{MEASURE}
-from rerank.cli.main import main
-measure(lambda *words: main(words))
-"""
-
-
-def _resident(process: int) -> int:
-    """Resident bytes of a process and its descendants."""
-    parents, pages = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
-            pages[int(folder.name)] = int((folder / "statm").read_text().split()[1])
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    family = {process}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(pages.get(member, 0) for member in family) * os.sysconf("SC_PAGE_SIZE")

@@ -55,7 +55,7 @@ class Workload:
     def passage_lengths(self) -> np.ndarray:
         """Tokens of every passage of every candidate, with query and special tokens, without padding."""
         pairs = [(c.query_id, doc_id) for c in self.candidates for doc_id in c.doc_ids]
-        return np.concatenate([self.builder.lengths(*pair) for pair in pairs])
+        return np.array(self.builder(pairs).lengths())
 
 
 @contextmanager

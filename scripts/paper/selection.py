@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from rerank.data.trec import read_run
+from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
@@ -39,7 +41,8 @@ def collect_test_result(results: CollectionResults, selected: Selected, measure:
     """The test values of the selected cells; a query's value is the mean over seeds."""
     means, values = defaultdict(list), defaultdict(list)
     for (fold, seed), cell in selected.items():
-        of_fold = results.test_values(cell.name, fold, measure)
+        run = read_run(cell.folder.fold(fold).test_run)
+        of_fold = evaluate(results.judged(results.folds[fold].test), run, [measure])[measure]
         means[fold if len(results.folds) > 1 else seed].append(fmean(of_fold.values()))
         for query_id, value in of_fold.items():
             values[query_id].append(value)

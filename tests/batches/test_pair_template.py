@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from rerank.batches.pair_template import PairTemplate, pair_template
-from rerank.models.encoder import load_encoder
+from rerank.batches.pair_template import pair_template
 from rerank.utils.errors import UserError
-from tests.support.paths import SHARED_DATA
 from tests.support.tiny_encoders import KINDS, make_tokenizer
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "boundary", "layer", "wing"]
@@ -14,7 +12,6 @@ TEXTS = [
     ("a", "b b a"),
     (" the mat?", "naïve 日本 cat"),
 ]
-MINILM = SHARED_DATA / "encoders" / "all-MiniLM-L6-v2"
 
 
 def assert_splices(tokenizer) -> None:
@@ -33,13 +30,6 @@ def assert_splices(tokenizer) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_spliced_pair_is_what_the_tokenizer_gives(kind: str) -> None:
     assert_splices(make_tokenizer(kind, WORDS))
-
-
-@pytest.mark.skipif(not MINILM.is_dir(), reason="the pretrained encoder is not here")
-def test_spliced_pair_of_a_pretrained_encoder() -> None:
-    tokenizer = load_encoder(str(MINILM)).tokenizer
-    assert_splices(tokenizer)
-    assert pair_template(tokenizer) == PairTemplate((101,), (102,), (102,), (0, 0, 0, 1, 1))
 
 
 def test_tokenizer_that_joins_otherwise_is_an_error() -> None:

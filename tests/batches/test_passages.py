@@ -50,7 +50,7 @@ def test_a_long_query_takes_half_of_the_room_and_is_counted(encoder, tmp_path):
     inputs_of = make_inputs(tmp_path, encoder.tokenizer, encoder.max_length, QUERIES, TEXTS)
     assert inputs_of.truncated_queries() == 1
     assert len(inputs_of.query("long")) == inputs_of.max_tokens // 2
-    assert inputs_of.lengths("long", "many").max() <= encoder.max_length
+    assert inputs_of.sizes([("long", "many")])[0][0] <= encoder.max_length
 
 
 def test_documents_are_cut_at_their_tokens_and_the_cut_is_counted(encoder, tmp_path):
@@ -70,7 +70,7 @@ def test_800_tokens_are_two_passages_for_bert_and_one_for_modernbert(kind, passa
         tmp_path / "t", encoder.tokenizer, encoder.max_length, {"q": "amber birch"}, make_texts({"d": 900})
     )
     assert len(inputs_of.documents["d"]) == 800
-    assert len(inputs_of.lengths("q", "d")) == passages
+    assert len(inputs_of.split("q", "d")) == passages
 
 
 def test_the_tokens_of_earlier_batches_are_let_go(encoder, tmp_path, monkeypatch):
@@ -134,7 +134,6 @@ def test_passages_that_share_tokens_are_those_of_a_loop(encoder, splitting, tmp_
     for number, pair in enumerate(pairs):
         expected = by_loop(builder, *pair)
         assert [passages[p] for p in (packed.documents == number).nonzero()[:, 0]] == expected
-        assert builder.lengths(*pair).tolist() == [len(passage) for passage in expected]
         assert max(map(len, expected)) == longest[number] <= encoder.max_length
         assert sum(map(len, expected)) == totals[number]
         assert builder([pair]).input_ids.tolist() == list(chain(*expected))
@@ -153,6 +152,6 @@ def test_shared_tokens_that_leave_none_for_others_are_refused(encoder, tmp_path)
             QUERIES, built.documents, encoder.tokenizer, built.template, encoder.max_length, Splitting(overlap, title)
         )
 
-    assert build(room - 2, 1).lengths("long", "many").max() <= encoder.max_length
+    assert build(room - 2, 1).sizes([("long", "many")])[0][0] <= encoder.max_length
     with pytest.raises(UserError, match=f"--encoder.passage-overlap {room - 2} and --encoder.title-tokens 2: expected"):
         build(room - 2, 2)

@@ -8,10 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from rerank.cli.main import main
-from rerank.data.trec import read_run
 from rerank.retrieval import lucene_index
 from rerank.training import state as training
 from tests.support.small_collection import command, failed, write_collection
@@ -63,18 +60,6 @@ def test_an_index_that_lucene_could_not_finish_is_not_kept(here, capsys, monkeyp
     monkeypatch.undo()
 
 
-def test_queries_that_the_collection_lacks_are_said(here, capsys):
-    main(command("--fold", "1"))
-    Path("more.run").write_text(Path("runs/towns/bm25.run").read_text() + "extra Q0 d0-0 1 1.0 t\n")
-    words = ["score", "runs/towns/smoothi/fold1/checkpoint", "more.run", "--collection", "towns", "--out", "new.run"]
-    main(words)
-    line = (
-        "towns: has no text of 1 of the 16 queries of more.run, such as extra: they are not re-ranked, and not in the"
-    )
-    assert line in capsys.readouterr().err
-    assert len(read_run("new.run")) == 15
-
-
 def test_a_closed_pipe_and_a_full_device_are_no_tracebacks(here):
     words = [sys.executable, "-m", "rerank", "eval", "runs/towns/bm25.run"]
     reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)
@@ -95,16 +80,3 @@ def test_a_checkpoint_that_is_gone_says_what_to_remove(here, capsys, interrupted
     line = failed(capsys, *words)
     assert "fold1: the best epoch's files have changed since they were written (checkpoint/config.json" in line
     assert line.endswith("expected a file, found none); remove runs/towns/smoothi/fold1/state to train again")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of files")
-def test_a_file_that_is_larger_than_the_limit_is_one_line(here):
-    main(command("--fold", "1"))
-    limited = (
-        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900)); from rerank.cli.main import main; "
-        "main(['plot', 'learning', 'runs/towns/smoothi', '--out', 'chart.pdf'])"
-    )
-    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert done.stderr.startswith("rerank: chart.pdf: cannot be written: File too large")

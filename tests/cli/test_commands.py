@@ -9,23 +9,20 @@ from rerank.cli.app import COMMANDS, app
 from rerank.cli.main import main
 
 
-def test_a_mistake_in_a_new_process_prints_nothing_else():
-    done = subprocess.run(
-        [sys.executable, "-m", "rerank", "train", "--nonsense"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("rerank: Unknown option")
-    assert done.stdout == ""
+def run(*words):
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
 
-def test_without_arguments_it_prints_the_help_and_imports_no_command(capsys):
-    done = subprocess.run([sys.executable, "-m", "rerank"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("Usage: rerank COMMAND")
-    places = [done.stdout.index(f"│ {name} ") for name in COMMANDS]
+def test_a_new_process_prints_the_help_without_importing_a_command_or_one_line_for_a_mistake():
+    code = "import sys; from rerank.cli.main import main; main([]); print('rerank.config' in sys.modules)"
+    out = run("-c", code).stdout
+    assert out.startswith("Usage: rerank COMMAND")
+    assert out.endswith("False\n")
+    places = [out.index(f"│ {name} ") for name in COMMANDS]
     assert places == sorted(places)
-    code = "import sys; from rerank.cli.main import main; main(['--help']); print('rerank.config' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("False\n")
+    done = run("-m", "rerank", "train", "--nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("rerank: Unknown option")
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

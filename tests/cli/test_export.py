@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -116,29 +117,30 @@ def test_score_reads_the_folder_and_its_settings(there, tmp_path):
         assert found[query_id] == pytest.approx(scores, abs=1e-5)
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json", "config.json"])
-def test_a_missing_file_is_named(file, copy, capsys):
-    (copy / file).unlink()
-    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
-    assert f"{file}: expected a file, found none; export the checkpoint again" in line
+MISSING = "expected a file, found none; export the checkpoint again"
+SCORE = ["--collection", "towns", "--out", "no.run"]
 
 
-def test_a_damaged_graph_is_named(copy, capsys):
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        *((file, None, f"{file}: {MISSING}") for file in ("model.onnx", "tokenizer.json", "config.json")),
+        ("model.onnx", b"cut", "of 3 bytes;"),
+        *(("export.json", text, "export the checkpoint again") for text in (b"", b"{", b"[]", b'{"format": "onnx"}')),
+    ],
+)
+def test_a_missing_or_damaged_file_is_named(file, content, expected, copy, capsys):
+    (copy / file).unlink() if content is None else (copy / file).write_bytes(content)
+    line = failed(capsys, "score", str(copy), "first.run", *SCORE)
+    assert file in line
+    assert expected in line
+
+
+def test_a_flipped_bit_of_a_graph_is_named(copy, capsys):
     content = bytearray((copy / "model.onnx").read_bytes())
     content[len(content) // 2] ^= 1
     (copy / "model.onnx").write_bytes(content)
-    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
-    assert "model.onnx: expected XXH3" in line
-    (copy / "model.onnx").write_bytes(content[:99])
-    assert "of 99 bytes;" in failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "onnx"}'])
-def test_a_damaged_record_is_refused(content, copy, capsys):
-    (copy / "export.json").write_text(content)
-    line = failed(capsys, "score", str(copy), "first.run", "--collection", "towns", "--out", "no.run")
-    assert "export.json" in line
-    assert "export the checkpoint again" in line
+    assert "model.onnx: expected XXH3" in failed(capsys, "score", str(copy), "first.run", *SCORE)
 
 
 @pytest.mark.parametrize(
@@ -154,34 +156,38 @@ def test_a_graph_is_no_checkpoint(words, there, capsys):
     assert "is an exported graph, which scores and nothing else" in failed(capsys, *words)
 
 
-@pytest.mark.parametrize("kind", ["mpnet", "deberta-v2"])
-def test_an_encoder_with_its_own_attention_is_refused(kind, tmp_path, capsys):
-    checkpoint = make_cross_encoder(kind, tmp_path / kind, WORDS)
+@pytest.mark.parametrize(
+    ("kind", "make", "expected"),
+    [
+        ("mpnet", make_cross_encoder, "MPNet"),
+        ("deberta-v2", make_cross_encoder, "DebertaV2"),
+        ("qwen3", make_decoder, "a Qwen3ForSequenceClassification is a decoder, which"),
+    ],
+)
+def test_an_encoder_with_its_own_attention_and_a_decoder_are_refused(kind, make, expected, tmp_path, capsys):
+    checkpoint = make(kind, tmp_path / kind, WORDS)
     line = failed(capsys, "export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx")
     assert "cannot be exported" in line
-    assert {"mpnet": "MPNet", "deberta-v2": "DebertaV2"}[kind] in line
+    assert expected in line
     assert not (tmp_path / "graph").exists()
 
 
-def test_a_decoder_is_refused(tmp_path, capsys):
-    checkpoint = make_decoder("qwen3", tmp_path / "qwen3", WORDS)
-    line = failed(capsys, "export", str(checkpoint), str(tmp_path / "graph"), "--format", "onnx")
-    assert "a Qwen3ForSequenceClassification is a decoder, which cannot be exported" in line
+INT8 = ["--int8", "--calibrate", "first.run", "--collection", "towns"]
 
 
-@pytest.mark.parametrize(("form", "package"), [("onnx", "onnx"), ("openvino", "openvino"), ("openvino", "nncf")])
-def test_a_missing_package_is_named(form, package, there, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-    int8 = ["--int8", "--calibrate", "first.run", "--collection", "towns"]
-    line = failed(capsys, "export", "model", str(tmp_path / "graph"), "--format", form, *int8)
-    assert f"needs the package {package}" in line
-    assert line.endswith('pip install "ir-rerank[cpu]"')
-
-
-@pytest.mark.parametrize(("form", "package"), [("onnx", "onnxruntime"), ("openvino", "openvino")])
-def test_a_missing_package_is_named_when_a_graph_is_opened(form, package, there, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-    line = failed(capsys, "score", f"{form}-int8", "first.run", "--collection", "towns", "--out", "no.run")
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("onnx", ["export", "model", "graph", "--format", "onnx", *INT8]),
+        ("openvino", ["export", "model", "graph", "--format", "openvino", *INT8]),
+        ("nncf", ["export", "model", "graph", "--format", "openvino", *INT8]),
+        ("onnxruntime", ["score", "onnx-int8", "first.run", *SCORE]),
+        ("openvino", ["score", "openvino-int8", "first.run", *SCORE]),
+    ],
+)
+def test_a_missing_package_is_named(package, words, there, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    line = failed(capsys, *words)
     assert f"needs the package {package}" in line
     assert line.endswith('pip install "ir-rerank[cpu]"')
 
@@ -190,7 +196,7 @@ def test_wrong_arguments_are_refused(there, tmp_path, capsys):
     graph = str(tmp_path / "graph")
     assert "--int8: needs --calibrate" in failed(capsys, "export", "model", graph, "--format", "onnx", "--int8")
     words = ["export", "model", graph, "--format", "onnx", "--calibrate", "first.run"]
-    assert "name that of the run with --collection" in failed(capsys, *words)
+    assert "name one with --collection" in failed(capsys, *words)
     assert "already exists; expected a new folder" in failed(capsys, "export", "model", "towns", "--format", "onnx")
     assert "no such file" in failed(capsys, "export", "model", graph, "--format", "onnx", "--calibrate", "none.run")
     assert not Path(graph).exists()

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from rerank.data.trec import read_run
 from rerank.jobs.sweep import jobs as sweep
 from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
-from tests.support.patience import SECONDS
+from tests.support.patience import until
 from tests.support.ray_cluster import Cluster
 from tests.support.small_collection import command, failed, in_a_copy
 from tests.support.small_grid import job, work_here
@@ -47,13 +46,6 @@ def trained(trained, tmp_path_factory):
 
 
 CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
-
-
-def until(true):
-    deadline = time.monotonic() + SECONDS
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert true()
 
 
 def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path):

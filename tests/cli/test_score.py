@@ -11,39 +11,26 @@ from rerank.data.trec import read_run
 from rerank.utils.files import file_hash
 from tests.support.small_collection import command
 
+CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
+RUN = "runs/towns/bm25.run"
+
 
 def test_a_checkpoint_re_ranks_a_run(here):
     main(command("--fold", "1", "--encoder.pooling", "max", "--encoder.max-doc-tokens", "20"))
-    main(
-        [
-            "score",
-            "runs/towns/smoothi/fold1/checkpoint",
-            "runs/towns/bm25.run",
-            "--out",
-            "again.run",
-            "--collection",
-            "towns",
-        ]
-    )
+    main(["score", CHECKPOINT, RUN, "--out", "again.run", "--collection", "towns"])
     again, before = read_run("again.run"), read_run("runs/towns/smoothi/fold1/test.run")
     assert len(again) == 15
     for query_id, documents in before.items():
         assert again[query_id] == pytest.approx(documents, abs=1e-5)
     facts = json.loads(Path("again.run.json").read_text())
-    assert facts["first_stage"] == {"run": "runs/towns/bm25.run", "sha256": file_hash(Path("runs/towns/bm25.run"))}
+    assert facts["first_stage"] == {"run": RUN, "sha256": file_hash(Path(RUN))}
     assert facts["run"]["sha256"] == file_hash(Path("again.run"))
     assert facts["documents"].keys() == {"fingerprint", "tokens"}
 
 
-def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(here):
-    main(command("--fold", "1"))
-    words = ["score", "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run", "--out", "again.run"]
-    main([*words, "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
+def test_it_ignores_the_settings_of_a_file_that_do_not_act_on_it(there):
+    main(["score", CHECKPOINT, RUN, "--out", "again.run", "--config", "towns.toml", "--depth", "3", "--device", "cpu"])
     assert {len(documents) for documents in read_run("again.run").values()} == {3}
-
-
-CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
-RUN = "runs/towns/bm25.run"
 
 
 def test_every_query_of_a_run_is_re_ranked_judged_or_not(there):

@@ -9,15 +9,14 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.jobs import score_run
-from rerank.jobs.score_parts import cut, default_parts
+from rerank.jobs import score_parts
+from rerank.jobs.parts import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.small_collection import failed, in_a_copy
 from tests.support.two_processes import in_two_processes
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 RUN = "runs/towns/bm25.run"
-PARTS = Path("out.run.parts")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +36,11 @@ def score(*words, out="out.run"):
 def whole():
     """The run of one process, under the name of `out.run`."""
     return Path("whole.run").read_bytes()
+
+
+def folders():
+    """The folders of parts."""
+    return list(Path().glob("out.run.parts-*"))
 
 
 def test_parts_have_about_equal_tokens_and_none_is_empty():
@@ -59,7 +63,7 @@ def test_the_number_of_parts_follows_from_the_tokens(queries, tokens, parts):
 
 
 def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkeypatch, capsys):
-    scored, make_run = [], score_run.make_run
+    scored, make_run = [], score_parts.make_run
 
     def interrupt_after_two(lists, pairs, weight):
         if len(scored) == 2:
@@ -68,19 +72,20 @@ def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkey
         return make_run(lists, pairs, weight)
 
     with monkeypatch.context() as patch:
-        patch.setattr(score_run, "make_run", interrupt_after_two)
+        patch.setattr(score_parts, "make_run", interrupt_after_two)
         with pytest.raises(SystemExit) as ended:
             score("--parts", "4")
     assert ended.value.code == 130
-    assert sorted(path.name for path in PARTS.iterdir() if path.suffix == ".run") == ["00001.run", "00002.run"]
+    (parts,) = folders()
+    assert sorted(path.name for path in parts.glob("*.run")) == ["00001.run", "00002.run"]
     assert not Path("out.run").exists()
     with monkeypatch.context() as patch:
-        patch.setattr(score_run, "make_run", lambda *given: scored.append("again") or make_run(*given))
+        patch.setattr(score_parts, "make_run", lambda *given: scored.append("again") or make_run(*given))
         score("--parts", "4")
     assert scored[2:] == ["again"] * 2
-    assert "out.run.parts: 2 of 4 parts are there already" in capsys.readouterr().err
+    assert f"{parts}: 2 of 4 parts are there already" in capsys.readouterr().err
     assert Path("out.run").read_bytes() == whole()
-    assert not PARTS.exists()
+    assert not folders()
     facts = json.loads(Path("out.run.json").read_text())
     assert facts["parts"] == 4
     assert facts["run"] == {"sha256": file_hash(Path("out.run"))}
@@ -90,7 +95,7 @@ def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkey
 def test_each_part_alone_and_the_last_to_end_joins_them(there, capsys):
     for number in (3, 1, 4):
         score("--part", f"{number}/4")
-        assert capsys.readouterr().out == f"out.run.parts/0000{number}.run\n"
+        assert capsys.readouterr().out == f"{folders()[0]}/0000{number}.run\n"
         assert not Path("out.run").exists()
     score("--part", "4/4")
     printed = capsys.readouterr()
@@ -98,50 +103,46 @@ def test_each_part_alone_and_the_last_to_end_joins_them(there, capsys):
     score("--part", "2/4")
     assert capsys.readouterr().out == "out.run\n"
     assert Path("out.run").read_bytes() == whole()
-    assert not PARTS.exists()
+    assert not folders()
     score("--part", "2/4")  # as a job that is started once more
     assert "out.run: has all 4 parts already" in capsys.readouterr().err
-    assert not PARTS.exists()
+    assert not folders()
 
 
 def test_a_part_that_was_not_finished_is_scored_again(there):
     for number in (1, 2, 3):
         score("--part", f"{number}/4")
-    Path(PARTS, "00002.run").unlink()
+    Path(folders()[0], "00002.run").unlink()
     score("--parts", "4")
     assert Path("out.run").read_bytes() == whole()
 
 
-def test_parts_of_another_run_are_refused_and_kept(there, capsys):
+def test_parts_of_another_model_or_other_settings_are_not_joined(there):
     score("--part", "1/4")
-    before = Path(PARTS, "00001.run").read_bytes()
-    words = ["score", CHECKPOINT, RUN, "--out", "out.run", "--parts"]
-    for others in (["5"], ["4", "--depth", "3"], ["4", "--training.precision", "float32"]):
-        assert "out.run.parts: has parts of another run" in failed(capsys, *words, *others)
+    (first,) = folders()
+    for others in (["1/5"], ["1/4", "--depth", "3"], ["1/4", "--training.precision", "float32"]):
+        score("--part", *others)
     weights = Path(CHECKPOINT, "model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\1\0")
-    assert "out.run.parts: has parts of another run" in failed(capsys, *words, "4")
-    assert Path(PARTS, "00001.run").read_bytes() == before
-    assert not Path("out.run").exists()
+    score("--part", "1/4")
+    assert [len(list(folder.glob("*.run"))) for folder in folders()] == [1] * 5
+    score("--parts", "4")
+    assert Path("out.run").read_bytes() != whole()
+    assert first in folders()
+    assert len(folders()) == 4
 
 
 def test_parts_of_two_precisions_are_not_joined(there, capsys):
     for number in (1, 2, 3):
         score("--part", f"{number}/4")
-    device = Path(PARTS, "00003.json")
+    (parts,) = folders()
+    device = parts / "00003.json"
     device.write_text(json.dumps(json.loads(device.read_text()) | {"precision": "bf16"}))
     words = ["score", CHECKPOINT, RUN, "--out", "out.run", "--part", "4/4"]
     assert "its parts were scored with precision float32 and bf16" in failed(capsys, *words)
-    assert len(list(PARTS.glob("*.run"))) == 4
+    assert len(list(parts.glob("*.run"))) == 4
     device.write_text("{")
     assert f"{device}: not JSON" in failed(capsys, *words)
-
-
-def test_a_folder_of_something_else_is_left_alone(there, capsys):
-    PARTS.mkdir()
-    Path(PARTS, "notes.txt").write_text("mine")
-    assert "has parts of another run, or other files" in failed(capsys, "score", CHECKPOINT, RUN, "--out", "out.run")
-    assert Path(PARTS, "notes.txt").read_text() == "mine"
 
 
 def test_standard_output_and_gzip_have_the_same_bytes(there, capfd):
@@ -170,4 +171,4 @@ def rescored():
 def test_two_processes_write_the_run_of_one(there, tmp_path):
     assert in_two_processes(tmp_path, rescored) == [None, None]
     assert Path("out.run").read_bytes() == whole()
-    assert not PARTS.exists()
+    assert not folders()

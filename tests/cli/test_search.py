@@ -11,29 +11,9 @@ import pytest
 from rerank.cli.hit_lines import hit_lines
 from rerank.cli.main import main
 from rerank.data.types import Hit, Marked
-from tests.support.small_collection import SETTINGS as TRAINING
-from tests.support.small_collection import command, write_collection, write_encoder, write_german
+from tests.support.small_collection import write_german
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A folder with a collection and a trained fold."""
-    folder = tmp_path_factory.mktemp("trained")
-    write_collection(folder / "towns")
-    write_encoder(folder / "encoder")
-    (folder / "towns.toml").write_text(TRAINING)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        main(command("--fold", "1"))
-    return folder
-
-
-@pytest.fixture
-def there(trained, monkeypatch):
-    monkeypatch.chdir(trained)
-    return trained
 
 
 def rows(out):
@@ -70,15 +50,14 @@ def test_a_query_that_finds_nothing_is_one_line(there, capsys, query):
 
 
 def test_words_are_marked_by_the_stems_of_the_language(there, capsys):
-    if not Path("stadt").exists():
-        write_german(Path("stadt"))
+    write_german(Path("stadt"))
     main(["search", CHECKPOINT, "häusern", "--collection", "stadt", "--collection.language", "de"])
     assert "Das *Haus* am Markt" in capsys.readouterr().out
 
 
 def test_a_terminal_gets_colours_and_no_character_that_it_obeys(there, monkeypatch):
     folder = Path("hostile")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir()
     line = {"_id": "d\033[31m", "title": "a\x9b31mtitle", "text": "good \033]0;owned\007 \033[2J text"}
     (folder / "corpus.jsonl").write_text(json.dumps(line) + "\n")
     shown = {}

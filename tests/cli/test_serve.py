@@ -1,4 +1,4 @@
-"""`rerank serve` as it is started and stopped: its address, SIGTERM under load, and what it refuses."""
+"""`rerank serve`: the page, its JSON endpoint and the other APIs, side by side; SIGTERM under load; a port in use."""
 
 import http.client
 import json
@@ -9,48 +9,70 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
+from urllib.parse import urlencode
 
 import pytest
 
 from rerank import Reranker
+from rerank.config import CollectionSettings, Config, FirstStageSettings, OutputSettings
+from rerank.pipelines.open import bm25_and
 from tests.support.paths import ROOT
-from tests.support.servers import SECONDS, wait_until
+from tests.support.servers import SECONDS, Server, in_threads, wait_until
 from tests.support.small_collection import failed
+from tests.support.small_documents import write_documents
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
-TEXTS = [f"{' '.join(WORDS[:number])} {number}" for number in range(20)]
+TEXTS = [" ".join(WORDS[:number]) for number in range(1, 20)]
+QUERIES = ["amber ambers", "birch of the river", "cedar delta", "unknown"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return make_cross_encoder("bert", tmp_path_factory.mktemp("served") / "bert", WORDS, max_positions=24)
+    folder = tmp_path_factory.mktemp("served")
+    make_cross_encoder("bert", folder / "bert", WORDS, max_positions=24)
+    write_documents(folder / "documents")
+    return folder
 
 
-def test_sigterm_under_load_finishes_what_is_in_flight(folder):
-    """Each of 16 clients asks again and again: every answer is whole and right, until there is no server."""
+@pytest.fixture
+def process(folder):
+    """A server of a model and a collection, in a process of its own."""
+    words = ["bert", "--collection", "documents", "--port", "0", "--device", "cpu", "--depth", "20"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "rerank", "serve", str(folder), "--port", "0", "--device", "cpu"],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "rerank", "serve", *words],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    try:
-        line = process.stdout.readline()
-        port = int(re.fullmatch(rf"serving {re.escape(str(folder))} at http://127\.0\.0\.1:(\d+)\n", line)[1])
-        answers, cut = [], []
-        clients = [threading.Thread(target=_ask_on, args=(port, answers, cut)) for _ in range(16)]
-        for client in clients:
-            client.start()
-        wait_until(lambda: len(answers) > 50)
-        process.send_signal(signal.SIGTERM)
-        for client in clients:
-            client.join(SECONDS)
-        _, errors = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_requests_side_by_side_get_what_they_get_alone_and_sigterm_under_load_finishes_them(folder, process):
+    """Each of 16 clients asks again and again: every answer is whole and right, until there is no server."""
+    line = process.stdout.readline()
+    server = Server(None, int(re.fullmatch(r"serving bert at http://127\.0\.0\.1:(\d+)\n", line)[1]))
+    searches = [partial(server.ask, "/search", {"query": QUERIES[number % 4]}) for number in range(16)]
+    requests = [
+        {"query": QUERIES[number % 3], "texts": TEXTS[number % 5 :], "raw_scores": True} for number in range(32)
+    ]
+    answers = in_threads([*searches, *(partial(server.ask, "/rerank", request) for request in requests)])
+    page = server.ask("/", urlencode({"query": "ambers"}).encode(), Content_Type="application/x-www-form-urlencoded")
+    form = server.get("/")
+    under_load, cut = [], []
+    clients = [threading.Thread(target=ask_on, args=(server.port, under_load, cut)) for _ in range(16)]
+    for client in clients:
+        client.start()
+    wait_until(lambda: len(under_load) > 50)
+    process.send_signal(signal.SIGTERM)
+    for client in clients:
+        client.join(SECONDS)
+    _, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 143
     assert errors.splitlines()[-2:] == [
         "finishing the requests in flight",
@@ -58,15 +80,36 @@ def test_sigterm_under_load_finishes_what_is_in_flight(folder):
     ]
     assert "amber" not in errors
     assert not cut
-    expected = Reranker.load(folder, device="cpu").score("amber", TEXTS).tolist()
-    for answer in answers:
-        scores = {rank["index"]: rank["score"] for rank in answer}
-        assert scores == pytest.approx(dict(enumerate(expected)), abs=1e-5)
+
+    model = Reranker.load(folder / "bert", device="cpu")
+    config = Config(
+        collection=CollectionSettings(source=str(folder / "documents")),
+        first_stage=FirstStageSettings(depth=20),
+        output=OutputSettings(folder=str(folder / "runs")),
+    )
+    alone = bm25_and(model, "bert", config).search
+    for number, answer in enumerate(answers[:16]):
+        expected, hits = alone(QUERIES[number % 4]), answer.json["hits"]
+        assert (answer.status, len(hits)) == (200, 0 if number % 4 == 3 else 10)
+        assert [hit["score"] for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+        assert {hit["doc_id"]: hit["snippet"]["text"] for hit in hits} == {
+            hit.doc_id: hit.snippet.text for hit in expected
+        }
+    scored = [*zip(requests, (answer.json for answer in answers[16:]), strict=True)]
+    for request, ranks in [*scored, *((requests[0], ranks) for ranks in under_load)]:
+        expected = model.score(request["query"], request["texts"])
+        assert {rank["index"]: rank["score"] for rank in ranks} == pytest.approx(
+            dict(enumerate(expected.tolist())), abs=1e-5
+        )
+    assert page.status == form.status == 200
+    assert b"<mark>" in page.body
+    assert b"<mark>" not in form.body
+    assert b"documents</h1>" in form.body
 
 
-def _ask_on(port, answers, cut):
+def ask_on(port, answers, cut):
     """Asks until nobody accepts; a request that was sent and not answered is cut."""
-    body = json.dumps({"query": "amber", "texts": TEXTS, "raw_scores": True})
+    body = json.dumps({"query": QUERIES[0], "texts": TEXTS, "raw_scores": True})
     while True:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         try:
@@ -89,11 +132,5 @@ def _ask_on(port, answers, cut):
 def test_a_port_in_use_is_one_line(capsys, folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = failed(capsys, "serve", str(folder), "--port", str(port))
+        line = failed(capsys, "serve", str(folder / "bert"), "--port", str(port))
     assert f"--host 127.0.0.1 --port {port}: Address already in use" in line
-
-
-def test_mistakes_are_told_before_the_model_is_loaded(capsys, monkeypatch, folder):
-    monkeypatch.setattr(Reranker, "load", lambda *_, **__: pytest.fail("loaded"))
-    for words in (["--host", "no.such.host.invalid"], ["--api-key-file", "missing"], ["--max-queue", "5"]):
-        assert words[0].removesuffix("queue") in failed(capsys, "serve", str(folder), *words)

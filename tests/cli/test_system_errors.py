@@ -6,7 +6,6 @@ import os
 import pytest
 
 from rerank.cli.main import run_and_exit
-from rerank.utils import files
 from tests.support.small_collection import failed
 
 
@@ -24,12 +23,6 @@ def raises(error: Exception):
 def test_an_error_about_a_file_is_one_line(capsys, number, file):
     line = failed(capsys, main=raises(OSError(number, os.strerror(number), file)))
     assert line == f"rerank: some/file: {os.strerror(number)}"
-
-
-def test_a_file_that_is_missing_is_one_line(capsys, tmp_path):
-    missing = tmp_path / "missing"
-    line = failed(capsys, main=lambda _: run_and_exit(lambda: files.file_hash(missing)))
-    assert line == f"rerank: {missing}: No such file or directory"
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ def folder(tmp_path_factory):
 
 
 @bounded
-@given(damaged(RUN))
-def test_a_run(folder, content):
-    value_or_error(read_run, folder / "any.run", content)
-
-
-@bounded
 @given(damaged(gzip.compress(RUN, mtime=0)))
 def test_a_compressed_run(folder, content):
     value_or_error(read_run, folder / "any.run.gz", content)

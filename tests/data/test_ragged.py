@@ -134,13 +134,3 @@ def test_any_damage_is_one_line(tmp_path, name, damage):
     ) as said:
         opened(tmp_path)
     assert "\n" not in str(said.value)
-
-
-def test_a_record_that_leaves_files_out_is_one_line(tmp_path):
-    opened(tmp_path)
-    for name in ("values.bin", "offsets.npy", "id_rows.npy"):
-        (tmp_path / "store" / name).unlink()
-    record = tmp_path / "store" / "files.json"
-    record.write_text('{"ids.bin": ' + record.read_text().partition('"ids.bin": ')[2].partition("}")[0] + "}}")
-    with pytest.raises(UserError, match=r"the vectors cannot be read \(.*No such file"):
-        opened(tmp_path)

@@ -53,16 +53,18 @@ def test_documents_are_tokenised_once(tmp_path, tokenizer):
     assert again["c"].tolist() == first["c"].tolist()
 
 
-@pytest.mark.parametrize("change", [{"max_doc_tokens": 50}, {"fingerprint": "y"}, {"texts": {"a": "amber"}}])
-def test_other_documents_tokens_or_texts_make_another_store(tmp_path, tokenizer, change):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_doc_tokens": 50},
+        {"fingerprint": "y"},
+        {"texts": {"a": "amber"}},
+        {"tokenizer": make_tokenizer("bert", WORDS[:10])},
+    ],
+)
+def test_other_documents_tokens_texts_or_tokenizers_make_another_store(tmp_path, tokenizer, change):
     opened(tmp_path, tokenizer)
-    opened(tmp_path, tokenizer, **change)
-    assert len(list(tmp_path.glob("*/"))) == 2
-
-
-def test_another_tokenizer_makes_another_store(tmp_path, tokenizer):
-    opened(tmp_path, tokenizer)
-    opened(tmp_path, make_tokenizer("bert", WORDS[:10]))
+    opened(tmp_path, **{"tokenizer": tokenizer} | change)
     assert len(list(tmp_path.glob("*/"))) == 2
 
 
@@ -98,15 +100,6 @@ def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, 
 def test_another_number_of_texts_than_of_documents_is_an_error(tmp_path, tokenizer):
     with pytest.raises(ValueError, match="shorter"):
         open_store(tmp_path, list(MANY), lambda ids: ["amber"], tokenizer, 5, "x")
-
-
-def test_tokens_whose_memory_was_freed_are_read_again(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(tokens_module, "BYTES_KEPT", 0)
-    store = opened(tmp_path, tokenizer)
-    before = store["c"].tolist()
-    store.release()
-    store.rows.release()
-    assert store["c"].tolist() == before
 
 
 @settings(max_examples=100, deadline=None)

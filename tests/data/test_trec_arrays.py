@@ -26,16 +26,11 @@ def folder(tmp_path_factory):
 
 def loop(content, width):
     """query_id -> [(doc_id, value), …], or the lines one of which is named as wrong; 0 for no lines at all."""
-    found, empty, repeated = {}, 0, set()
+    found, repeated = {}, set()
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         words = line.split()
-        if not words:
-            empty = empty or number
+        if not words or words[0].startswith(b"#"):
             continue
-        if words[0].startswith(b"#"):
-            continue
-        if empty:
-            return {empty}
         if width == BEIR and words[2:] == [b"score"]:
             continue
         if width == RUN and len(words) > RUN and words[3].isdigit():

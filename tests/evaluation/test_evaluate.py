@@ -3,7 +3,6 @@ import math
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,9 +79,7 @@ def test_a_high_grade_is_refused_by_measures_of_graded_judgments_alone(measure: 
     qrels = {"q": {"a": 2**31, "b": 10**6}}
     with pytest.raises(UserError, match=f"expected grades up to {highest}, got 2147483648"):
         evaluate(qrels, run, [measure])
-    start = time.perf_counter()
     values = evaluate(qrels, run, [name for name in BINARY if name != "infAP"])
-    assert time.perf_counter() - start < 1
     assert values["P@1"]["q"] == 1.0
 
 
@@ -172,10 +169,8 @@ def test_grade_from_which_a_document_is_relevant() -> None:
 
 
 def test_every_query_has_a_number() -> None:
-    """Accuracy is not defined for a query without both a relevant and a non-relevant document."""
     qrels, run = graded(3)
-    values = evaluate(qrels, run, ["Accuracy", "Compat(p=0.8)"])
-    assert values["Accuracy"]["none"] == 0.0
+    values = evaluate(qrels, run, ["Compat(p=0.8)", "Judged@5"])
     assert all(of.keys() == qrels.keys() for of in values.values())
 
 

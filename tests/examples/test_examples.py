@@ -1,16 +1,13 @@
 """The scripts in examples/ run, with small models and collections, and print what they promise."""
 
 import runpy
-import shutil
 import sys
 
 import pytest
 
-from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.losses import LABELS, LOSSES
 from tests.support.paths import ROOT
-from tests.support.small_collection import command
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
@@ -28,17 +25,6 @@ def run_example(monkeypatch, capsys):
         return capsys.readouterr().out
 
     return run
-
-
-@pytest.fixture(scope="module")
-def trained(home, tmp_path_factory):
-    """A collection's runs, with a fold trained by two losses."""
-    folder = shutil.copytree(home, tmp_path_factory.mktemp("trained") / "home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for loss in ("smoothi", "hinge"):
-            main(command("--fold", "1", "--loss", loss))
-    return folder / "runs" / "towns"
 
 
 def test_all_examples_are_tested_and_short():
@@ -61,8 +47,9 @@ def test_train_on_your_queries(run_example, here):
 
 
 def test_evaluate_and_compare(run_example, trained):
-    runs = [trained / "smoothi" / "fold1" / "test.run", trained / "bm25.run"]
-    printed = run_example("evaluate_and_compare.py", trained / "qrels.txt", *runs)
+    folder = trained / "runs" / "towns"
+    runs = [folder / "smoothi" / "fold1" / "test.run", folder / "bm25.run"]
+    printed = run_example("evaluate_and_compare.py", folder / "qrels.txt", *runs)
     assert "nDCG@20 is lowest for query q" in printed
     assert "bm25" in printed
     assert r"\begin{tabular}" in printed
@@ -81,7 +68,8 @@ def test_losses_in_your_training_loop(run_example):
 
 
 def test_fuse_with_bm25(run_example, trained, tmp_path):
-    files = [trained / "qrels.txt", trained / "bm25.run", trained / "hinge" / "fold1" / "test.run"]
+    folder = trained / "runs" / "towns"
+    files = [folder / "qrels.txt", folder / "bm25.run", folder / "smoothi" / "fold1" / "test.run"]
     printed = run_example("fuse_with_bm25.py", *files, tmp_path / "fused.run")
     assert printed.count("nDCG@20") == 5
     assert read_run(tmp_path / "fused.run")

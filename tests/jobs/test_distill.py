@@ -184,9 +184,6 @@ def test_the_student_learns_the_order_of_a_trained_teacher(here):
         student = replace(config, loss=LossSettings(loss))
         folder = distill(student, str(teacher), "1")
         assert folder.path == Path(f"runs/towns/distill-{loss}")
-        again = distill(replace(student, output=OutputSettings(name="again-" + loss)), str(teacher), "1")
-        runs = [path.fold("1").test_run.read_text() for path in (folder, again)]
-        assert runs[0].replace(f" distill-{loss}\n", f" again-{loss}\n") == runs[1]
         before, after = agreement(student, folder.fold("1").checkpoint)
         assert after > before + 0.3
 
@@ -206,14 +203,6 @@ def agreement(config, checkpoint):
     before = correlation()
     task.load(checkpoint)
     return before, correlation()
-
-
-def test_an_interrupted_training_of_the_student_goes_on(here, teacher, capsys, interrupted):
-    assert interrupted(command("--fold", "1")) == 130
-    main(command("--fold", "1"))
-    said = capsys.readouterr().err
-    assert "teacher teacher: runs/towns/teacher-" in said
-    assert "resuming after epoch 1" in said
 
 
 def test_a_teacher_that_was_trained_on_the_collection_is_said(here, capsys):

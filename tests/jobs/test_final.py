@@ -147,15 +147,6 @@ def test_a_crash_before_the_manifest_loses_nothing(here, capsys, monkeypatch):
     assert not (FINAL / "state").exists()
 
 
-def test_its_checkpoint_scores_a_run(here):
-    main(command("--fold", "final"))
-    main(["score", str(FINAL / "checkpoint"), "runs/towns/bm25.run", "--out", "new.run"])
-    assert set(read_run("new.run")) == set(QUERIES)
-    best = {query_id: read_run("new.run")[query_id] for query_id in read_run(FINAL / "valid.run")}
-    for query_id, scores in read_run(FINAL / "valid.run").items():
-        assert best[query_id] == pytest.approx(scores, abs=1e-4)
-
-
 def test_python_trains_it_too(here):
     settings = rerank.config.TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)
     output = rerank.config.OutputSettings(name="python")
@@ -218,14 +209,6 @@ def test_a_damaged_manifest_of_a_fold_is_named(here, capsys, damaged, expected):
     line = failed(capsys, *command("--fold", "final", "--training.epochs-from", str(EXPERIMENT)))
     assert f"{manifest}: " in line
     assert expected in line
-
-
-def test_the_settings_of_the_folds_are_those_of_the_final_model(here, capsys):
-    line = failed(capsys, *command("--fold", "final", "--lr", "5e-5"))
-    assert "this experiment was begun with other settings: there training.lr = 0.001; here training.lr = 5e-05" in line
-    main(command("--fold", "final", "--name", "alone", "--epochs", "1"))
-    line = failed(capsys, *command("--fold", "1", "--name", "alone"))
-    assert "this experiment was begun with other settings: there training.epochs = 1; here training.epochs = 2" in line
 
 
 def test_a_sweep_has_no_final_model(here):

@@ -37,8 +37,7 @@ def test_a_trained_model_has_a_card_with_the_values_of_its_manifest(here):
     assert 'name = "smoothi"' in card.text
 
 
-def test_the_python_code_of_a_card_runs(here):
-    main(command("--fold", "1"))
+def test_the_python_code_of_a_card_runs(there):
     blocks = card_of(CHECKPOINT).text.split("```python\n")[1:]
     assert len(blocks) == 3
     names = {"query": "amber0", "documents": ["amber0 good", "river bad"]}

@@ -12,7 +12,6 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from rerank.batches.batch import make_batch
 from rerank.losses import smoothi
-from rerank.models import compiled as compiled_layers
 from rerank.models import packed_attention
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_if_useful, compile_layers, compile_parts
@@ -106,20 +105,6 @@ def test_layers_share_a_graph_for_any_number_of_tokens_and_for_every_model(kind,
     compile_parts(another, counter)
     assert_same(gradient(another.train(), batch), expected)
     assert counter.frame_count == graphs
-
-
-def test_inductors_kernels_give_the_same_gradient(tmp_path, monkeypatch):
-    """Of the embeddings, with their norm and dropout: a C++ compiler takes half a minute for a layer.
-
-    Scalar kernels and no precompiled headers, as they are compiled once.
-    """
-    model, batch = opened("bert", tmp_path, layers=1)
-    expected = gradient(model, batch)
-    monkeypatch.setattr(compiled_layers, "layers_of", lambda encoder: [])
-    with torch._inductor.config.patch({"cpp.simdlen": 0, "cpp_cache_precompile_headers": False, "compile_threads": 1}):
-        counter = compiled(model, batch, "inductor")
-        assert_same(gradient(model, batch), expected)
-    assert counter.frame_count == 1
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])

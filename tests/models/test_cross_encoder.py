@@ -37,7 +37,7 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
         torch.testing.assert_close(together, scores_of(model, shared(pairs)), atol=1e-5, rtol=0)
     assert (together.dtype, together.shape) == (torch.float32, (len(pairs),))
     assert together.std() > 1e-4
-    of_one = torch.tensor([len(shared.lengths(*pair)) == 1 for pair in pairs])
+    of_one = torch.tensor([len(shared.split(*pair)) == 1 for pair in pairs])
     torch.testing.assert_close(together[of_one], plain[of_one], atol=1e-5, rtol=0)
     assert not torch.equal(together[~of_one], plain[~of_one])
 

@@ -219,6 +219,7 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
 def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here):
     rerank.fit("towns", pipeline(), portable=True)
     expected = rerank.Pipeline.load(FOLDER).search("good", 5)
+    assert not list(FOLDER.rglob("*.lock"))
     shutil.move(FOLDER, "elsewhere")
     for gone in ("towns", "runs", "encoder"):
         shutil.rmtree(gone)
@@ -251,7 +252,7 @@ def damage_manifest():
     "damage, line",
     [
         (damage_evidence, r"pipeline: changed since it was written: evidence.json"),
-        (damage_documents, r"fitted on other documents than those of .*towns now; run `rerank fit` again"),
+        (damage_documents, r"fitted on other documents than those of .*towns now; `rerank update .*` takes these"),
         (damage_encoder, r"fitted with other files of the encoder encoder than those of now; run `rerank fit` again"),
         (damage_manifest, r"manifest.json: cannot be read"),
     ],
@@ -297,9 +298,10 @@ def test_mistakes_are_one_line(here, capsys):
     assert "--encoder none takes BM25 alone" in failed(capsys, "fit", "towns", "--encoder", "no/such")
     assert "towns: exists and is no pipeline" in failed(capsys, "fit", "towns", "--out", "towns", "--encoder", "none")
     assert "./nowhere: no such file or folder" in failed(capsys, "fit", "./nowhere")
-    assert "has its own collection; leave it out" in failed(
-        capsys, "score", str(FOLDER), "--collection", "towns", "--out", "x.run"
-    )
+    for command in (["score", "--out", "x.run"], ["search", "good"]):
+        for flag, value in (("--collection", "towns"), ("--first-stage.k1", "1.5"), ("--first-stage.depth", "20")):
+            said = failed(capsys, command[0], str(FOLDER), *command[1:], flag, value)
+            assert re.search(f"{flag} [0-9a-z.]+: of no effect: {FOLDER} has its own settings; leave it out", said)
     run = "runs/towns/bm25.run"
     assert "of no effect with a pipeline" in failed(capsys, "score", str(FOLDER), run, "--out", "x.run")
 

@@ -6,7 +6,7 @@ import pytest
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.id_table import make_id_table
 from rerank.data.trec import ranked
-from rerank.retrieval.exact_search import search_exactly
+from rerank.retrieval.exact_search import product, search_exactly
 
 
 def make_documents(passages, seed=0, values=None):
@@ -21,19 +21,15 @@ def make_documents(passages, seed=0, values=None):
     )
 
 
-def dot(queries, passages):
-    return queries @ passages.T
-
-
-@pytest.mark.parametrize("passages_at_once", [1, 3, 7, 1000])
+@pytest.mark.parametrize("scores_at_once", [4, 12, 28, 4000])
 @pytest.mark.parametrize("values", [None, [0, 1]])
 @pytest.mark.parametrize("depth", [1, 5, 60, 100])
-def test_the_best_are_those_of_a_full_sort(depth, values, passages_at_once):
+def test_the_best_are_those_of_a_full_sort(depth, values, scores_at_once):
     """With vectors of zeros and ones most scores are tied."""
     passages = np.random.default_rng(1).integers(1, 5, 60).tolist()
     ids, documents = make_documents(passages, values=values)
     queries = {f"q{number}": row for number, row in enumerate(make_documents([1] * 4, 2, values)[1].vectors)}
-    found = dict(search_exactly(queries, documents, depth, dot, passages_at_once))
+    found = dict(search_exactly(queries, documents, depth, product(documents, False), scores_at_once))
     assert list(found) == list(queries)
     for query_id, query in queries.items():
         best = {
@@ -49,5 +45,7 @@ def test_more_queries_than_a_block_holds_are_all_answered(monkeypatch):
     monkeypatch.setattr("rerank.retrieval.exact_search.QUERIES_AT_ONCE", 3)
     ids, documents = make_documents([1] * 5)
     queries = {f"q{number}": vector for number, vector in enumerate(np.tile(documents.vectors, (2, 1)))}
-    found = dict(search_exactly(queries, documents, 1, lambda q, p: -((q[:, None] - p) ** 2).sum(-1)))
+    found = dict(
+        search_exactly(queries, documents, 1, lambda q, rows: -((q[:, None] - documents.vectors[rows]) ** 2).sum(-1))
+    )
     assert [next(iter(best)) for best in found.values()] == ids * 2

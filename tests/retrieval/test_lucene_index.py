@@ -116,14 +116,6 @@ def test_what_lucene_itself_finds_damaged_is_one_line(tmp_path, suffix):
         search(index, {"q": "wing"}, 3)
 
 
-def test_a_document_that_lucene_cannot_write_is_named(tmp_path):
-    documents = [Document("good", "", "wing"), Document("long" + "x" * 40_000, "", "wing")]
-    with pytest.raises(UserError, match=r"cannot write the document longx{56}: .*immense term") as told:
-        build_index(documents, tmp_path / "index")
-    assert len(str(told.value)) < 400
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, capfd):
     standin.block_network(monkeypatch)
     monkeypatch.setenv("PYSERINI_CACHE", str(tmp_path))

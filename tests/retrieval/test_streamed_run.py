@@ -42,28 +42,28 @@ def write(file, index, queries=QUERIES, depth=10, k1=0.9):
 
 def interrupt(file, index, monkeypatch, at):
     """Writes until query `at`; each query is saved."""
-    lines = streamed_run.lines_as_found
+    lines = streamed_run.lines_of_query
 
-    def stop(path, query_id, scores, tag):
+    def stop(path, query_id, scores, tag, **options):
         if query_id == at:
             raise KeyboardInterrupt
-        return lines(path, query_id, scores, tag)
+        return lines(path, query_id, scores, tag, **options)
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(streamed_run, "lines_as_found", stop)
+        patch.setattr(streamed_run, "lines_of_query", stop)
         patch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
         write(file, index)
 
 
 def queries_written(monkeypatch):
     """The ids of the queries whose lines are made from now on."""
-    written, lines = [], streamed_run.lines_as_found
+    written, lines = [], streamed_run.lines_of_query
 
-    def note(path, query_id, scores, tag):
+    def note(path, query_id, scores, tag, **options):
         written.append(query_id)
-        return lines(path, query_id, scores, tag)
+        return lines(path, query_id, scores, tag, **options)
 
-    monkeypatch.setattr(streamed_run, "lines_as_found", note)
+    monkeypatch.setattr(streamed_run, "lines_of_query", note)
     return written
 
 

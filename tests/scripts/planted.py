@@ -1,4 +1,4 @@
-"""Functions that tests run as commands; a module that imports little, as every command imports it."""
+"""Functions that tests run in other processes; a module that imports little, as every such process imports it."""
 
 import subprocess
 import sys
@@ -27,3 +27,12 @@ def write(words: list[str]) -> None:
 
 def leave_a_process(words: list[str]) -> None:
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+
+
+def two_peaks():
+    """The memory of 64 MB of numbers, and then that of 1 MB."""
+    import torch
+
+    from scripts.benchmarks.memory import peak_memory
+
+    return [peak_memory(lambda size=size: torch.ones(size * 250_000).sum(), torch.device("cpu")) for size in (64, 1)]

@@ -1,7 +1,6 @@
 """`python -m scripts.benchmarks ...` at tiny sizes: the right rows in table and JSON. No time is asserted."""
 
 import contextlib
-import gzip
 import json
 
 import numpy as np
@@ -10,27 +9,27 @@ import torch
 
 from rerank import Reranker
 from rerank.data.collections import open_collection
-from rerank.data.letor.layouts import open_fold
-from rerank.data.trec import read_run
 from rerank.losses import LOSSES
 from rerank.models.text_scorer import TextScorer
+from rerank.pipelines.pipeline import Pipeline
+from rerank.serving.app import make_search_app
+from rerank.serving.search_page import page_routes
+from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
-from scripts.benchmarks import letor, scoring, serving_load, timing, training
 from scripts.benchmarks import losses as bench_losses
+from scripts.benchmarks import scoring, search, serving_load, timing, training
 from scripts.benchmarks.commands import main
+from scripts.benchmarks.fake_cuda import library
 from scripts.benchmarks.gpu_counts import count
-from scripts.benchmarks.large import STEPS, with_full_size
-from scripts.benchmarks.large_collection import DEPTH, PASSAGES, shape, write_large_collection, write_large_run
-from scripts.benchmarks.memory import in_fresh_process, measured, peak_memory
+from scripts.benchmarks.memory import in_fresh_process
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.timing import interleaved, ratio
 from scripts.benchmarks.workload import make_encoder
-from tests.support.fake_cuda import library
+from tests.scripts.planted import two_peaks
 from tests.support.servers import served
 from tests.support.small_collection import failed
 
 CPU = torch.device("cpu")
-SHARE = 1e-4
 PRODUCTS = ["matrix product, 2048 × 2048", "its layers' products, 4096 tokens"]
 
 
@@ -106,43 +105,27 @@ def test_training(rows_of, encoder_folder):
     assert settings["paper_hours"] == pytest.approx(hours)
 
 
-def test_letor(tmp_path):
-    letor.write_rows(tmp_path / "all.txt", 601)
-    found = measured(letor.OPEN, [str(tmp_path / "all.txt"), str(tmp_path / "cache")], tmp_path)
-    assert found["seconds"] > 0
-    fold = open_fold(str(tmp_path / "all.txt"), "1", 5, tmp_path / "cache")
-    assert fold.train.features.shape == (601, 136)
+@pytest.mark.usefixtures("here")
+def test_search(rows_of, monkeypatch):
+    """The pipelines are served in this process; the copies of the documents are not encoded."""
 
+    @contextlib.contextmanager
+    def in_process(folder, *_):
+        routes, bound = page_routes(Pipeline.load(folder).search, "towns"), open_socket("127.0.0.1", 0)
+        with bound, running(make_search_app(routes), bound):
+            yield address_of(bound)
 
-def test_large(tmp_path):
-    """The collection and its runs are ones that we read, a step is measured, and the full size is extrapolated."""
-    of = shape(SHARE)
-    write_large_collection(tmp_path / "collection", of)
-    write_large_run(tmp_path / "first-stage.run", of)
-    write_large_run(tmp_path / "by-rank.run", of, by_rank=True)
-    write_large_run(tmp_path / "first-stage.run.gz", of)
-    collection, run = open_collection(str(tmp_path / "collection")), read_run(tmp_path / "first-stage.run")
-    texts = {document.doc_id: document.text for document in collection.documents()}
-    assert len(texts) == of.passages == round(SHARE * PASSAGES)
-    assert {len(text.split()) for text in texts.values()} == {55}
-    (fold,) = collection.folds
-    assert [len(part) for part in (fold.train, fold.valid, fold.test)] == list(of.queries.values())
-    assert run.keys() == collection.qrels.keys() == collection.queries.keys()
-    assert sum(map(len, run.values())) == of.lines == DEPTH * len(run)
-    assert all(run[query_id].keys() >= judged.keys() for query_id, judged in collection.qrels.items())
-    assert read_run(tmp_path / "by-rank.run") == run
-    assert (
-        gzip.decompress((tmp_path / "first-stage.run.gz").read_bytes()) == (tmp_path / "first-stage.run").read_bytes()
+    monkeypatch.setattr(search, "server_process", in_process)
+    monkeypatch.setattr(search, "WARMING", 1)
+    monkeypatch.setitem(search.SHAPES, "minilm", {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2})
+    rows, settings = rows_of(
+        "search", "towns", "--encoder", "encoder", "--documents", 60, "--queries", 5, "--folder", "k"
     )
-    assert measured(STEPS["read"].code, STEPS["read"].arguments, tmp_path)["peak MB"] > 1
-    with pytest.raises(UserError, match=r"nowhere: exit code 1: .*No such file"):
-        measured(STEPS["read"].code, ["nowhere"], tmp_path)
-    rows = [
-        {"what": "a", "passages": PASSAGES // size, "s": 20 / size, "peak MB": 100 + 1000 / size} for size in (10, 100)
-    ]
-    smaller, larger = with_full_size(rows)
-    assert smaller == rows[1]
-    assert (larger["full size, s"], larger["full size, peak MB"]) == pytest.approx((20, 1100), rel=1e-4)
+    stages = ["bm25", "dense", "feedback", "fused", "adapter"]
+    assert [name for name in rows if name.startswith("stage")] == [f"stage {name}" for name in stages]
+    assert rows["/search up to cross-encoder, 8 clients"]["p95 (ms)"] > 0
+    assert settings["documents"] == 60
+    assert open_collection("k/60/collection").count() == 60
 
 
 @pytest.fixture
@@ -204,18 +187,11 @@ def test_gpu_counts():
         (["scoring", "--encoder", "nowhere"], "nowhere"),
         (["training", "--lists", "-1"], "--lists: got -1"),
         (["training", "--out", "nowhere/out.json"], "--out nowhere/out.json"),
-        (["letor", "--rows", "599"], "--rows: got 599, expected 600 or more"),
-        (["large", "--share", "0"], "--share: got 0, expected a number above 0, at most 1"),
-        (["large", "walk"], "walk"),
-        (["letor", "--out", "."], "--out .: is a folder"),
+        (["losses", "--out", "."], "--out .: is a folder"),
     ],
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
-
-
-def two_peaks():
-    return [peak_memory(lambda size=size: torch.ones(size * 250_000).sum(), CPU) for size in (64, 1)]
 
 
 def test_a_peak_is_that_of_its_work_alone():

@@ -115,7 +115,7 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
         "snippet": {"text": "… the lift of a wing …", "marks": [[16, 20]]},
     }
     assert answer.json()["hits"][0] == hit
-    assert len(answer.json()["hits"]) == 2
+    assert (len(answer.json()["hits"]), answer.json()["answered_by"]) == (2, "a")
     explained = ask_json("wing", top=1, explain=True).json()["hits"]
     assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}}]
 

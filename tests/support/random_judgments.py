@@ -29,10 +29,9 @@ OTHERS = (
         "Bpref(rel=3)",
         "infAP(rel=2)",
         "RBP(p=0.5,rel=1)",
-        "Accuracy",
         "Compat(p=0.8)",
     ),
-    *("Accuracy(rel=2)@3", "AP(judged_only=True)", "nDCG(judged_only=True)@5", "nDCG(gains={1:3,2:-4})@5"),
+    *("AP(judged_only=True)", "nDCG(judged_only=True)@5", "nDCG(gains={1:3,2:-4})@5"),
 )
 FAULTS = (["bpref", "map"], ["ndcg_cut_10"], ["ndcg", "infAP"])
 """Measures that faulted, or never ended, on a first query with negative grades alone."""

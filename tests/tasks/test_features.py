@@ -19,12 +19,11 @@ from rerank.tasks.features import FeatureDataset
 from rerank.training import gradients, saving
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
-from tests.support.paths import ROOT, SHARED_DATA
+from tests.support.paths import ROOT
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
 
 CONFIGS = ROOT / "configs"
-MQ2008 = SHARED_DATA / "data" / "mq2008"
 FOLD = Path("runs/letor/smoothi/fold1")
 
 
@@ -48,11 +47,11 @@ def log(folder):
 
 
 def test_all_folds_and_the_table(here, capsys):
-    main(command("--fold", "2"))
+    main(command("--epochs", "1", "--fold", "2"))
     main(["eval", "runs/letor/smoothi/fold2/test.run"])
     assert "queries of fold 2" in capsys.readouterr().out  # no other fold is known yet
-    main(command())
-    main(command("--loss", "listnet", "--training.measure", "ndcg_cut_10"))
+    main(command("--epochs", "1"))
+    main(command("--epochs", "1", "--loss", "listnet", "--training.measure", "ndcg_cut_10"))
     assert capsys.readouterr().out.split() == ["runs/letor/smoothi", "runs/letor/listnet"]
     everything = read_run("runs/letor/listnet/all.run")
     judged = read_qrels("runs/letor/qrels.txt")
@@ -323,19 +322,6 @@ def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
     assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
     assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
     assert (table.measure, table.precision) == ("loss", "float32")
-
-
-@pytest.mark.skipif(not MQ2008.is_dir(), reason="the shared MQ2008 folds are not here")
-def test_mq2008_two_epochs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    main(
-        ["train", "--config", str(CONFIGS / "mq2008.toml"), "--collection", str(MQ2008), "--fold", "1", "--epochs", "2"]
-    )
-    folder = Path("runs/mq2008/smoothi/fold1")
-    run = read_run(folder / "test.run")
-    assert (len(run), sum(map(len, run.values()))) == (156, 2874)
-    assert [record["epoch"] for record in log(folder)] == [1, 2]
-    assert json.loads((folder / "manifest.json").read_text())["features"]["width"] == 46
 
 
 @pytest.mark.parametrize("source", ["letor", "one.txt"])

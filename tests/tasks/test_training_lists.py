@@ -135,7 +135,6 @@ def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     assert [c.query_id for c in epochs[0]] != [c.query_id for c in epochs[1]]
     assert len({c.doc_ids.index(f"d{c.query_id[1:]}-0") for epoch in epochs for c in epoch}) > 1
 
-    experiment.claim.release()
     experiment = open_experiment(settings(lists_per_epoch=4), "1")
     task = experiment.task(experiment.folds[0])
     some = [task.training_lists(epoch) for epoch in range(9)]

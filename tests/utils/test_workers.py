@@ -10,7 +10,7 @@ import pytest
 
 from rerank.utils.workers import work
 from tests.support.paths import ROOT
-from tests.support.patience import SECONDS
+from tests.support.patience import until
 from tests.support.small_grid import job
 from tests.support.threads import beside
 
@@ -103,10 +103,3 @@ def test_more_workers_than_gpus_share_them(tmp_path):
 def go(names):
     for name in names:
         name.with_suffix(".go").touch()
-
-
-def until(true):
-    deadline = time.monotonic() + SECONDS
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert true()

@@ -39,11 +39,6 @@ def stamp_of(path: Path) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def is_large(path: Path) -> bool:
-    """Whether the offsets of this file are kept on disk."""
-    return path.stat().st_size >= LARGE
-
-
 def line_offsets(path: Path, keys: Iterable[str], lines: Lines) -> Find:
     """Finds the lines of documents; `keys` is what decides the ids beside the file.
 
@@ -51,19 +46,19 @@ def line_offsets(path: Path, keys: Iterable[str], lines: Lines) -> Find:
     was interrupted is gone on with. Raises UserError for an id that occurs twice, for a store that is damaged, and for
     a cache that cannot be written.
     """
-    if is_large(path):
+    if path.stat().st_size >= LARGE:
         store = _open_store(user_cache("offsets"), path, short_hash(path.resolve(), *keys), lines)
         return functools.partial(_find, store)
     table: dict[str, int] = {}
     for doc_id, offset in lines(0, 0):
         if doc_id in table:
-            raise repeated(f"{path}:{line_number(path, offset)}", doc_id)
+            raise _repeated(path, offset, doc_id)
         table[doc_id] = offset
     return lambda doc_ids: array("q", map(table.__getitem__, doc_ids))
 
 
-def repeated(place: str, doc_id: str) -> UserError:
-    """The error of a document that occurs twice."""
+def _repeated(path: Path, offset: int, doc_id: str) -> UserError:
+    place = f"{path}:{line_number(path, offset)}"
     return UserError(f"{place}: the document {doc_id} occurs a second time; expected each id once")
 
 
@@ -82,7 +77,7 @@ def _open_store(cache: Path, path: Path, name: str, lines: Lines) -> Ragged:
         store = open_ragged(folder, "offsets", np.int64, fill)
     except RepeatedIdError as error:
         offset = next(itertools.islice(lines(0, 0), error.row, None))[1]
-        raise repeated(f"{path}:{line_number(path, offset)}", error.doc_id) from None
+        raise _repeated(path, offset, error.doc_id) from None
     if is_new:
         for before in cache.glob(f"{name}-*"):  # of the same file before it changed
             if before != folder:

@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any
 
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
-from rerank.data.formats._line_offsets import Find, Stamp, is_large, line_offsets, repeated, stamp_of
+from rerank.data.formats._line_offsets import Find, Stamp, line_offsets, stamp_of
 from rerank.data.ids import check_id
 from rerank.data.json_lines import parse_object, read_objects, text_under
 from rerank.data.sources import UnknownDocumentError, register
@@ -127,15 +127,8 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """Every document. Raises UserError for a malformed line or an id that occurs twice."""
-        if is_large(self._corpus):
-            self._offsets()  # finds an id that occurs twice; a set of all ids would fill the memory
-            yield from (document for _, _, document in self._records(self._corpus))
-            return
-        seen = set()
-        for where, _, document in self._records(self._corpus):
-            if document.doc_id in seen:
-                raise repeated(where, document.doc_id)
-            seen.add(document.doc_id)
+        self._offsets()  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
+        for _, _, document in self._records(self._corpus):
             yield document
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:

@@ -11,11 +11,11 @@ import torch
 
 from rerank.config import Config
 from rerank.jobs.train import open_experiment, train_folds
-from rerank.runs.layout import CollectionFolder
+from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.tasks.folds import draws_queries
 from rerank.training.device import visible_gpus
 from rerank.training.processes import expect_one_process
-from rerank.utils.cluster.jobs import LOCAL, work_on_ray
+from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log
 from rerank.utils.workers import failures, work
@@ -89,6 +89,20 @@ def train_jobs(jobs: list[Job], total: int, engine: str, workers: int | None = N
     random.Random(0).shuffle(jobs)  # mixes quick and slow cells, so that the estimated time is right from the start
     ended = _ended(jobs, workers, engine)
     return failures(ended, len(jobs), "training", lambda job: f"{job.config.output.name}, fold {job.fold}".lstrip(", "))
+
+
+def train_on_cluster(
+    config: Config, fold: str, engine: str, epochs_from: Path | None = None
+) -> tuple[ExperimentFolder, dict[str, str]]:
+    """Trains the fold of that name, or "all", on the Ray cluster `engine`: a sweep of one cell (`train --on ray`).
+
+    Returns the folder of the experiment, and the folds that failed, with the reason; the same command trains them
+    again. Raises UserError as `train_folds` and `work_on_ray` do.
+    """
+    expect_engine(engine)
+    (shared,) = prepare_shared([config], fold, epochs_from)
+    failed = train_jobs(unfinished_jobs(config, shared, epochs_from), len(shared.folds), engine)
+    return shared.folder.experiment(config.output.name or config.loss.name), {job.fold: error for job, error in failed}
 
 
 def _ended(jobs: list[Job], workers: int | None, engine: str) -> Generator[tuple[Job, str], None, None]:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rerank.config import Config, validate
+from rerank.config import Config
 from rerank.data.folds import FINAL
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.significance import mean_and_error
@@ -14,8 +14,7 @@ from rerank.jobs.sweep.jobs import prepare_shared, train_jobs, unfinished_jobs
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
-from rerank.tasks.checks import check_labels
-from rerank.training.losses import open_loss
+from rerank.tasks.checks import check_training
 from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
@@ -34,8 +33,6 @@ def run_sweep(
     (see `work_on_ray`). A cell whose training fails is reported at the end and does not stop the others. Raises
     UserError for invalid input before anything is trained.
     """
-    if workers is not None and workers < 1:
-        raise UserError(f"--workers: got {workers}, expected 1 or more")
     expect_engine(engine)
     grid = read_grid(path)
     base_file = config or grid.config
@@ -81,8 +78,6 @@ def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure
 
 def _check(cell: Config) -> None:
     try:
-        validate(cell)
-        open_loss(cell.loss)
-        check_labels(cell)
+        check_training(cell)
     except UserError as error:
         raise UserError(f"cell {cell.output.name}: {error}") from error

@@ -12,10 +12,7 @@ from rerank.data.letor.layouts import LetorFold, fold_names, is_feature_source, 
 from rerank.data.splits import hold_out
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
-from tests.support.paths import SHARED_DATA
 from tests.support.small_sets import COUNTED, LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
-
-SHARED = SHARED_DATA / "data" / "mq2008"
 
 
 def opened(source: Path, name: str = "1", folds: int = 5) -> LetorFold:
@@ -229,17 +226,6 @@ def test_several_processes_share_a_store(tmp_path):
         opening = [pool.submit(opened, source, name) for name in ("1", "2", "1")]
         assert [fold.result().train.features.shape for fold in opening] == [(500, 10)] * 3
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_file()] == ["features.lock"]
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared LETOR 4.0 files are not here")
-def test_mq2008(tmp_path):
-    tests = [open_fold(str(SHARED), name, 5, tmp_path).test for name in fold_names(str(SHARED), 5)]
-    assert sum(len(test.query_ids) for test in tests) == 784
-    assert sum(int((test.stops - test.starts).sum()) for test in tests) == 15211
-    assert {test.features.shape[1] for test in tests} == {46}
-    first, row = tests[0], tests[0].starts[0]
-    assert (first.query_ids[0], first.doc_ids(0)[0]) == ("18219", "GX004-93-7097963")
-    np.testing.assert_array_equal(first.features[row, :5], np.float32([0.052893, 1, 0.75, 1, 0.066225]))
 
 
 @pytest.mark.parametrize(

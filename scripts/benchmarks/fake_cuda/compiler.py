@@ -20,7 +20,7 @@ from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tests.support.fake_cuda.counter import CountingMode
+from scripts.benchmarks.fake_cuda.counter import CountingMode
 
 COMPILED = "compiled"
 """The kind of the kernels that Inductor writes."""

@@ -1,0 +1,22 @@
+"""`rerank update`: a fitted pipeline takes in the documents that its collection has now."""
+
+from pathlib import Path
+
+from rerank.config.files import check_path
+from rerank.utils.parameters import PathText
+from rerank.utils.progress import print_result
+
+
+def update(folder: PathText) -> None:
+    """Takes new, changed and removed documents into a fitted pipeline, without learning anew.
+
+    Parameters
+    ----------
+    folder
+        The folder that `rerank fit` wrote.
+    """
+    check_path("FOLDER", folder)
+    from rerank.pipelines.folder import update as update_folder
+
+    update_folder(Path(folder))
+    print_result(folder)

@@ -1,0 +1,192 @@
+"""An index of many vectors, by faiss: it finds nearly all of those most similar to a query's in a part of them.
+
+The vectors are in lists, each around a centre (k-means), with a byte for each number. A search reads the lists whose
+centres are the most similar to the query: as many as find enough of what exact search finds. Jégou, Douze and Schmid,
+"Product Quantization for Nearest Neighbor Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rerank.data.arrays import release
+from rerank.data.embeddings import EmbeddingStore
+from rerank.retrieval.exact_search import Similarity, best_of
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write
+from rerank.utils.integrity import RECORD, changes_since_record, write_record
+from rerank.utils.json_files import read_json
+from rerank.utils.locks import make_once
+from rerank.utils.progress import log, progress
+from rerank.utils.resumable import unfinished_folder
+
+INDEX, ABOUT = "lists.faiss", "about.json"
+LISTS_PER_ROOT = 2
+"""Lists, times the root of the number of vectors: 2,000 for a million."""
+LEARNED_FROM, ROUNDS = 40, 8
+"""Vectors for each list that its centre is learned from, and the rounds of k-means."""
+VECTORS_AT_ONCE = 2**16
+SECONDS_BETWEEN_SAVES = 60.0
+TOP, ENOUGH = 100, 0.99
+"""The share of the exact `TOP` vectors that a search must find, as a mean over queries."""
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """The lists, memory-mapped; `recall` is the share of the exact best `TOP` vectors that searches find."""
+
+    lists: Any
+    recall: float
+
+    def rows(self, query: np.ndarray, count: int) -> np.ndarray:
+        """The rows of about the `count` vectors most similar to a query's (dimensions,), ascending."""
+        _, (rows,) = self.lists.search(query[None].astype(np.float32), count)
+        return np.sort(rows[rows >= 0])
+
+
+def search_index(
+    queries: Mapping[str, np.ndarray],
+    documents: EmbeddingStore,
+    depth: int,
+    similarity: Similarity,
+    index: VectorIndex,
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """As `search_exactly`, among the passages that the index finds: their scores are exact."""
+    passages = depth * -(-len(documents.vectors) // len(documents))
+    for query_id, vector in progress(queries.items(), len(queries), "searching", show=len(queries) > 1):
+        rows = index.rows(vector, passages)
+        (scores,) = similarity(vector[None].astype(np.float32, copy=False), rows)
+        yield query_id, best_of(rows, scores, depth, documents)
+
+
+def can_index() -> bool:
+    """Whether faiss is installed."""
+    return find_spec("faiss") is not None
+
+
+def open_index(
+    folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: Callable[[], np.ndarray], cosine: bool
+) -> VectorIndex:
+    """Opens the index in `folder`, and makes it first if it does not exist.
+
+    Args:
+        folder: its name identifies the documents and what encodes them.
+        documents: the vectors.
+        similarity: as of exact search.
+        queries: gives the (queries, dimensions) vectors that the recall is measured with.
+        cosine: whether the similarity is the cosine, else the product.
+
+    Raises:
+        UserError: the index is damaged, or the disk is full, after which the same call goes on where this one was.
+    """
+    import faiss
+
+    make_once(folder, "vector index", lambda: _make(folder, documents, similarity, queries(), cosine))
+    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
+    if changed:
+        raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
+    about: dict[str, Any] = read_json(folder / ABOUT, dict[str, Any], "remove the folder to build the index again")
+    lists = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+    lists.nprobe = about["lists of a search"]
+    return VectorIndex(lists, about["recall"])
+
+
+def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray, cosine: bool) -> None:
+    import faiss
+
+    unfinished = unfinished_folder(folder)
+    unfinished.mkdir(parents=True, exist_ok=True)
+    file = unfinished / INDEX
+    if file.exists():
+        lists = faiss.read_index(str(file))
+        log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
+    else:
+        lists = _learn_lists(documents, cosine)
+        _save(lists, file)
+    starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
+    saved = time.monotonic()
+    for start in progress(starts, len(starts), "indexing vectors"):
+        lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE), cosine))
+        if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+            _save(lists, file)
+            saved = time.monotonic()
+    _save(lists, file)
+    about = _measure(lists, documents, similarity, queries)
+    (unfinished / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    log.info(
+        f"{folder}: a search reads {about['lists of a search']} of {lists.nlist} lists, and finds "
+        f"{about['recall']:.4f} of the {TOP} most similar vectors"
+    )
+    write_record(unfinished)
+    unfinished.rename(folder)
+
+
+def _learn_lists(documents: EmbeddingStore, cosine: bool) -> Any:
+    import faiss
+
+    count, dimensions = documents.vectors.shape
+    centres = faiss.IndexFlatIP(dimensions)
+    number = max(1, min(count // LEARNED_FROM, round(LISTS_PER_ROOT * math.sqrt(count))))
+    kind, metric = faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    lists = faiss.IndexIVFScalarQuantizer(centres, dimensions, number, kind, metric)
+    lists.cp.niter, lists.cp.max_points_per_centroid, lists.cp.min_points_per_centroid = ROUNDS, LEARNED_FROM, 1
+    drawn = np.random.default_rng(0).choice(count, min(count, LEARNED_FROM * number), replace=False)
+    log.info(f"learning the centres of {number:,} lists from {len(drawn):,} of {count:,} vectors")
+    lists.train(_vectors(documents, np.sort(drawn), cosine))
+    return lists
+
+
+def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray, cosine: bool) -> np.ndarray:
+    """Some vectors as they are compared."""
+    vectors = np.array(documents.vectors[rows])
+    if cosine:
+        lengths = documents.lengths[rows, None]
+        vectors /= np.where(lengths, lengths, 1)
+    release(documents.vectors)
+    return vectors
+
+
+def _save(lists: Any, file: Path) -> None:
+    import faiss
+
+    with atomic_write(file) as tmp:
+        try:
+            faiss.write_index(lists, str(tmp))
+        except RuntimeError as error:
+            raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
+
+
+def _measure(lists: Any, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray) -> dict[str, Any]:
+    """The least power of two of lists that finds enough, and the share that it finds."""
+    scores, rows = [], []
+    starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
+    for start in progress(starts, len(starts), "measuring recall"):
+        values = similarity(queries, slice(start, start + VECTORS_AT_ONCE))
+        places = np.argpartition(values, -min(TOP, values.shape[1]), axis=1)[:, -TOP:]
+        scores.append(np.take_along_axis(values, places, axis=1))
+        rows.append(start + places)
+        release(documents.vectors)
+    order = np.argsort(-np.concatenate(scores, axis=1), axis=1)[:, :TOP]
+    best = np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1)
+    lists.nprobe, recall = 1, 0.0
+    while True:
+        _, found = lists.search(queries, TOP)
+        recall = float(np.mean([np.isin(exact, rows).mean() for exact, rows in zip(best, found, strict=True)]))
+        if recall >= ENOUGH or lists.nprobe >= lists.nlist:
+            break
+        lists.nprobe = min(2 * lists.nprobe, lists.nlist)
+    return {
+        "vectors": lists.ntotal,
+        "lists": lists.nlist,
+        "lists of a search": lists.nprobe,
+        "recall": recall,
+        "of": TOP,
+        "queries": len(queries),
+    }

@@ -1,0 +1,47 @@
+"""Budgets: the stages that a fit may choose, and the stage that answers a search in time."""
+
+from pathlib import Path
+
+import pytest
+
+import rerank
+from rerank.cli.main import main
+from rerank.pipelines.folder import read_evidence
+from tests.pipelines.test_fit import QUERY, pipeline
+from tests.support.small_collection import failed
+
+MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "adapter": 1.0}
+
+
+@pytest.fixture
+def timed(here, monkeypatch):
+    """Stages that take so long, of which a fit chooses the last one that it may."""
+    monkeypatch.setattr("rerank.pipelines.fit._times", lambda pipeline, queries: MS)
+    monkeypatch.setattr("rerank.pipelines.fit.choose", lambda values, costly: list(values)[-1])
+    Path("p.toml").write_text(pipeline().to_toml())
+
+
+def test_a_fit_chooses_among_the_stages_that_answer_in_time(timed, capsys):
+    main(["fit", "towns", "--pipeline", "p.toml", "--out", "p", "--budget", "50ms"])
+    assert "Chosen among the stages that answer within 50 ms." in capsys.readouterr().out
+    evidence = read_evidence(Path("p"))
+    assert (evidence["answer"], evidence["budget"]) == ("dense", 50.0)
+    assert evidence["values"]["nested"] == evidence["values"]["dense"]
+    assert [row["ms"] for row in evidence["stages"][:3]] == [10.0, 20.0, 60.0]
+    said = failed(capsys, "fit", "towns", "--pipeline", "p.toml", "--out", "p", "--budget", "5ms")
+    assert "--budget 5ms: no stage answers in time; the fastest, bm25, takes 10.0 ms" in said
+    assert "expected milliseconds, such as 100ms" in failed(capsys, "fit", "towns", "--budget", "5")
+
+
+def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):
+    fitted = rerank.fit("towns", pipeline(), out="p")
+    query = rerank.open_collection("towns").queries[QUERY]
+    loaded = rerank.Pipeline.load("p")
+    for budget, stage in ((0.0, "bm25"), (1e8, "feedback"), (None, "adapter")):
+        hits = loaded.search(query, 5, budget)
+        assert {list(hit.stages)[-1] for hit in hits} == {stage}
+        assert {hit.doc_id: hit.score for hit in hits} == {hit.doc_id: hit.stages[stage][1] for hit in hits}
+    assert loaded.search(query) == fitted.search(query)
+    fitted.save("bare")
+    said = failed(capsys, "serve", "bare", "--port", "0", "--budget", "5ms")
+    assert "--budget 5ms: bare has no times of its stages; expected a folder of `rerank fit`" in said

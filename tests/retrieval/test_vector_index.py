@@ -1,0 +1,58 @@
+"""The index of vectors: what exact search finds, made again where it was interrupted; a damaged one is refused."""
+
+import numpy as np
+import pytest
+
+from rerank.retrieval import vector_index
+from rerank.retrieval.exact_search import product, search_exactly
+from rerank.retrieval.vector_index import open_index, search_index
+from rerank.utils.errors import UserError
+from tests.retrieval.test_exact_search import make_documents
+
+pytest.importorskip("faiss")
+
+
+def opened(folder, documents, cosine=True):
+    return open_index(folder, documents, product(documents, cosine), lambda: documents.vectors[::50], cosine)
+
+
+@pytest.mark.parametrize("cosine", [True, False])
+def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
+    _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist())
+    index = opened(tmp_path / "index", documents, cosine)
+    assert index.recall >= vector_index.ENOUGH
+    queries = {f"q{number}": vector for number, vector in enumerate(make_documents([1] * 9, 2)[1].vectors)}
+    similarity = product(documents, cosine)
+    exact = dict(search_exactly(queries, documents, 20, similarity))
+    found = dict(search_index(queries, documents, 20, similarity, index))
+    same = [doc_id for query_id, scores in exact.items() for doc_id in scores if doc_id in found[query_id]]
+    assert len(same) >= 0.9 * 20 * len(queries)
+    for query_id, scores in found.items():
+        assert list(scores.values()) == sorted(scores.values(), reverse=True)
+        for doc_id in scores.keys() & exact[query_id].keys():
+            assert scores[doc_id] == pytest.approx(exact[query_id][doc_id], rel=1e-5)
+
+
+def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, monkeypatch, caplog):
+    _, documents = make_documents([1] * 500)
+    opened(tmp_path / "whole", documents)
+    monkeypatch.setattr(vector_index, "VECTORS_AT_ONCE", 100)
+    monkeypatch.setattr(vector_index, "SECONDS_BETWEEN_SAVES", 0.0)
+    vectors, calls = vector_index._vectors, []
+
+    def interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:  # after the centres and two parts
+            raise KeyboardInterrupt
+        return vectors(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_index, "_vectors", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path / "index", documents)
+    opened(tmp_path / "index", documents)
+    for name in (vector_index.INDEX, vector_index.ABOUT):
+        assert (tmp_path / "index" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    (tmp_path / "index" / vector_index.ABOUT).write_text("{}")
+    with pytest.raises(UserError, match=r"index: damaged .*remove the folder"):
+        opened(tmp_path / "index", documents)
