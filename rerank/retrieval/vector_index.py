@@ -93,7 +93,7 @@ def open_index(
     if changed:
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
     about: dict[str, Any] = read_json(folder / ABOUT, dict[str, Any], "remove the folder to build the index again")
-    lists = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+    lists: Any = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     lists.nprobe = about["lists of a search"]
     return VectorIndex(lists, about["recall"])
 
@@ -104,6 +104,7 @@ def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queri
     unfinished = unfinished_folder(folder)
     unfinished.mkdir(parents=True, exist_ok=True)
     file = unfinished / INDEX
+    lists: Any
     if file.exists():
         lists = faiss.read_index(str(file))
         log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
