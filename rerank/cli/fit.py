@@ -10,6 +10,7 @@ from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.config.files import check_file, check_path
+from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
 
@@ -35,6 +36,7 @@ def fit(
     out: OptionalPath = None,
     portable: Annotated[bool, Parameter(negative=())] = False,
     budget: Budget = "",
+    on: Engine = LOCAL,
     config: Config,
 ) -> None:
     """Fits a pipeline on a collection: cross-validates its stages, keeps those that earn their place, prints a table.
@@ -57,6 +59,8 @@ def fit(
         Copy the index, the vectors, the documents and the encoders into the folder, for another machine.
     budget
         Choose among the stages that answer a query within this time on this machine, such as 100ms.
+    on
+        Where cross-encoders are fitted: local, ray, or ray://HOST:10001.
     """
     check_path("COLLECTION", collection)
     check_path("--encoder", encoder)
@@ -80,6 +84,7 @@ def fit(
         measure=measure,
         portable=portable,
         budget=milliseconds(budget),
+        engine=on,
     ).fitted.folder
     print_result(evidence_table(read_evidence(folder)))
     print_result(folder)

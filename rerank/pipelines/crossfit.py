@@ -5,17 +5,22 @@ fitted without some parts ranks one of these; a stage that learns from learned s
 (stacking: Wolpert, "Stacked generalization", 1992). So every ranking is one of queries that taught it nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from rerank.config import Config
 from rerank.data.folds import FINAL
 from rerank.data.trec import first_documents, read_run, write_run
 from rerank.data.types import Fold, Run
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.world import World
+from rerank.utils.cluster.jobs import LOCAL, work_on_ray
+from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
+from rerank.utils.workers import failures
 
 INNER_DEPTH = 200
 """Documents of a query in the rankings that only teach the stages above and choose; there are many of these."""
@@ -65,23 +70,50 @@ class CrossFitting:
         settings = self.stages[name]
         key = name, without if self.learns(name) else frozenset()
         if key not in self._rankers:
-            place = self.folder / name / ("-".join(["without", *sorted(key[1])]) if key[1] else "all")
+            place = self.place(*key)
             if (place / "fitted").exists():
                 self._rankers[key] = settings.open(self.world, place / "fitted")
             else:
                 self._rankers[key] = self._fit(name, key[1], place)
         return self._rankers[key]
 
-    def fit_all(self, tested: Iterable[str]) -> None:
-        """Fits the stages that `run` needs for these parts, without them and without two parts; shows the progress."""
+    def place(self, name: str, without: frozenset[str]) -> Path:
+        """The folder of a stage that is fitted without these parts."""
+        return self.folder / name / ("-".join(["without", *sorted(without)]) if without else "all")
+
+    def fit_all(self, tested: Iterable[str], engine: str = LOCAL) -> None:
+        """Fits the stages that `run` needs for these parts, without them and without two parts; shows the progress.
+
+        Stages that are fitted once a part, as cross-encoders are, are fitted on the Ray cluster `engine`, if it is one.
+        """
         plan: dict[tuple[str, frozenset[str]], None] = {}
         for part in tested:
             for name in self.stages:
                 self._plan(name, frozenset({part}), plan)
                 for other in () if self.is_expensive(name) else self.parts:
                     self._plan(name, frozenset({part, other}), plan)
-        for name, without in progress(plan, len(plan), "fitting stages"):
+        names = list(self.stages)
+        in_order = sorted(plan, key=lambda key: names.index(key[0]))
+        on_cluster = [name for name in names if engine != LOCAL and self.stages[name].learns == "expensively"]
+        for name, without in progress(in_order, len(in_order), "fitting stages"):
+            if name in on_cluster:
+                on_cluster.remove(name)  # all of its fits at once, after those of the stages below
+                self._fit_on_cluster([key for key in in_order if key[0] == name], engine)
             self.ranker(name, without)
+
+    def _fit_on_cluster(self, fits: Sequence[tuple[str, frozenset[str]]], engine: str) -> None:
+        missing = [fit for fit in fits if not (self.place(*fit) / "fitted").exists()]
+        if not missing:
+            return
+        config = self.world.config
+        fit_one = partial(_fit_in_process, config, self.stages, self.parts, self.queries, self.folder)
+        ended = work_on_ray(engine, fit_one, missing, self.folder, gpus=config.training.device != "cpu")
+        failed = failures(ended, len(missing), "fitting on the cluster", lambda fit: self.place(*fit).name)
+        if failed:
+            (name, without), error = failed[0]
+            raise UserError(
+                f"{len(failed)} of {len(missing)} fits of {name} failed: {self.place(name, without).name}: {error}"
+            )
 
     def _plan(self, name: str, without: frozenset[str], plan: dict[tuple[str, frozenset[str]], None]) -> None:
         """Adds a fit to the plan, after those that it needs."""
@@ -153,3 +185,15 @@ class CrossFitting:
             with atomic_write(file) as tmp:
                 write_run(tmp, run, name)
         return read_run(file)
+
+
+def _fit_in_process(
+    config: Config,
+    stages: Mapping[str, Stage],
+    parts: Parts,
+    queries: Mapping[str, str],
+    folder: Path,
+    fit: tuple[str, frozenset[str]],
+) -> None:
+    """Fits a stage in another process, which opens the world."""
+    CrossFitting(stages, World.open(config).knowing(queries), parts, queries, folder).ranker(*fit)

@@ -31,6 +31,7 @@ from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.fusion import Fusion
 from rerank.stages.world import World
+from rerank.utils.cluster.jobs import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.locks import locked
@@ -52,6 +53,7 @@ def fit(
     measure: str = MEASURE,
     portable: bool = False,
     budget: float | None = None,
+    engine: str = LOCAL,
 ) -> Pipeline:
     """Fits a pipeline on a collection and writes it to a folder, which searches, scores and serves.
 
@@ -70,6 +72,7 @@ def fit(
         measure: what a stage must gain, such as nDCG@20.
         portable: whether the folder gets the index, the vectors, the documents and the encoders too.
         budget: milliseconds: of the stages, those that answer a query within this time may be chosen.
+        engine: where cross-encoders are fitted: "local", "ray" or "ray://HOST:10001".
 
     Raises:
         UserError: the collection or a model cannot be opened, a stage is none, `out` holds something else.
@@ -77,6 +80,7 @@ def fit(
     config = Config(collection) if isinstance(collection, str) else collection
     validate(config)
     measure = measure_name(measure)
+    expect_engine(engine)
     if pipeline is None:
         check_encoder(encoder)
     stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
@@ -90,7 +94,7 @@ def fit(
             return Pipeline.of(fitted)
         work = place.parent / f"{place.name}.unfinished"
         _begin(work, inputs)
-        fitted, evidence = _fit(stages, world, measure, budget, work)
+        fitted, evidence = _fit(stages, world, measure, budget, work, engine)
         fitted = replace(fitted, inputs=inputs, folder=place)
         save_fitted(fitted, place, evidence.record(), work / RUNS, portable)
         shutil.rmtree(work)
@@ -121,7 +125,7 @@ def _begin(work: Path, inputs: Mapping[str, Any]) -> None:
 
 
 def _fit(
-    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
+    stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path, engine: str
 ) -> tuple[Fitted, Evidence]:
     collection = world.collection
     judged = [query_id for query_id in queries_to_train(collection) if collection.qrels.get(query_id)]
@@ -134,7 +138,7 @@ def _fit(
     values: dict[str, dict[str, float]] = {name: {} for name in stages}
     nested: dict[str, float] = {}
     costly = [name for name in stages if any(one.kind == CrossEncoder.kind for one in prefix(stages, name).values())]
-    fitting.fit_all(tested)
+    fitting.fit_all(tested, engine)
     every = {name: fitting.ranker(name, frozenset({tested[0]})) for name in stages}
     ms = _times(Fitted(stages, fitting.world, every), queries)
     allowed = _within(budget, stages, ms)

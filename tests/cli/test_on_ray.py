@@ -13,6 +13,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs.sweep import jobs as sweep
+from rerank.pipelines import crossfit
 from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from tests.support.patience import until
@@ -116,6 +117,23 @@ def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, the
     assert not Path("out.run.parts").exists()
     facts = json.loads(Path("out.run.json").read_text())
     assert (facts["parts"], facts["device"], facts["precision"]) == (3, "cpu", "float32")
+
+
+def test_a_cross_encoder_of_a_pipeline_is_fitted_as_it_is_alone(cluster, there, monkeypatch):
+    """Those of all parts, and no other stage, are jobs of the cluster."""
+    jobs = []
+    monkeypatch.setattr(
+        crossfit, "work_on_ray", lambda *words, **more: jobs.extend(words[2]) or work_on_ray(*words, **more)
+    )
+    Path("pipeline.toml").write_text(
+        '[stages.bm25]\nkind = "bm25"\n[stages.answer]\nkind = "cross-encoder"\nof = "bm25"\nencoder = "encoder"\n'
+        "depth = 4\n[stages.answer.training]\nepochs = 1\nlists_per_epoch = 4\n"
+    )
+    words = ["fit", "towns", "--pipeline", "pipeline.toml"]
+    main([*words, "--out", "alone"])
+    main([*words, "--out", "side-by-side", "--on", "ray"])
+    assert [name for name, _ in jobs] == ["answer"] * 5
+    assert Path("side-by-side/runs/answer.run").read_bytes() == Path("alone/runs/answer.run").read_bytes()
 
 
 def test_a_client_of_ray_from_another_machine(cluster, tmp_path):
