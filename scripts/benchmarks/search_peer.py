@@ -3,11 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import bm25s
 import numpy as np
-import Stemmer
-from sentence_transformers import SentenceTransformer
-from usearch.index import MetricKind, search
 
 from rerank.data.collections import open_collection
 
@@ -16,6 +12,11 @@ DEPTH = 1000
 
 def open_peer(collection: Path, vectors: np.ndarray, encoder: str) -> Callable[[str], list[str]]:
     """A function that finds ten documents for a query; vectors: (documents, dimensions), one for each document."""
+    import bm25s  # no extra of rerank has these
+    import Stemmer
+    from sentence_transformers import SentenceTransformer
+    from usearch.index import MetricKind, search
+
     documents = list(open_collection(str(collection)).documents())
     stemmer = Stemmer.Stemmer("english")
     index = bm25s.BM25(k1=1.2, b=0.75)

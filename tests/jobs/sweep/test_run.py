@@ -104,7 +104,7 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
     with monkeypatch.context() as patch:
         patch.setattr(training, "accumulate_gradient", refuse)
         assert sweep("--fold", "1", "--epochs", "1", "--loss.margin=1") == 2  # a flag that no SmoothI takes
-        assert f"cell {CELLS[1]}: --loss.margin: smoothi has no such" in capsys.readouterr().err
+        assert f"cell {CELLS[1]}: --loss smoothi: has no hyperparameter margin" in capsys.readouterr().err
         assert sweep("--fold", "1", "--epochs", "1") == 1
     printed = capsys.readouterr()
     assert [f"failed: {name}, fold 1: the loss is not finite on query q1" in printed.err for name in CELLS] == [
