@@ -20,6 +20,12 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 
 
+MOST_NESTED = 900
+"""Brackets in each other, at most. Python's own bound depends on its version: 3.13 reads so many that the stack, which
+is smaller once Java runs, ends first, and with it the process."""
+STRINGS_AND_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}]', re.DOTALL)
+
+
 def parse_json(text: bytes | str, shape: Any = Any) -> Any:
     """The value of a JSON text, of this shape.
 
@@ -28,6 +34,8 @@ def parse_json(text: bytes | str, shape: Any = Any) -> Any:
     """
     try:
         text = text.decode().removeprefix("\ufeff") if isinstance(text, bytes) else text
+        if text.count("[") + text.count("{") > MOST_NESTED and _nesting(text) > MOST_NESTED:
+            raise RecursionError
         value = json.loads(text)
         if SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
@@ -40,6 +48,15 @@ def parse_json(text: bytes | str, shape: Any = Any) -> Any:
         raise ValueError("not JSON that can be read (too many brackets in each other)") from None
     check_shape(value, shape)
     return value
+
+
+def _nesting(text: str) -> int:
+    """How many brackets are open at the same place of a JSON text, at most."""
+    opened = deepest = 0
+    for found in STRINGS_AND_BRACKETS.finditer(text):
+        opened += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        deepest = max(deepest, opened)
+    return deepest
 
 
 def read_json(path: str | Path, shape: Any, remedy: str) -> Any:
