@@ -96,8 +96,9 @@ def test_the_stability_of_the_demo_is_the_largest_difference_and_the_orders(call
 
 def test_scripts_start_as_the_documentation_starts_them():
     """As a module in a clone: started as a file, a script does not find the modules that the scripts share."""
+    folders = [ROOT / folder for folder in ("docs", "scripts/paper", "configs")]
     texts = [
-        file.read_text() for folder in ("docs", "scripts/paper", "configs") for file in (ROOT / folder).rglob("*.*")
+        file.read_text() for folder in folders for end in ("md", "py", "toml") for file in folder.rglob(f"*.{end}")
     ]
     started = {name for text in texts for name in re.findall(r"python -m scripts\.paper\.(\w+)", text)}
     scripts = {file.stem for file in SCRIPTS.glob("*.py") if 'if __name__ == "__main__"' in file.read_text()}
