@@ -9,6 +9,7 @@ from pathlib import Path
 from rerank.data.collections import Collection
 from rerank.data.kept import KeptSource
 from rerank.data.sources import open_source
+from rerank.retrieval.vector_index import index_folder
 from rerank.stages.base import Stage
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
@@ -50,7 +51,8 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         place = f"./{ENCODERS}/{short_hash(name)[:8]}-{re.sub(r'[^A-Za-z0-9.-]', '_', Path(name).name)[-60:]}"
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
-    made = [world.vectors_folder(name) for name in bi_encoders_of(stages)]
+    vectors = [world.vectors_folder(name) for name in bi_encoders_of(stages)]
+    made = [*vectors, *(index for index in map(index_folder, vectors) if index.exists())]
     if any(isinstance(settings, BM25) for settings in stages.values()):
         made.append(world.index)
     for path in made:

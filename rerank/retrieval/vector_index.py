@@ -66,6 +66,11 @@ def search_index(
         yield query_id, best_of(rows, scores, depth, documents)
 
 
+def index_folder(vectors: Path) -> Path:
+    """Where the index of a store of vectors is: beside it."""
+    return vectors.with_name(f"{vectors.name}-index")
+
+
 def can_index() -> bool:
     """Whether faiss is installed."""
     return find_spec("faiss") is not None

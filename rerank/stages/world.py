@@ -14,7 +14,7 @@ from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
 from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product, search_exactly
-from rerank.retrieval.vector_index import VectorIndex, can_index, open_index, search_index
+from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
 from rerank.tasks.vectors import open_vectors, vectors_folder
@@ -137,7 +137,7 @@ class World:
             place = vectors_folder(encoder, self.texts, self.folder)
             self._indexes[name] = (
                 open_index(
-                    place.with_name(f"{place.name}-index"),
+                    index_folder(place),
                     documents,
                     self._similarity(name),
                     lambda: self._measured(name),

@@ -14,6 +14,7 @@ from rerank.config import TrainingSettings
 from rerank.data.trec import ranked, read_run
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.folder import read_evidence
+from rerank.retrieval.vector_index import can_index
 from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, QueryAdapter
 from rerank.stages.query_adapter import QueryAdapter as AdapterStage
 from rerank.utils.errors import UserError
@@ -216,8 +217,12 @@ def test_a_cross_encoder_is_fitted_once_a_fold_and_for_all_queries(here):
     assert ranked(read_run("p/runs/answer.run")[QUERY]) != ranked(read_run("p/runs/bm25.run")[QUERY])
 
 
-def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here):
+@pytest.mark.parametrize("indexed_from", [500_000, 10])
+def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, monkeypatch, indexed_from):
+    """With an index of the vectors, where there are enough documents for one."""
+    monkeypatch.setattr("rerank.stages.world.INDEXED_FROM", indexed_from)
     rerank.fit("towns", pipeline(), portable=True)
+    assert len(list(FOLDER.glob("embeddings/*/*-index/lists.faiss"))) == (indexed_from == 10 and can_index())
     expected = rerank.Pipeline.load(FOLDER).search("good", 5)
     assert not list(FOLDER.rglob("*.lock"))
     shutil.move(FOLDER, "elsewhere")
