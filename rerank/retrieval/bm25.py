@@ -111,8 +111,7 @@ def search_one(
     The index stays open for the next query. {} for a query without a word of the index. Raises UserError as `search`.
     """
     with reading(check_index(index)):
-        searcher, _ = opened_bm25(index, k1, b, language)
-        return _hits(searcher, query, depth)
+        return _hits(opened_bm25(index, k1, b, language), query, depth)
 
 
 def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
@@ -127,17 +126,15 @@ def _open_bm25(index: Path, k1: float, b: float, language: str) -> Iterator[Any]
         yield _as_bm25(searcher, k1, b, language)
 
 
-def opened_bm25(index: Path, k1: float, b: float, language: str) -> tuple[Any, Any]:
-    """A searcher of an index and Lucene's reader of it, which stay open for the next query."""
+def opened_bm25(index: Path, k1: float, b: float, language: str) -> Any:
+    """A searcher of an index, which stays open for the next query."""
     return _kept_open(index, index_identity(index), k1, b, language)
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> tuple[Any, Any]:
+def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
     """Another index in the same folder has another `identity`."""
-    place = str(index.resolve())
-    reader = java_class("io.anserini.index.IndexReaderUtils").getReader(place)
-    return _as_bm25(java_class(SEARCHER)(place), k1, b, language), reader
+    return _as_bm25(java_class(SEARCHER)(str(index.resolve())), k1, b, language)
 
 
 def _hits(searcher: Any, query: str, depth: int) -> dict[str, float]:

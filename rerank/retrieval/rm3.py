@@ -37,7 +37,7 @@ def search_rm3(
     first = search_one(index, query, DOCUMENTS, k1, b, language)
     texts = [document.text for document in texts_of(list(first))]
     with reading(check_index(index)):
-        searcher, reader = opened_bm25(index, k1, b, language)
+        searcher = opened_bm25(index, k1, b, language)
         analyzers, readers = (
             java_class("io.anserini.analysis.AnalyzerUtils"),
             java_class("io.anserini.index.IndexReaderUtils"),
@@ -45,7 +45,7 @@ def search_rm3(
         analyzer, documents = searcher.get_analyzer(), searcher.get_total_num_docs()
 
         def is_common(term: str) -> bool:
-            return bool(readers.getDF(reader, term) > MOST_COMMON * documents)
+            return bool(readers.getDF(searcher.reader, term) > MOST_COMMON * documents)
 
         counts = [_as_dict(analyzers.computeDocumentVector(analyzer, text)) for text in texts]
         weights = expanded(_as_list(analyzers.analyze(analyzer, query)), counts, list(first.values()), is_common)

@@ -94,7 +94,12 @@ def check_loss(loss: str | LossSettings) -> None:
     """Raises UserError for a loss that does not exist, or takes other hyperparameters."""
     from rerank.training.losses import open_loss  # loads torch
 
-    open_loss(LossSettings(loss) if isinstance(loss, str) else loss, "loss")
+    open_loss(loss_settings(loss), "loss")
+
+
+def loss_settings(loss: str | LossSettings) -> LossSettings:
+    """The settings of a loss; those of a name have the loss's own hyperparameters."""
+    return LossSettings(loss) if isinstance(loss, str) else loss
 
 
 def below(settings: "Stage") -> tuple[str, ...]:

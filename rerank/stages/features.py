@@ -1,9 +1,9 @@
 """The stage `features`: a network on the scores and ranks that other stages give a document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from rerank.data.candidates import select_candidates
 from rerank.data.trec import ranked
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.fusion import fuse_scores, place_above
-from rerank.stages.base import Learns, check_loss, stage
+from rerank.stages.base import Learns, check_loss, loss_settings, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.feature_mlp import FeatureMLP
+    from rerank.tasks.small_models import Inputs
 
 NETWORK = "network"
 TRAINING = TrainingSettings(epochs=8, lists_per_epoch=256, lists_per_step=8, head_lr=1e-3)
@@ -71,11 +72,10 @@ class Features:
         accelerator = open_accelerator(device=world.config.training.device)
         training = replace(self.training, seed=world.config.training.seed)
         model = FeatureMLP(2 * len(below), self.hidden, training.seed)
-        kind = Kind(_Columns(below).of, save_feature_mlp, open_feature_mlp)
+        kind = Kind(_inputs(below, candidates.values()), save_feature_mlp, open_feature_mlp)
         settings = self.lists, training, self.below_weight, accelerator.device
         task = SmallModelTask(fold, candidates, qrels, model, kind, *settings)
-        loss = LossSettings(self.loss) if isinstance(self.loss, str) else self.loss
-        return FeaturesRanker(self, train_small_model(task, loss, folder, accelerator))
+        return FeaturesRanker(self, train_small_model(task, loss_settings(self.loss), folder, accelerator))
 
     def open(self, world: World, folder: Path) -> "FeaturesRanker":
         """Reads the network; none was saved if there was nothing to learn. Raises UserError for a damaged one."""
@@ -101,7 +101,8 @@ class FeaturesRanker:
 
         lists = list(select_candidates(fused, {}, self.settings.depth, keep_scores=True).values())
         device = next(self.model.parameters()).device
-        return place_above(score_lists(self.model, _Columns(some).of, lists, self.settings.below_weight, device), fused)
+        scores = score_lists(self.model, _inputs(some, lists), lists, self.settings.below_weight, device)
+        return place_above(scores, fused)
 
     def save(self, folder: Path) -> None:
         """Writes the network, if there is one."""
@@ -115,27 +116,29 @@ def _fused(runs: Sequence[Run]) -> Run:
     return fuse_scores(runs, (1 / len(runs),) * len(runs))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The features of candidates from the runs of several stages."""
+def _inputs(runs: Sequence[Run], candidates: Iterable[Candidates]) -> "Inputs":
+    """A function that gives the features of lists of these candidates, (documents, 2 × stages) float32."""
+    import torch
 
-    runs: Sequence[Run]
+    from rerank.batches.features import Vectors
 
-    def of(self, lists: Sequence[Candidates]) -> Any:
-        """The vectors of the lists' documents, (documents, 2 × stages) float32."""
-        import torch
+    of_query = {found.query_id: dict(zip(found.doc_ids, _rows(runs, found), strict=True)) for found in candidates}
 
-        from rerank.batches.features import Vectors
+    def inputs(lists: Sequence[Candidates]) -> Vectors:
+        rows = [of_query[found.query_id][doc_id] for found in lists for doc_id in found.doc_ids]
+        return Vectors(torch.from_numpy(np.stack(rows)))
 
-        return Vectors(torch.from_numpy(np.concatenate([self._of_query(found) for found in lists])))
+    return inputs
 
-    def _of_query(self, found: Candidates) -> np.ndarray:
-        columns = []
-        for run in self.runs:
-            scores = run.get(found.query_id, {})
-            ranks = {doc_id: rank for rank, doc_id in enumerate(ranked(scores), start=1)}
-            lowest = min(scores.values(), default=0.0)
-            spread = max(scores.values(), default=0.0) - lowest or 1.0
-            columns += [[(scores.get(doc_id, lowest) - lowest) / spread for doc_id in found.doc_ids]]
-            columns += [[1 / ranks[doc_id] if doc_id in ranks else 0.0 for doc_id in found.doc_ids]]
-        return np.array(columns, dtype=np.float32).reshape(2 * len(self.runs), -1).T
+
+def _rows(runs: Sequence[Run], found: Candidates) -> np.ndarray:
+    """The features of a query's candidates, (documents, 2 × stages) float32."""
+    columns = []
+    for run in runs:
+        scores = run.get(found.query_id, {})
+        ranks = {doc_id: rank for rank, doc_id in enumerate(ranked(scores), start=1)}
+        lowest = min(scores.values(), default=0.0)
+        spread = max(scores.values(), default=0.0) - lowest or 1.0
+        columns += [[(scores.get(doc_id, lowest) - lowest) / spread for doc_id in found.doc_ids]]
+        columns += [[1 / ranks[doc_id] if doc_id in ranks else 0.0 for doc_id in found.doc_ids]]
+    return np.array(columns, dtype=np.float32).reshape(2 * len(runs), -1).T

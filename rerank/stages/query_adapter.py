@@ -10,7 +10,7 @@ from rerank.config import ListsSettings, LossSettings, TrainingSettings
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import place_above
-from rerank.stages.base import Learns, check_loss, expect_one_below, stage
+from rerank.stages.base import Learns, check_loss, expect_one_below, loss_settings, stage
 from rerank.stages.world import World
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -87,8 +87,7 @@ class QueryAdapter:
         task = SmallModelTask(fold, candidates, qrels, model, kind, *settings)
         some = itertools.islice(task.lists["train"], SCALED_BY)
         model.scale = standardising_scale(model, (vectors.of([found]).to(accelerator.device) for found in some))
-        loss = LossSettings(self.loss) if isinstance(self.loss, str) else self.loss
-        return AdapterRanker(self, world, train_small_model(task, loss, folder, accelerator))
+        return AdapterRanker(self, world, train_small_model(task, loss_settings(self.loss), folder, accelerator))
 
     def open(self, world: World, folder: Path) -> "AdapterRanker":
         """Reads the matrix. Raises UserError for a damaged file, or a matrix of another bi-encoder."""

@@ -36,14 +36,6 @@ def pipeline(**more):
     return rerank.Pipeline({**STAGES, **more})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def the_last_stage_answers():
-    """The tiny bi-encoder adds nothing, so that the choice (test_choice) would leave BM25 alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.pipelines.fit.choose", lambda values, costly: list(values)[-1])
-        yield
-
-
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory, the_last_stage_answers):
     """A copy of the collection with a fitted pipeline."""

@@ -21,13 +21,6 @@ from tests.support.small_collection import failed, in_a_copy
 NEW, CHANGED, REMOVED = "new", "d0-0", "d14-5"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def the_last_stage_answers():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.pipelines.fit.choose", lambda values, costly: list(values)[-1])
-        yield
-
-
 @pytest.fixture(scope="module")
 def home(home, tmp_path_factory, the_last_stage_answers):
     """A copy of the collection with a fitted pipeline, and a portable one."""
