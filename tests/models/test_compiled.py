@@ -122,6 +122,7 @@ def test_low_rank_matrices_and_checkpointed_activations_may_be_compiled(dtype, t
     assert_same(gradient(model, batch, dtype=dtype), expected, 0.01 if dtype else 1e-5)
 
 
+@pytest.mark.skipif(" " in torch.__file__, reason="inductor does not quote the folder of torch for g++")
 def test_masks_of_dropout_are_the_same_bits_from_one_graph():
     layers = torch.nn.ModuleList([torch.nn.Dropout(0.3) for _ in range(3)])
     keys = seed_dropout(layers)
