@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from rerank.data.arrays import release, slices_of
+from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
 from rerank.retrieval.exact_search import Similarity, best_of, product
 
 FEWEST, MOST = 10_000, 2**30
 """Vectors from which on they are rounded, and the largest number of bytes that they may take."""
+AT_ONCE = 2**10
+"""Vectors that are rounded together: those that stay in the processor's cache."""
 TRIES, FASTER = 5, 0.6
 """How often each way is timed, and the share of the time of float32 vectors that the rounded ones may take."""
 LARGEST = 127
@@ -68,13 +70,14 @@ def round_vectors(documents: EmbeddingStore, cosine: bool) -> RoundedVectors:
     vectors = documents.vectors
     values, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
     error = length = 0.0
-    for rows in slices_of(len(vectors)):
+    for begin in range(0, len(vectors), AT_ONCE):
+        rows = slice(begin, begin + AT_ONCE)
         some = _units(vectors[rows], cosine)
         scales[rows] = _scales(some)
         values[rows] = np.rint(some / scales[rows, None])
         error = max(error, float(np.linalg.norm(some - scales[rows, None] * values[rows], axis=1).max()))
         length = max(length, float(np.linalg.norm(some, axis=1).max()))
-        release(vectors)
+    release(vectors)
     return RoundedVectors(
         documents, product(documents, cosine), torch.from_numpy(values), scales, error, length, cosine
     )
