@@ -32,7 +32,7 @@ class TokenVectorStore:
     """The codes of texts, `width` bytes for a vector, in a folder that several processes may use."""
 
     def __init__(self, folder: Path, width: int) -> None:
-        self._folder, self._width = folder, width
+        self.folder, self._width = folder, width
         self._records: dict[bytes, tuple[int, int, int]] = {}  # hash of a text -> its first row, its end, hash of codes
         self._read, self._end = 0, 0  # the records that were read, and where the rows of the last one end
         self._codes = np.zeros((0, width), np.uint8)
@@ -56,12 +56,12 @@ class TokenVectorStore:
         missing = [name for name, text in hashes.items() if not self._take(name, text)]
         left = iter(progress(missing, len(missing), "encoding tokens", show=len(missing) > TEXTS_AT_ONCE))
         while some := list(itertools.islice(left, TEXTS_AT_ONCE)):
-            with locked(self._folder, WHAT), refused_in_one_line(f"{self._folder}: cannot be written"):
+            with locked(self.folder, WHAT), refused_in_one_line(f"{self.folder}: cannot be written"):
                 self._read_records()  # what another process has added
-                new = {name for name in some if not self._take(name, hashes[name])}
-                self._append({hashes[name]: encode(texts[name]) for name in new})
+                new = {hashes[name]: texts[name] for name in some if not self._take(name, hashes[name])}
+                self._append({text_hash: encode(text) for text_hash, text in new.items()})
                 self._read_records()
-            for name in new:
+            for name in some:
                 self._take(name, hashes[name])
 
     def _take(self, name: str, text: bytes) -> bool:
@@ -77,7 +77,7 @@ class TokenVectorStore:
 
     def _read_records(self) -> None:
         """Reads the records behind those that were read."""
-        file, codes_file = self._folder / TEXTS, self._folder / CODES
+        file, codes_file = self.folder / TEXTS, self.folder / CODES
         if not (file.exists() and codes_file.exists()):
             return
         count = file.stat().st_size // RECORD.itemsize
@@ -93,11 +93,11 @@ class TokenVectorStore:
 
     def _append(self, codes_of: Mapping[bytes, np.ndarray]) -> None:
         """Writes texts, by their hashes, behind the last record; what an ended process left there is cut."""
-        with (self._folder / CODES).open("ab") as file:
+        with (self.folder / CODES).open("ab") as file:
             file.truncate(self._end * self._width)
             for codes in codes_of.values():
                 file.write(codes.tobytes())
-        with (self._folder / TEXTS).open("ab") as file:
+        with (self.folder / TEXTS).open("ab") as file:
             file.truncate(self._read * RECORD.itemsize)
             for text, codes in codes_of.items():
                 found = np.frombuffer(text, "<u8"), len(codes), xxhash.xxh3_64_intdigest(codes.tobytes())

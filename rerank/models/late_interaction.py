@@ -1,4 +1,4 @@
-"""Late interaction: a document's score is the sum, over the tokens of the query, of the largest similarity of its tokens.
+"""Late interaction: a document's score is the sum over the query's tokens of the largest similarity of its own tokens.
 
 MaxSim: Khattab and Zaharia, "ColBERT", SIGIR 2020. Of a document's vectors only the signs are kept, after a random
 rotation, which estimate products with any vector: Gao and Long, "RaBitQ", SIGMOD 2024.
@@ -14,7 +14,7 @@ LEAST_BITS = 384
 
 
 def rotation_of(dimensions: int) -> np.ndarray:
-    """(dimensions, bits) float32: the random rotation of vectors of so many numbers, always the same; bits / 8 is whole.
+    """(dimensions, bits) float32: a random rotation of vectors of so many numbers, always the same; bits / 8 is whole.
 
     Its rows have a length of 1 and are orthogonal, so products of vectors stay as they are.
     """
@@ -37,20 +37,14 @@ def max_similarities(
     query: (tokens, dimensions) float32 and weights: (tokens,) of the query; documents: the codes of each one's tokens,
     (vectors, bits / 8). A document without tokens, and a query without, gives 0.
     """
-    if not len(query):
-        return np.zeros(len(documents), np.float32)
     bits = rotation.shape[1]
     rotated = math.sqrt(math.pi / 2 / bits) * (query @ rotation)  # the sign of a number times this is the number's mean
     columns, least = np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
-    largest = np.stack(
-        [
-            (np.unpackbits(codes, axis=1).astype(np.float32) @ columns).max(0) - least
-            if len(codes)
-            else np.zeros(len(query), np.float32)
-            for codes in documents
-        ]
-    )
-    scores: np.ndarray = largest @ weights.astype(np.float32)
+    scores = np.zeros(len(documents), np.float32)
+    for number, codes in enumerate(documents):
+        if len(codes):
+            products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
+            scores[number] = weights @ (products.max(0) - least)
     return scores
 
 

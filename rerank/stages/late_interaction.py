@@ -72,7 +72,7 @@ class LateInteractionRanker:
         matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
         scores: Run = {}
         for query_id, found in lists.items():
-            own = standardised(matcher.scores(queries[query_id], found.doc_ids).tolist())
+            own = standardised(matcher.scores(queries[query_id], found.doc_ids))
             values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
             scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
         return place_above(scores, first)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from rerank.data.collections import Collection
 from rerank.data.token_vectors import TokenVectorStore
 from rerank.runs.layout import CollectionFolder
+from rerank.tasks.vectors import vectors_folder
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.locks import make_once
 from rerank.utils.progress import progress
@@ -18,9 +19,13 @@ from rerank.utils.progress import progress
 if TYPE_CHECKING:
     from rerank.models.token_encoder import TokenEncoder
 
+TOKENS = "tokens"
+"""The folder of the codes, beside those of the vectors by the same encoder."""
 MOST_COUNTED = 50_000
 """Documents whose word pieces are counted, at most, at equal distances in the collection."""
 DOCUMENTS_AT_ONCE = 64
+MOST_KEPT = 5000
+"""Queries whose scores are kept: cross-fitting ranks a query with many rankings of the stages below."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class LateInteraction:
     store: TokenVectorStore
     rotation: np.ndarray
     weights: np.ndarray
+    _scores: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
 
     def add(self, doc_ids: Sequence[str]) -> None:
         """Encodes those of the documents that the store does not have."""
@@ -42,20 +48,26 @@ class LateInteraction:
             texts = {document.doc_id: document.text for document in self.collection.get(missing)}
             self.store.add(texts, lambda text: to_codes(self.encoder.document(text), self.rotation))
 
-    def scores(self, query: str, doc_ids: Sequence[str]) -> np.ndarray:
-        """(documents,) float32: the weighted MaxSim of a query and documents that were added."""
+    def scores(self, query: str, doc_ids: Sequence[str]) -> list[float]:
+        """The weighted MaxSim of a query and each of some documents, which were added."""
         from rerank.models.late_interaction import max_similarities
 
-        vectors, pieces = self.encoder.query(query)
-        codes = [self.store[doc_id] for doc_id in doc_ids]
-        return max_similarities(vectors, self.weights[pieces], codes, self.rotation)
+        if len(self._scores) > MOST_KEPT:
+            self._scores.clear()
+        known = self._scores.setdefault(query, {})
+        if missing := [doc_id for doc_id in doc_ids if doc_id not in known]:
+            vectors, pieces = self.encoder.query(query)
+            codes = [self.store[doc_id] for doc_id in missing]
+            found = max_similarities(vectors, self.weights[pieces], codes, self.rotation)
+            known.update(zip(missing, found.tolist(), strict=True))
+        return [known[doc_id] for doc_id in doc_ids]
 
 
 def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
     """The late interaction of an encoder, with the documents of a collection."""
     from rerank.models.late_interaction import rotation_of
 
-    place = token_folder(encoder, folder)
+    place = vectors_folder(encoder.encoder, collection, folder).parent / TOKENS
     rotation = rotation_of(encoder.dimensions)
     store = TokenVectorStore(place, rotation.shape[1] // 8)
     if encoder.is_trained:
@@ -63,12 +75,6 @@ def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folde
     else:
         weights = _weights(encoder, collection, place / f"{short_hash(collection.fingerprint)}.npy")
     return LateInteraction(encoder, collection, store, rotation, weights)
-
-
-def token_folder(encoder: "TokenEncoder", folder: CollectionFolder) -> Path:
-    """Where the codes are: the name has a hash of the encoder."""
-    bi_encoder = encoder.encoder
-    return folder.embeddings / short_hash(bi_encoder.hash, bi_encoder.max_tokens) / "tokens"
 
 
 def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.ndarray:
