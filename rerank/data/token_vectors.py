@@ -70,7 +70,7 @@ class TokenVectorStore:
             return False
         first, end, expected = self._records[text]
         codes = self._codes[first:end]
-        if xxhash.xxh3_64_intdigest(codes) != expected:
+        if xxhash.xxh3_64_intdigest(codes.tobytes()) != expected:
             return False
         self._known[name] = codes
         return True
