@@ -17,6 +17,7 @@ from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product,
 from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
+from rerank.tasks.late_interaction import LateInteraction, open_late_interaction
 from rerank.tasks.vectors import open_vectors, vectors_folder
 from rerank.utils.progress import log
 
@@ -55,6 +56,7 @@ class World:
     _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
     _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
     _searches: dict[str, int] = field(default_factory=dict, repr=False)
+    _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -81,11 +83,25 @@ class World:
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
         if name not in self._encoders:
             from rerank.models.bi_encoder import open_bi_encoder  # loads torch
-            from rerank.training.device import select_device
 
-            device = str(select_device(self.config.training.device))
-            self._encoders[name] = open_bi_encoder(self.place_of(name), device)
+            self._encoders[name] = open_bi_encoder(self.place_of(name), self._device())
         return self._encoders[name]
+
+    def late_interaction(self, name: str) -> LateInteraction:
+        """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
+        if name not in self._matchers:
+            from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
+
+            place = self.place_of(name)
+            is_trained = is_multi_vector(place)
+            encoder = open_multi_vector(place, self._device()) if is_trained else self.encoder(name)
+            self._matchers[name] = open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
+        return self._matchers[name]
+
+    def _device(self) -> str:
+        from rerank.training.device import select_device  # loads torch
+
+        return str(select_device(self.config.training.device))
 
     def place_of(self, model: str) -> str:
         """Where a model is: the folder that it was copied to, or its name."""
