@@ -23,11 +23,14 @@ from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
+    from rerank.tasks.rounded_vectors import RoundedVectors
 
 MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
 INDEXED_FROM = 500_000
 """Documents from which their vectors are searched with an index; exact search then takes over 100 ms."""
+SEARCHES_BEFORE_ROUNDING = 4
+"""Searches for one query before the vectors are rounded for the next ones: those of two questions to a pipeline."""
 MEASURED = 100
 """Queries that measure the recall of an index."""
 
@@ -52,6 +55,8 @@ class World:
     _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
     _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
     _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
+    _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
+    _searches: dict[str, int] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -133,7 +138,24 @@ class World:
         documents, similarity = self.vectors(name), self._similarity(name)
         if not exact and (index := self._index(name)):
             return dict(search_index(vectors, documents, depth, similarity, index))
+        if len(vectors) == 1 and (rounded := self._rounded_vectors(name)):
+            ((query_id, vector),) = vectors.items()
+            return {query_id: rounded.search(vector, depth)}
         return dict(search_exactly(vectors, documents, depth, similarity))
+
+    def _rounded_vectors(self, name: str) -> "RoundedVectors | None":
+        """The rounded vectors of a bi-encoder, if they are faster; None for the first searches, which may be all."""
+        from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
+
+        searches = self._searches[name] = self._searches.get(name, 0) + 1
+        if (
+            searches > SEARCHES_BEFORE_ROUNDING
+            and name not in self._rounded
+            and self.encoder(name).compares in PRODUCTS
+        ):
+            cosine = self.encoder(name).compares == COSINE
+            self._rounded[name] = rounded_if_faster(self.vectors(name), cosine)
+        return self._rounded.get(name)
 
     def _similarity(self, name: str) -> Similarity:
         encoder, documents = self.encoder(name), self.vectors(name)

@@ -177,8 +177,9 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     if judged:
         Path("towns/qrels").mkdir()
         write_qrels(Path("towns/qrels/test.tsv"), range(judged))
-    fitted = rerank.fit("towns", pipeline(), out="p")
+    fitted = rerank.fit("towns", pipeline(bm25=BM25(k1=1.2, b=0.75, tune=True)), out="p")
     assert fitted.answer == "late"
+    assert fitted.stages["bm25"] == BM25(k1=1.2, b=0.75)
     assert fitted.fitted.rankers["fused"].weights == (1 / 3,) * 3
     assert read_evidence(Path("p"))["nested"] == {"mean": None, "se": None}
     assert rerank.Pipeline.load("p").search("good", 2)
