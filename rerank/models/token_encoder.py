@@ -32,7 +32,7 @@ class TokenEncoder:
     @property
     def dimensions(self) -> int:
         """The numbers of a vector."""
-        return len(self.document("a")[0])
+        return self._encode(self.encoder.model.encode_document, "a")[0].shape[1]
 
     @property
     def vocabulary(self) -> int:

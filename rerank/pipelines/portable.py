@@ -74,7 +74,8 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         made.append(world.index)
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
-            shutil.copytree(path, folder / path.relative_to(world.folder.path))
+            no_locks = shutil.ignore_patterns("*.lock")
+            shutil.copytree(path, folder / path.relative_to(world.folder.path), ignore=no_locks)
     return places
 
 
