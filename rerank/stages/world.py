@@ -55,7 +55,6 @@ class World:
     _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
     _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
     _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
-    _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
     _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
     _searches: dict[str, int] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
