@@ -10,7 +10,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerank.runs.manifest import version
-from rerank.serving.dialects import DIALECTS, TEI
+from rerank.serving.addresses import addressed
+from rerank.serving.dialects import DIALECTS, dialect_of
+from rerank.serving.dialects.tei import TEI
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.service import Service, refuse
 
@@ -31,8 +33,8 @@ def make_app(service: Service | None, key: str | None = None, extra: Sequence[Ba
             Route("/info", lambda request: JSONResponse(info(service))),
             Route("/metrics", lambda request: Response(service.metrics.text(), media_type=METRICS_TYPE)),
         ]
-    app = Starlette(routes=routes)
-    return app if key is None else with_key(app, key)
+    app: ASGIApp = Starlette(routes=routes)
+    return addressed(app if key is None else with_key(app, key))
 
 
 def with_key(app: ASGIApp, key: str) -> ASGIApp:
@@ -40,9 +42,8 @@ def with_key(app: ASGIApp, key: str) -> ASGIApp:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PUBLIC and not _knows(Request(scope), key):
-            dialect = DIALECTS.get(scope["path"], TEI)
             refusal = RefusalError(Reason.UNAUTHORISED, "Authorization: expected Bearer and the server's key")
-            await refuse(dialect, refusal)(scope, receive, send)
+            await refuse(dialect_of(scope["address"]), refusal)(scope, receive, send)
         else:
             await app(scope, receive, send)
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import msgspec
 from starlette.requests import Request
 
+from rerank.serving.dialects.fields import Body
 from rerank.serving.limits import Limits
-from rerank.serving.questions import Body
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError
 
 DISCARDED = 4

@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -21,8 +22,9 @@ from starlette.routing import Route
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
 from rerank.serving.bodies import Bodies, parse
+from rerank.serving.dialects import fields
+from rerank.serving.dialects.fields import convert, honoured
 from rerank.serving.limits import Limits
-from rerank.serving.questions import field, text
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -37,6 +39,18 @@ RETRY_AFTER = 1
 
 TOP, MOST = 10, 1000
 """The documents that a search shows, and the most that it can be asked for."""
+
+
+class SearchRequest(fields.Request):
+    """What `POST /search` asks; other fields are passed over."""
+
+    query: Annotated[str, honoured("The query.")]
+    top: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None, honoured(f"The number of hits, {TOP} by default.")
+    ] = None
+    explain: Annotated[bool | None, honoured("Rank and score of each stage.")] = None
+
+
 Search = Callable[[str, int], Sequence[Hit]]
 """Finds so many documents of a query, best first; its errors must not have the query in them."""
 
@@ -68,14 +82,11 @@ def page_routes(search: Search, collection: str) -> list[Route]:
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = parse(await _read(request, bodies, "application/json"))
-            top, explain = field(body, "top", int | None), field(body, "explain", bool | None)
-            if top is not None and not 1 <= top <= MOST:
-                raise RefusalError(Reason.INVALID, f"top: expected a whole number from 1 to {MOST}, got {top}")
-            hits = await searches.run(text(body, "query"), top or TOP)
+            asked: SearchRequest = convert(parse(await _read(request, bodies, "application/json")), SearchRequest, True)
+            hits = await searches.run(asked.query, asked.top or TOP)
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
-        answer: dict[str, Any] = {"hits": [_as_json(hit, bool(explain)) for hit in hits]}
+        answer: dict[str, Any] = {"hits": [_as_json(hit, bool(asked.explain)) for hit in hits]}
         if hits:
             answer["answered_by"] = list(hits[0].stages)[-1]
         return JSONResponse(answer, headers=_headers())

@@ -14,12 +14,14 @@ from starlette.responses import JSONResponse, Response
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
 from rerank.serving.bodies import Bodies, parse
-from rerank.serving.dialects import DIALECTS, Dialect, dialect_of
+from rerank.serving.dialects import Dialect, dialect_of
+from rerank.serving.dialects.fields import Body
 from rerank.serving.engine import Engine, Job, Outcome
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
-from rerank.serving.questions import Body, Question, Scored
+from rerank.serving.questions import Question, Scored
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
+from rerank.serving.token_limits import keep
 
 Result = TypeVar("Result")
 
@@ -71,14 +73,14 @@ class Service:
         return self.reranker.best_passages(documents, found, top_k, first_scores)
 
     async def respond(self, request: Request) -> Response:
-        """The answer to a request, in the dialect of its path and body, or a refusal in it."""
-        started, path = time.perf_counter(), request.scope["path"]
-        dialect = DIALECTS[path]
+        """The answer to a request, in the dialect of its address and body, or a refusal in it."""
+        started, address = time.perf_counter(), request.scope["address"]
+        dialect = dialect_of(address)
         try:
             async with self._bodies.body(request) as sent:
                 self.engine.check_room()
-                body = await self._in_tokeniser(parse, sent)
-                dialect = dialect_of(path, body)
+                body = await asyncio.to_thread(parse, sent)
+                dialect = dialect_of(address, body)
                 answer = await self._unless_gone(request, self._answer(dialect, body))
             response: Response = JSONResponse(answer)
         except RefusalError as refusal:
@@ -104,18 +106,18 @@ class Service:
         return dialect.answer(Scored(question, scores, tokens, self.name))
 
     def _tokenise(self, question: Question) -> TokenisedPairs:
-        passages = self.reranker.scorer.tokenise_pairs(question.pairs, question.max_doc_tokens)
+        passages = self.reranker.scorer.tokenise_pairs(question.pairs, question.limits.document)
         store = passages.builder.documents
         cut = store.lengths > np.diff(store.offsets)
-        if not question.may_cut and (cut.any() or passages.builder.truncated_queries()):
+        if question.never_cut and (cut.any() or passages.builder.truncated_queries()):
             kept, half = self.reranker.scorer.max_doc_tokens, passages.builder.max_tokens // 2
             raise RefusalError(
                 Reason.TOO_LARGE,
                 f"a text has too many tokens: the limit is {kept} of a document and {half} of a query; "
-                "truncate: true cuts them",
+                f"{question.never_cut}",
             )
         self.metrics.documents_cut.inc(int(cut.sum()))
-        return passages
+        return keep(passages, question.limits)
 
     async def _scores(self, passages: TokenisedPairs) -> tuple[np.ndarray, int]:
         """The scores of a request's pairs and the tokens that were scored; drops the job if this is cancelled."""
