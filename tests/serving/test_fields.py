@@ -5,13 +5,13 @@
 
 import pytest
 
-from rerank.serving.dialects import DIALECTS
+from rerank.serving.dialects import RANKINGS
 from rerank.serving.dialects.fields import uses
 from tests.support.small_world import WORDS
 
 LONG = " ".join(WORDS * 4)
 ROWS = [
-    (path, dialect, field) for path, spoken in DIALECTS.items() for dialect in spoken for field in uses(dialect.request)
+    (path, dialect, field) for path, spoken in RANKINGS.items() for dialect in spoken for field in uses(dialect.request)
 ]
 TEXTS = {
     "tei": {"query": "amber", "texts": [LONG, "birch"]},
@@ -166,7 +166,7 @@ def test_cohere_1_scores_the_rank_fields_of_objects_and_repeats_them(server, rer
 
 
 def test_fields_that_an_api_does_not_know_are_passed_over_or_refused_as_it_does(server):
-    for path, spoken in DIALECTS.items():
+    for path, spoken in RANKINGS.items():
         for dialect in spoken:
             status, answer = ask(server, path, dialect, future=1)
             if dialect.request.__struct_config__.forbid_unknown_fields:
@@ -175,7 +175,7 @@ def test_fields_that_an_api_does_not_know_are_passed_over_or_refused_as_it_does(
             else:
                 assert status == 200
     strict = {
-        d.name for spoken in DIALECTS.values() for d in spoken if d.request.__struct_config__.forbid_unknown_fields
+        d.name for spoken in RANKINGS.values() for d in spoken if d.request.__struct_config__.forbid_unknown_fields
     }
     assert strict == {"cohere", "voyage"}
 
