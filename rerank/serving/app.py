@@ -44,7 +44,7 @@ class Served(NamedTuple):
         return self.service is None or self.service.engine.healthy
 
 
-def make_app(served: Served, access: Access = OPEN, reload: Callable[[], Any] | None = None) -> ASGIApp:
+def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] | None = None) -> ASGIApp:
     """The ASGI application of what is served, for those who have access; `reload` answers `POST /reload`."""
     service, embedder = served.service, served.embedder
     paths: dict[str, Any] = {}
