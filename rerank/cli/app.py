@@ -18,7 +18,8 @@ COMMANDS = {
     "doctor": "Check that Java, the collection, the index, the encoder, the GPU and the disk are ready.\n\n"
     "Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
-    "BM25, a bi-encoder, feedback, fusion and a query adapter are cross-validated; what gains nothing is left out.",
+    "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; what gains "
+    "nothing is left out.",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
     "Only new and changed documents are embedded; what was learned and measured stays.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",

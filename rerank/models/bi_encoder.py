@@ -107,14 +107,23 @@ def open_bi_encoder(name: str, device: str) -> BiEncoder:
     gets the mean of the tokens' vectors and the cosine, which is logged. Raises UserError if it cannot be found or
     opened, or is a cross-encoder.
     """
+    from sentence_transformers import SentenceTransformer
+
     folder = encoder_folder(name)
     check_config_files(folder)
     _expect_bi_encoder(folder, name)
-    model = _open(folder, name, device)
+    model = open_model(SentenceTransformer, folder, name, device)
     pooling = BiEncoder(name, model, None, None).facts()["pooling"]
     if not (folder / MODULES_FILE).is_file():
         log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the {pooling} of its tokens', by cosine")
-    limit = model.max_seq_length
+    return with_tokenizer(name, model, model.max_seq_length)
+
+
+def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:
+    """The model of sentence-transformers, which reads `limit` tokens of a document with its prompt, None for any.
+
+    Raises UserError for a tokenizer that does not say where tokens begin.
+    """
     if limit is None or limit == float("inf"):
         return BiEncoder(name, model, None, None)
     tokenizer = model.tokenizer
@@ -150,13 +159,12 @@ def _expect_bi_encoder(folder: Path, name: str) -> None:
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
-def _open(folder: Path, name: str, device: str) -> Any:
-    from sentence_transformers import SentenceTransformer
-
+def open_model(kind: Any, folder: Path, name: str, device: str) -> Any:
+    """Opens a model of this class of sentence-transformers. Raises UserError if it cannot be opened."""
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
         with quiet_transformers():
-            return SentenceTransformer(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
+            return kind(str(folder), **settings, model_kwargs={"dtype": torch.float32}).eval()
     except Exception as error:  # transformers, safetensors, json and modules of all kinds raise different types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(

@@ -6,6 +6,7 @@ from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.dense import Dense
 from rerank.stages.feedback import Feedback
 from rerank.stages.fusion import Fusion
+from rerank.stages.late_interaction import LateInteraction
 from rerank.stages.query_adapter import QueryAdapter
 from rerank.utils.errors import UserError
 
@@ -20,7 +21,8 @@ def default_stages(encoder: str = ENCODER, cross_encoder: str = "") -> dict[str,
         stages["dense"] = Dense(encoder)
         stages["feedback"] = Feedback(("bm25", "dense"), encoder)
         stages["fused"] = Fusion(("bm25", "dense", "feedback"))
-        stages["adapter"] = QueryAdapter("fused", encoder)
+        stages["late"] = LateInteraction("fused", encoder)
+        stages["adapter"] = QueryAdapter("late", encoder)
     if cross_encoder:
         stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
     return stages

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,8 @@ from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, s
 from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
-from rerank.stages.base import Ranker, Stage, below
+from rerank.stages.base import Stage, below
+from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.fusion import Fusion
 from rerank.stages.world import World
@@ -206,12 +207,14 @@ def _within(budget: float | None, stages: Mapping[str, Stage], ms: Mapping[str, 
 def _unlearned(
     stages: Mapping[str, Stage], world: World, measure: str, budget: float | None, work: Path
 ) -> tuple[Fitted, Evidence]:
-    """The last stage that can answer without judgments: one that learns nothing, or a fusion with equal weights."""
+    """The last stage that can answer without judgments; a fusion has equal weights, and BM25 its own k1 and b."""
     usable: dict[str, Stage] = {}
     for name, settings in stages.items():
         names = below(settings)
         if isinstance(settings, Fusion) and not settings.weights:
             settings = replace(settings, weights=(1 / len(names),) * len(names))
+        if isinstance(settings, BM25):
+            settings = replace(settings, tune=False)
         if settings.learns == "nothing" and all(one in usable for one in names):
             usable[name] = settings
     if not usable:
@@ -227,19 +230,14 @@ def _unlearned(
 
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
     """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
-    seconds: dict[int, list[float]] = {id(ranker): [] for ranker in pipeline.rankers.values()}
-
-    def timed(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
-        start = time.perf_counter()
-        run = ranker.rank(queries, under)
-        seconds[id(ranker)].append(time.perf_counter() - start)
-        return run
-
+    seconds: dict[str, list[float]] = {name: [] for name in pipeline.stages}
     for query_id, text in list(queries.items())[:TIMED]:
-        pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
-    return {
-        name: 1000 * median(seconds[id(ranker)]) for name, ranker in pipeline.rankers.items() if seconds[id(ranker)]
-    }
+        asked, runs = {query_id: f"{text} "}, dict[str, Run]()  # with a space, the world has not kept the text's vector
+        for name, settings in pipeline.stages.items():
+            start = time.perf_counter()
+            runs[name] = pipeline.rankers[name].rank(asked, [runs[one] for one in below(settings)])
+            seconds[name].append(time.perf_counter() - start)
+    return {name: 1000 * median(some) for name, some in seconds.items() if some}
 
 
 def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:

@@ -15,6 +15,7 @@ from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.dense import Dense
 from rerank.stages.feedback import Feedback
+from rerank.stages.late_interaction import LateInteraction
 from rerank.stages.query_adapter import QueryAdapter
 from rerank.stages.world import World
 from rerank.utils.files import short_hash
@@ -24,15 +25,26 @@ DOCUMENTS, ENCODERS = "documents", "encoders"
 
 
 def bi_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the bi-encoders of the stages."""
+    """The names of the bi-encoders of which the stages need the vectors of documents."""
     kinds = Dense | Feedback | QueryAdapter
     return sorted({settings.encoder for settings in stages.values() if isinstance(settings, kinds)})
 
 
+def token_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
+    """The names of the encoders of which the stages need the vectors of tokens."""
+    return sorted({settings.encoder for settings in stages.values() if isinstance(settings, LateInteraction)})
+
+
 def models_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the bi-encoders, and of the cross-encoders that no judgment trains."""
+    """The names of the encoders, and of the cross-encoders that no judgment trains."""
     untrained = [one.encoder for one in stages.values() if isinstance(one, CrossEncoder) and not one.trained]
-    return sorted({*bi_encoders_of(stages), *(one if isinstance(one, str) else one.name for one in untrained)})
+    return sorted(
+        {
+            *bi_encoders_of(stages),
+            *token_encoders_of(stages),
+            *(one if isinstance(one, str) else one.name for one in untrained),
+        }
+    )
 
 
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
@@ -52,12 +64,18 @@ def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[
         shutil.copytree(encoder_folder(world.place_of(name)), folder / place)
         places[name] = place
     vectors = [world.vectors_folder(name) for name in bi_encoders_of(stages)]
-    made = [*vectors, *(index for index in map(index_folder, vectors) if index.exists())]
+    tokens = [world.late_interaction(name).store.folder for name in token_encoders_of(stages)]
+    made = [
+        *vectors,
+        *(place for place in tokens if place.exists()),
+        *(index for index in map(index_folder, vectors) if index.exists()),
+    ]
     if any(isinstance(settings, BM25) for settings in stages.values()):
         made.append(world.index)
     for path in made:
         if path.is_relative_to(world.folder.path):  # an index of another place is built again of the documents
-            shutil.copytree(path, folder / path.relative_to(world.folder.path))
+            no_locks = shutil.ignore_patterns("*.lock")
+            shutil.copytree(path, folder / path.relative_to(world.folder.path), ignore=no_locks)
     return places
 
 

@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from rerank.stages.features import Features
     from rerank.stages.feedback import Feedback
     from rerank.stages.fusion import Fusion
+    from rerank.stages.late_interaction import LateInteraction
     from rerank.stages.query_adapter import QueryAdapter
     from rerank.stages.run_file import RunFile
 
-__all__ = ["BM25", "CrossEncoder", "Dense", "Features", "Feedback", "Fusion", "QueryAdapter", "RunFile"]
+__all__ = [
+    "BM25",
+    "CrossEncoder",
+    "Dense",
+    "Features",
+    "Feedback",
+    "Fusion",
+    "LateInteraction",
+    "QueryAdapter",
+    "RunFile",
+]
 
 
 def __getattr__(name: str) -> Any:

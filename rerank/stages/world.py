@@ -17,16 +17,20 @@ from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product,
 from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import find_index, open_settings, with_texts
+from rerank.tasks.late_interaction import LateInteraction, open_late_interaction
 from rerank.tasks.vectors import open_vectors, vectors_folder
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
+    from rerank.tasks.rounded_vectors import RoundedVectors
 
 MOST_KEPT = 100_000
 """Query vectors in memory; above it, all are made again."""
 INDEXED_FROM = 500_000
 """Documents from which their vectors are searched with an index; exact search then takes over 100 ms."""
+SEARCHES_BEFORE_ROUNDING = 4
+"""Searches for one query before the vectors are rounded for the next ones: those of two questions to a pipeline."""
 MEASURED = 100
 """Queries that measure the recall of an index."""
 
@@ -50,6 +54,9 @@ class World:
     _encoders: dict[str, "BiEncoder"] = field(default_factory=dict, repr=False)
     _stores: dict[str, EmbeddingStore] = field(default_factory=dict, repr=False)
     _indexes: dict[str, VectorIndex | None] = field(default_factory=dict, repr=False)
+    _matchers: dict[str, LateInteraction] = field(default_factory=dict, repr=False)
+    _rounded: dict[str, "RoundedVectors | None"] = field(default_factory=dict, repr=False)
+    _searches: dict[str, int] = field(default_factory=dict, repr=False)
     _query_vectors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -76,11 +83,25 @@ class World:
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
         if name not in self._encoders:
             from rerank.models.bi_encoder import open_bi_encoder  # loads torch
-            from rerank.training.device import select_device
 
-            device = str(select_device(self.config.training.device))
-            self._encoders[name] = open_bi_encoder(self.place_of(name), device)
+            self._encoders[name] = open_bi_encoder(self.place_of(name), self._device())
         return self._encoders[name]
+
+    def late_interaction(self, name: str) -> LateInteraction:
+        """The late interaction of an encoder with the documents. Raises UserError if it cannot be opened."""
+        if name not in self._matchers:
+            from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
+
+            place = self.place_of(name)
+            is_trained = is_multi_vector(place)
+            encoder = open_multi_vector(place, self._device()) if is_trained else self.encoder(name)
+            self._matchers[name] = open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
+        return self._matchers[name]
+
+    def _device(self) -> str:
+        from rerank.training.device import select_device  # loads torch
+
+        return str(select_device(self.config.training.device))
 
     def place_of(self, model: str) -> str:
         """Where a model is: the folder that it was copied to, or its name."""
@@ -117,7 +138,24 @@ class World:
         documents, similarity = self.vectors(name), self._similarity(name)
         if not exact and (index := self._index(name)):
             return dict(search_index(vectors, documents, depth, similarity, index))
+        if len(vectors) == 1 and (rounded := self._rounded_vectors(name)):
+            ((query_id, vector),) = vectors.items()
+            return {query_id: rounded.search(vector, depth)}
         return dict(search_exactly(vectors, documents, depth, similarity))
+
+    def _rounded_vectors(self, name: str) -> "RoundedVectors | None":
+        """The rounded vectors of a bi-encoder, if they are faster; None for the first searches, which may be all."""
+        from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
+
+        searches = self._searches[name] = self._searches.get(name, 0) + 1
+        if (
+            searches > SEARCHES_BEFORE_ROUNDING
+            and name not in self._rounded
+            and self.encoder(name).compares in PRODUCTS
+        ):
+            cosine = self.encoder(name).compares == COSINE
+            self._rounded[name] = rounded_if_faster(self.vectors(name), cosine)
+        return self._rounded.get(name)
 
     def _similarity(self, name: str) -> Similarity:
         encoder, documents = self.encoder(name), self.vectors(name)

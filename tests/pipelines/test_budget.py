@@ -10,7 +10,7 @@ from rerank.pipelines.folder import read_evidence
 from tests.pipelines.test_fit import QUERY, pipeline
 from tests.support.small_collection import failed
 
-MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "adapter": 1.0}
+MS = {"bm25": 10.0, "dense": 20.0, "feedback": 30.0, "fused": 1e9, "late": 1.0, "adapter": 1.0}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rerank.data.trec import ranked, read_run
 from rerank.pipelines.crossfit import CrossFitting
 from rerank.pipelines.folder import read_evidence
 from rerank.retrieval.vector_index import can_index
-from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, QueryAdapter
+from rerank.stages import BM25, CrossEncoder, Dense, Feedback, Fusion, LateInteraction, QueryAdapter
 from rerank.stages.query_adapter import QueryAdapter as AdapterStage
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed, in_a_copy, write_qrels
@@ -26,7 +26,8 @@ STAGES = {
     "dense": Dense("encoder"),
     "feedback": Feedback(("bm25", "dense"), "encoder"),
     "fused": Fusion(("bm25", "dense", "feedback")),
-    "adapter": QueryAdapter("fused", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
+    "late": LateInteraction("fused", "encoder", depth=10),
+    "adapter": QueryAdapter("late", "encoder", depth=10, below_weight=1.0, training=ADAPTING),
 }
 FOLDER = Path("runs/towns/pipeline")
 QUERY = "q0"
@@ -101,7 +102,7 @@ def test_a_stage_learns_from_rankings_of_queries_that_taught_the_stages_below_no
     whole = CrossFitting.run
 
     def run(self, name, part, without=frozenset()):
-        if name == "fused":
+        if name == "late":
             seen[part, without] = part in without
         return whole(self, name, part, without)
 
@@ -176,8 +177,9 @@ def test_without_judgments_the_fusion_has_equal_weights_and_no_stage_learns(judg
     if judged:
         Path("towns/qrels").mkdir()
         write_qrels(Path("towns/qrels/test.tsv"), range(judged))
-    fitted = rerank.fit("towns", pipeline(), out="p")
-    assert fitted.answer == "fused"
+    fitted = rerank.fit("towns", pipeline(bm25=BM25(k1=1.2, b=0.75, tune=True)), out="p")
+    assert fitted.answer == "late"
+    assert fitted.stages["bm25"] == BM25(k1=1.2, b=0.75)
     assert fitted.fitted.rankers["fused"].weights == (1 / 3,) * 3
     assert read_evidence(Path("p"))["nested"] == {"mean": None, "se": None}
     assert rerank.Pipeline.load("p").search("good", 2)
@@ -264,7 +266,7 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     main(["fit", "towns", "--pipeline", "p.toml"])
     shown = capsys.readouterr().out
     assert shown.splitlines()[-1] == str(FOLDER)
-    assert re.search(r"^adapter \(query-adapter\)  fused +0\.\d{4} ± 0\.\d{4}  [+-]0\.\d{4}  \[", shown, re.MULTILINE)
+    assert re.search(r"^adapter \(query-adapter\)  late +0\.\d{4} ± 0\.\d{4}  [+-]0\.\d{4}  \[", shown, re.MULTILINE)
     assert re.search(r"^nested +0\.\d{4}", shown, re.MULTILINE)
     Path("topics.tsv").write_text("new\tgood\n")
     main(["score", str(FOLDER), "--queries", "topics.tsv", "--out", "new.run"])

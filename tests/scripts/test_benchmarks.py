@@ -122,7 +122,7 @@ def test_search(rows_of, monkeypatch):
     rows, settings = rows_of(
         "search", "towns", "--encoder", "encoder", "--documents", 60, "--queries", 5, "--folder", "k"
     )
-    stages = ["bm25", "dense", "feedback", "fused", "adapter"]
+    stages = ["bm25", "dense", "feedback", "fused", "late", "adapter"]
     assert [name for name in rows if name.startswith("stage")] == [f"stage {name}" for name in stages]
     assert rows["/search up to cross-encoder, 8 clients"]["p95 (ms)"] > 0
     assert settings["documents"] == 60

@@ -15,12 +15,14 @@ from rerank.data.types import Fold
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 from rerank.evaluation.weights import tune_weights
+from rerank.models.late_interaction import rotation_of
 from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import retrieve, search
 from rerank.retrieval.rm3 import search_rm3
 from rerank.stages import BM25
 from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
+from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
 
@@ -86,6 +88,17 @@ def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):
         expect_scores(run[query_id], {d: float((unit(some) @ query).max()) for d, some in passages.items()})
 
 
+def test_vectors_are_rounded_after_some_searches_for_one_query(here, tmp_path, monkeypatch):
+    world = open_world()
+    monkeypatch.setattr("rerank.tasks.rounded_vectors.rounded_if_faster", round_vectors)
+    ranker = fitted(world, "dense", tmp_path)
+    queries = {query_id: world.collection.queries[query_id] for query_id in TESTED}
+    expected = ranker.rank(queries, [])
+    for query_id in 2 * TESTED:
+        expect_scores(ranker.rank({query_id: queries[query_id]}, [])[query_id], expected[query_id])
+    assert isinstance(world._rounded["encoder"], RoundedVectors)
+
+
 def test_feedback_moves_a_query_towards_the_best_three_documents(here, tmp_path):
     world = open_world()
     passages = passages_of(world)
@@ -134,6 +147,37 @@ def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(here
         expected = {d: 2 * z + product for d, z, product in zip(doc_ids[:4], below, products, strict=True)}
         expect_scores({d: run[query_id][d] for d in doc_ids[:4]}, expected, 1e-4)
         assert ranked(run[query_id])[4:] == doc_ids[4:]
+
+
+def test_late_interaction_is_the_weighted_maxsim_of_tokens_and_the_score_below(here, tmp_path):
+    world = open_world()
+    (first,) = runs_below(world, "late-interaction", TESTED)
+    run = ranked_by(fitted(world, "late-interaction", tmp_path), world, "late-interaction")
+    model, texts = world.encoder("encoder").model, {d.doc_id: d.text for d in world.texts.documents()}
+    pieces_of = {doc_id: set(model.tokenizer(text)["input_ids"]) for doc_id, text in texts.items()}
+    rotation = rotation_of(32).astype(np.float64)
+    codes = rotation.shape[1]
+
+    def tokens_of(encode, passage):
+        (found,) = encode([passage], output_value=None)
+        return found["input_ids"].tolist(), unit(found["token_embeddings"].double().numpy()) @ rotation
+
+    for query_id in TESTED:
+        pieces, query = tokens_of(model.encode_query, world.collection.queries[query_id])
+        doc_ids, own = ranked(first[query_id])[:4], []
+        for doc_id in doc_ids:
+            passages = world.encoder("encoder").split(texts[doc_id])
+            vectors = [vector for passage in passages for vector in tokens_of(model.encode_document, passage)[1]]
+            score = 0.0
+            for piece, token in list(zip(pieces, query, strict=True))[1:-1]:
+                frequency = sum(piece in of_document for of_document in pieces_of.values())
+                largest = max(float(token @ np.sign(vector)) for vector in vectors)
+                score += np.log((len(texts) + 1) / (frequency + 1)) * largest * np.sqrt(np.pi / 2 / codes)
+            own.append(score)
+        below = standardised([first[query_id][doc_id] for doc_id in doc_ids])
+        expected = {d: z + of_tokens for d, z, of_tokens in zip(doc_ids, below, standardised(own), strict=True)}
+        expect_scores({d: run[query_id][d] for d in doc_ids}, expected, 1e-4)
+        assert ranked(run[query_id])[4:] == ranked(first[query_id])[4:]
 
 
 def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(here, tmp_path):

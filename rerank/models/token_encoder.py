@@ -1,0 +1,95 @@
+"""The vectors of single tokens: those of a bi-encoder's last layer, or of a model trained for late interaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rerank.models.bi_encoder import BiEncoder, open_model, with_tokenizer
+from rerank.models.config_file import CheckpointConfig, check_config_files
+from rerank.models.hub import encoder_folder
+from rerank.models.quiet import quiet_transformers
+from rerank.utils.errors import UserError
+from rerank.utils.json_files import read_json
+
+EXPECTED = "expected an encoder"
+MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
+"""What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
+
+
+@dataclass(frozen=True)
+class TokenEncoder:
+    """Makes vectors of length 1 for tokens, a text at a time, so that they depend on no other text.
+
+    `is_trained`: whether the model is trained for late interaction. Then its own projection, prompts, masks and query
+    expansion are used, and all tokens of a query count alike.
+    """
+
+    encoder: BiEncoder
+    is_trained: bool
+
+    @property
+    def dimensions(self) -> int:
+        """The numbers of a vector."""
+        return self._encode(self.encoder.model.encode_document, "a")[0].shape[1]
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of word pieces."""
+        return len(self.encoder.model.tokenizer)
+
+    def query(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens, dimensions) float32 vectors of a query, and (tokens,) the numbers of their word pieces.
+
+        Special tokens and the prompt are left out, unless the model is trained for late interaction.
+        """
+        vectors, pieces = self._encode(self.encoder.model.encode_query, text)
+        if self.is_trained:
+            return vectors, pieces
+        (prompt,) = self.pieces([self.encoder.model.prompts.get("query") or ""])
+        words = np.flatnonzero(~np.isin(pieces, self.encoder.model.tokenizer.all_special_ids))[len(prompt) :]
+        return vectors[words], pieces[words]
+
+    def document(self, text: str) -> np.ndarray:
+        """(tokens, dimensions) float32 vectors of a document, of all its passages."""
+        passages = self.encoder.split(text)
+        return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
+
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the word pieces of whole texts, without special tokens."""
+        with quiet_transformers():
+            found: list[list[int]] = self.encoder.model.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return found
+
+    def _encode(self, encode: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
+        (found,) = encode([text], output_value=None, show_progress_bar=False)
+        counted = found["attention_mask"].bool()
+        vectors = found["token_embeddings"][counted].float().cpu().numpy()
+        if not np.isfinite(vectors).all():
+            raise UserError(
+                f"encoder {self.encoder.name}: gives a token a vector with NaN or infinity; expected finite numbers: "
+                "choose another encoder"
+            )
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.where(lengths, lengths, 1), found["input_ids"][counted].cpu().numpy()
+
+
+def is_multi_vector(name: str) -> bool:
+    """Whether the files of a model say that it is trained for late interaction."""
+    folder = encoder_folder(name)
+    file = folder / "config_sentence_transformers.json"
+    if file.is_file() and read_json(file, dict[str, Any], EXPECTED).get("model_type") in MULTI_VECTOR:
+        return True
+    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, EXPECTED)
+    return "HF_ColBERT" in (config.get("architectures") or ())
+
+
+def open_multi_vector(name: str, device: str) -> BiEncoder:
+    """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
+    from sentence_transformers import MultiVectorEncoder
+
+    folder = encoder_folder(name)
+    check_config_files(folder)
+    model = open_model(MultiVectorEncoder, folder, name, device)
+    return with_tokenizer(name, model, model[0].document_length or model.max_seq_length)

@@ -1,0 +1,81 @@
+"""The stage `late-interaction`: each token of the query is compared with each token of a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from rerank.data.candidates import select_candidates, standardised
+from rerank.data.types import Fold, Run
+from rerank.evaluation.fusion import place_above
+from rerank.stages.base import Learns, expect_one_below, stage
+from rerank.stages.world import World
+from rerank.utils.parameters import PathText, Whole, at_least
+
+if TYPE_CHECKING:
+    from rerank.tasks.late_interaction import LateInteraction as Matcher
+
+ALL_BELOW = 20_000
+"""Documents of a collection all of which are encoded by a fit; of more, those that a query finds, when it does."""
+
+
+@stage
+@dataclass(frozen=True)
+class LateInteraction:
+    """Re-ranks the best documents of the stage below by the most similar token of a document to each of the query's.
+
+    The tokens are weighted by how rare they are in the collection, unless the encoder is trained for late interaction.
+    The score of the stage below is added to that of the tokens, both standardised by query. Documents below `depth`
+    stay in their order.
+    """
+
+    kind: ClassVar[str] = "late-interaction"
+    of: str | tuple[str, ...]
+    """The stage whose documents are ranked."""
+    encoder: PathText
+    """A bi-encoder, or a model that is trained for late interaction, of sentence-transformers: a name or a folder."""
+    depth: Annotated[Whole, at_least(1)] = 100
+    """Documents of a query that are ranked."""
+    below_weight: Annotated[float, at_least(0)] = 3.0
+    """Weight of the standardised score of the stage below."""
+    learns: ClassVar[Learns] = "nothing"
+
+    def check(self) -> None:
+        """Raises ValueError unless one stage is below."""
+        expect_one_below(self)
+
+    def fit(self, world: World, fold: Fold, below: Sequence[Run], folder: Path) -> "LateInteractionRanker":
+        """Encodes the documents of a small collection, unless the world has their vectors."""
+        ranker = self.open(world, folder)
+        if world.texts.count() <= ALL_BELOW:
+            ranker.matcher.add([document.doc_id for document in world.texts.documents()])
+        return ranker
+
+    def open(self, world: World, folder: Path) -> "LateInteractionRanker":
+        """Opens the encoder and the vectors that the world has."""
+        return LateInteractionRanker(self, world.late_interaction(self.encoder))
+
+
+@dataclass(frozen=True)
+class LateInteractionRanker:
+    """Ranks with the tokens of a world's documents."""
+
+    settings: LateInteraction
+    matcher: "Matcher"
+
+    def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
+        """The documents of the stage below; the first `depth` of them are ranked, and come first."""
+        (first,) = below
+        settings, matcher = self.settings, self.matcher
+        query_ids = [query_id for query_id, text in queries.items() if text.strip() and first.get(query_id)]
+        lists = select_candidates(first, {}, settings.depth, query_ids, keep_scores=True)
+        matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
+        scores: Run = {}
+        for query_id, found in lists.items():
+            own = standardised(matcher.scores(queries[query_id], found.doc_ids))
+            values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
+            scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
+        return place_above(scores, first)
+
+    def save(self, folder: Path) -> None:
+        """Nothing is learned."""

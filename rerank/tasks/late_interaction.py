@@ -1,0 +1,100 @@
+"""Late interaction on a collection: the codes of its documents and the weights of word pieces, kept in its folder."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rerank.data.collections import Collection
+from rerank.data.token_vectors import TokenVectorStore
+from rerank.runs.layout import CollectionFolder
+from rerank.tasks.vectors import vectors_folder
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.locks import make_once
+from rerank.utils.progress import progress
+
+if TYPE_CHECKING:
+    from rerank.models.token_encoder import TokenEncoder
+
+TOKENS = "tokens"
+"""The folder of the codes, beside those of the vectors by the same encoder."""
+MOST_COUNTED = 50_000
+"""Documents whose word pieces are counted, at most, at equal distances in the collection."""
+DOCUMENTS_AT_ONCE = 64
+MOST_KEPT = 5000
+"""Queries whose scores are kept: cross-fitting ranks a query with many rankings of the stages below."""
+
+
+@dataclass(frozen=True)
+class LateInteraction:
+    """An encoder of tokens, the store of the codes of documents, and (pieces,) the weights of word pieces."""
+
+    encoder: "TokenEncoder"
+    collection: Collection
+    store: TokenVectorStore
+    rotation: np.ndarray
+    weights: np.ndarray
+    _scores: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
+
+    def add(self, doc_ids: Sequence[str]) -> None:
+        """Encodes those of the documents that the store does not have."""
+        from rerank.models.late_interaction import to_codes
+
+        missing = [doc_id for doc_id in doc_ids if doc_id not in self.store]
+        if missing:
+            texts = {document.doc_id: document.text for document in self.collection.get(missing)}
+            self.store.add(texts, lambda text: to_codes(self.encoder.document(text), self.rotation))
+
+    def scores(self, query: str, doc_ids: Sequence[str]) -> list[float]:
+        """The weighted MaxSim of a query and each of some documents, which were added."""
+        from rerank.models.late_interaction import max_similarities
+
+        if len(self._scores) > MOST_KEPT:
+            self._scores.clear()
+        known = self._scores.setdefault(query, {})
+        if missing := [doc_id for doc_id in doc_ids if doc_id not in known]:
+            vectors, pieces = self.encoder.query(query)
+            codes = [self.store[doc_id] for doc_id in missing]
+            found = max_similarities(vectors, self.weights[pieces], codes, self.rotation)
+            known.update(zip(missing, found.tolist(), strict=True))
+        return [known[doc_id] for doc_id in doc_ids]
+
+
+def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
+    """The late interaction of an encoder, with the documents of a collection."""
+    from rerank.models.late_interaction import rotation_of
+
+    place = vectors_folder(encoder.encoder, collection, folder).parent / TOKENS
+    rotation = rotation_of(encoder.dimensions)
+    store = TokenVectorStore(place, rotation.shape[1] // 8)
+    if encoder.is_trained:
+        weights = np.ones(encoder.vocabulary, np.float32)
+    else:
+        weights = _weights(encoder, collection, place / f"{short_hash(collection.fingerprint)}.npy")
+    return LateInteraction(encoder, collection, store, rotation, weights)
+
+
+def _weights(encoder: "TokenEncoder", collection: Collection, file: Path) -> np.ndarray:
+    """(pieces,) float32: the weights of word pieces by the documents that have them; `file` keeps them."""
+
+    def make() -> None:
+        from rerank.models.late_interaction import frequency_weights
+
+        frequencies, counted = np.zeros(encoder.vocabulary, np.int64), 0
+        total = collection.count()
+        step = -(-total // MOST_COUNTED) or 1
+        some = itertools.islice(collection.documents(), 0, None, step)
+        left = iter(progress(some, -(-total // step), "counting word pieces"))
+        while chunk := [document.text for document in itertools.islice(left, DOCUMENTS_AT_ONCE)]:
+            counted += len(chunk)
+            for pieces in encoder.pieces(chunk):
+                frequencies[list(set(pieces))] += 1
+        with atomic_write(file) as tmp, tmp.open("wb") as output:
+            np.save(output, frequency_weights(frequencies, counted))
+
+    make_once(file, "weights of word pieces", make)
+    weights: np.ndarray = np.load(file)
+    return weights

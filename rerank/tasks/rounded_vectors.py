@@ -1,0 +1,114 @@
+"""Exact search for one query in two passes: products in int8 leave out the documents that cannot be among the best.
+
+One product with float32 vectors takes as long as the memory takes to read them; those in int8 are a quarter as large.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from rerank.data.arrays import release
+from rerank.data.embeddings import EmbeddingStore
+from rerank.retrieval.exact_search import Similarity, best_of, product
+
+FEWEST, MOST = 10_000, 2**30
+"""Vectors from which on they are rounded, and the largest number of bytes that they may take."""
+AT_ONCE = 2**10
+"""Vectors that are rounded together: those that stay in the processor's cache."""
+TRIES, FASTER = 5, 0.6
+"""How often each way is timed, and the share of the time of float32 vectors that the rounded ones may take."""
+LARGEST = 127
+SLACK = 1e-5
+"""What sums in float32 may differ by, as a share of the longest product."""
+
+
+@dataclass(frozen=True)
+class RoundedVectors:
+    """The vectors of documents, of length 1 if they are compared by cosine, as `scales * values`.
+
+    values: (passages, dimensions) int8; scales: (passages,) float32. `error` is the length of the largest difference
+    between a vector and its rounded one, and `length` that of the longest vector.
+    """
+
+    documents: EmbeddingStore
+    similarity: Similarity
+    values: torch.Tensor
+    scales: np.ndarray
+    error: float
+    length: float
+    cosine: bool
+
+    def search(self, query: np.ndarray, depth: int) -> dict[str, float]:
+        """As `search_exactly` for a query's (dimensions,) vector: the same documents, with the exact scores."""
+        query, offsets = query.astype(np.float32, copy=False), self.documents.offsets
+        products, error = self.products(query)
+        of_documents = np.maximum.reduceat(products, offsets[:-1])
+        least = np.partition(of_documents, -depth)[-depth] - 2 * error if depth < len(of_documents) else -np.inf
+        numbers = np.flatnonzero(of_documents >= least)
+        begins, counts = offsets[numbers], np.diff(offsets)[numbers]
+        rows = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        (scores,) = self.similarity(query[None], rows)
+        return best_of(rows, scores, depth, self.documents)
+
+    def products(self, query: np.ndarray) -> tuple[np.ndarray, float]:
+        """(passages,) products with a query's vector, about, and how far each may be from the exact one."""
+        query = _units(query[None], self.cosine)[0]
+        scale = _scales(query[None])[0]
+        rounded = np.rint(query / scale).astype(np.int8)
+        whole: Any = torch._int_mm(self.values, torch.from_numpy(rounded)[:, None])
+        own, missed = np.linalg.norm(scale * rounded), np.linalg.norm(query - scale * rounded)
+        error = own * self.error + missed * self.length + SLACK * np.linalg.norm(query) * self.length
+        return whole[:, 0].numpy() * (scale * self.scales), float(error)
+
+
+def round_vectors(documents: EmbeddingStore, cosine: bool) -> RoundedVectors:
+    """Rounds all vectors, a part at a time."""
+    vectors = documents.vectors
+    values, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
+    error = length = 0.0
+    for begin in range(0, len(vectors), AT_ONCE):
+        rows = slice(begin, begin + AT_ONCE)
+        some = _units(vectors[rows], cosine)
+        scales[rows] = _scales(some)
+        values[rows] = np.rint(some / scales[rows, None])
+        error = max(error, float(np.linalg.norm(some - scales[rows, None] * values[rows], axis=1).max()))
+        length = max(length, float(np.linalg.norm(some, axis=1).max()))
+    release(vectors)
+    return RoundedVectors(
+        documents, product(documents, cosine), torch.from_numpy(values), scales, error, length, cosine
+    )
+
+
+def rounded_if_faster(documents: EmbeddingStore, cosine: bool) -> RoundedVectors | None:
+    """The rounded vectors, unless they are few, too many to keep, or slow on a processor without int8 products."""
+    if len(documents.vectors) < FEWEST or documents.vectors.size > MOST:
+        return None
+    rounded, query = round_vectors(documents, cosine), np.array(documents.vectors[0])
+    ways = rounded.products, lambda one: rounded.similarity(one[None], slice(None))
+    seconds = [min(_seconds(way, query) for _ in range(TRIES)) for way in ways]
+    return rounded if seconds[0] < FASTER * seconds[1] else None
+
+
+def _seconds(way: Callable[[np.ndarray], Any], query: np.ndarray) -> float:
+    start = perf_counter()
+    way(query)
+    return perf_counter() - start
+
+
+def _units(vectors: np.ndarray, cosine: bool) -> np.ndarray:
+    vectors = vectors.astype(np.float32, copy=False)
+    return vectors / _or_one(np.linalg.norm(vectors, axis=1, keepdims=True)) if cosine else vectors
+
+
+def _scales(vectors: np.ndarray) -> np.ndarray:
+    """(vectors,) what the largest number of each is divided by to be LARGEST."""
+    return _or_one(np.abs(vectors).max(1) / LARGEST)
+
+
+def _or_one(numbers: np.ndarray) -> np.ndarray:
+    """The numbers, 0 as 1."""
+    return np.where(numbers, numbers, np.float32(1))

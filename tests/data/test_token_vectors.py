@@ -1,0 +1,88 @@
+"""The store of token vectors: a text is encoded once, whatever happens in between."""
+
+import numpy as np
+import pytest
+
+from rerank.data.token_vectors import CODES, TEXTS, TokenVectorStore
+from rerank.utils.errors import UserError
+
+FIRST = {"a": "one", "b": "two words", "blank": " \n"}
+
+
+class Encoder:
+    """A row for each word of a text, with its letters; remembers what it has encoded."""
+
+    def __init__(self):
+        self.read = []
+
+    def __call__(self, text):
+        self.read.append(text)
+        return np.array([[len(word), ord(word[0])] for word in text.split()], np.uint8).reshape(-1, 2)
+
+
+def added(folder, texts):
+    """The codes of some texts in a store that is opened now, and the texts that were encoded for it."""
+    store, encode = TokenVectorStore(folder, 2), Encoder()
+    store.add(texts, encode)
+    return {name: store[name].tolist() for name in texts}, sorted(encode.read)
+
+
+def expected(texts):
+    return {name: Encoder()(text).tolist() for name, text in texts.items()}
+
+
+def test_texts_that_the_folder_does_not_have_are_encoded_alone(tmp_path):
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), ["one", "two words"])
+    second = {"a": "changed", "again": "two words", "c": "new"}
+    assert added(tmp_path / "s", second) == (expected(second), ["changed", "new"])
+    assert added(tmp_path / "s", FIRST | {"c": "new"}) == (expected(FIRST | {"c": "new"}), [])
+
+
+def test_two_stores_of_a_folder_share_what_either_has_encoded(tmp_path):
+    stores, encode = [TokenVectorStore(tmp_path / "s", 2) for _ in range(2)], Encoder()
+    for number in range(200):
+        stores[number % 2].add({f"d{number}": f"text {number // 3}"}, encode)
+    assert len(encode.read) == len(set(encode.read)) == 67
+    assert all(stores[n % 2][f"d{n}"].tolist() == Encoder()(f"text {n // 3}").tolist() for n in range(200))
+
+
+def test_a_text_without_vectors_is_encoded_once(tmp_path):
+    assert added(tmp_path / "s", {"x": "one"})[1] == ["one"]
+    empty = TokenVectorStore(tmp_path / "s", 2)
+    empty.add({"y": "masked"}, lambda text: np.zeros((0, 2), np.uint8))
+    assert added(tmp_path / "s", {"y": "masked"}) == ({"y": []}, [])
+
+
+@pytest.mark.parametrize("file", [CODES, TEXTS])
+def test_what_an_ended_process_left_without_a_record_is_cut(tmp_path, file):
+    added(tmp_path / "s", FIRST)
+    with (tmp_path / "s" / file).open("ab") as output:
+        output.write(b"torn")
+    more = FIRST | {"c": "three more words"}
+    assert added(tmp_path / "s", more) == (expected(more), ["three more words"])
+    assert added(tmp_path / "s", more) == (expected(more), [])
+
+
+def damage(folder, what):
+    codes = folder / CODES
+    if what == "removed":
+        codes.unlink()
+    else:
+        content = codes.read_bytes()
+        codes.write_bytes(content[:3] if what == "cut" else bytes([content[0] ^ 1]) + content[1:])
+
+
+@pytest.mark.parametrize(
+    ("what", "again"), [("changed", ["one"]), ("cut", ["two words"]), ("removed", ["one", "two words"])]
+)
+def test_damaged_codes_are_made_again(tmp_path, what, again):
+    added(tmp_path / "s", FIRST)
+    damage(tmp_path / "s", what)
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), again)
+    assert added(tmp_path / "s", FIRST) == (expected(FIRST), [])
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "s").write_text("a file")
+    with pytest.raises(UserError, match="cannot be written"):
+        added(tmp_path / "s", FIRST)
