@@ -67,8 +67,7 @@ def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] |
     }
     routes += [Route(path, _answering(answer)) for path, answer in gets.items()]
     routes.append(Route("/models/{name:path}", _answering(lambda: JSONResponse(models(served)["data"][0]))))
-    if reload:
-        routes.append(Route("/reload", reload, methods=["POST"]))
+    routes.append(Route("/reload", reload or _no_reload, methods=["POST"]))
     handlers: dict[Any, Any] = {HTTPException: no_such_path}
     app: ASGIApp = Starlette(routes=[*routes, *served.page], exception_handlers=handlers)
     return addressed(access.guard(app, served.metrics))
@@ -116,6 +115,11 @@ def models(served: Served) -> dict[str, Any]:
 
 def _answering(answer: Callable[[], Response]) -> Callable[[Request], Response]:
     return lambda request: answer()
+
+
+def _no_reload(request: Request) -> Response:
+    line = "POST /reload: needs a key; start the server with --api-key-file FILE"
+    return JSONResponse({"error": line, "detail": line}, 403)
 
 
 def _health(served: Served) -> Response:

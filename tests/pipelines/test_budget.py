@@ -7,6 +7,7 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.pipelines.folder import read_evidence
+from rerank.pipelines.open import bi_encoder_of
 from tests.pipelines.test_fit import QUERY, pipeline
 from tests.support.small_collection import failed
 
@@ -42,6 +43,7 @@ def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):
         assert {list(hit.stages)[-1] for hit in hits} == {stage}
         assert {hit.doc_id: hit.score for hit in hits} == {hit.doc_id: hit.stages[stage][1] for hit in hits}
     assert loaded.search(query) == fitted.search(query)
+    assert bi_encoder_of(loaded) is loaded.fitted.world.encoder("encoder")  # that `serve` gives vectors with
     fitted.save("bare")
     said = failed(capsys, "serve", "bare", "--port", "0", "--budget", "5ms")
     assert "--budget 5ms: bare has no times of its stages; expected a folder of `rerank fit`" in said

@@ -14,7 +14,7 @@ from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS
-from tests.support.servers import BODIES, Server, gated, wait_until
+from tests.support.servers import BODIES, Server, gated, served, wait_until
 
 KEY = {"Authorization": "Bearer key"}
 
@@ -90,3 +90,9 @@ def test_a_reload_loses_no_request_and_a_broken_checkpoint_is_not_taken(opened, 
         assert 'rerank_requests_total{dialect="jina",status="200"} 2.0' in counted  # of both
     live.close()
     assert closed == ["first", "second"]
+
+
+def test_a_server_without_a_key_is_not_loaded_anew(reranker):
+    with served(reranker) as server:
+        refused = server.ask("/reload", None)
+        assert (refused.status, "--api-key-file" in refused.json["error"]) == (403, True)
