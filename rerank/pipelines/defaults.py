@@ -6,7 +6,7 @@ from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.dense import Dense
 from rerank.stages.feedback import Feedback
 from rerank.stages.fusion import Fusion
-from rerank.stages.late_interaction import LateInteraction
+from rerank.stages.late_interaction import ALL_BELOW, LateInteraction
 from rerank.stages.query_adapter import QueryAdapter
 from rerank.utils.errors import UserError
 
@@ -14,15 +14,22 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 NO_ENCODER = "none"
 
 
-def default_stages(encoder: str = ENCODER, cross_encoder: str = "") -> dict[str, Stage]:
-    """The stages that `fit` tries, in the order of their cost; an encoder "none" leaves BM25."""
+def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str, Stage]:
+    """The stages that `fit` tries for so many documents, in the order of their cost; an encoder "none" leaves BM25.
+
+    Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
+
+    >>> list(default_stages("encoder", "", 20_001))
+    ['bm25', 'dense', 'feedback', 'fused', 'adapter']
+    """
     stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
         stages["dense"] = Dense(encoder)
         stages["feedback"] = Feedback(("bm25", "dense"), encoder)
         stages["fused"] = Fusion(("bm25", "dense", "feedback"))
-        stages["late"] = LateInteraction("fused", encoder)
-        stages["adapter"] = QueryAdapter("late", encoder)
+        if documents <= ALL_BELOW:
+            stages["late"] = LateInteraction("fused", encoder)
+        stages["adapter"] = QueryAdapter(list(stages)[-1], encoder)
     if cross_encoder:
         stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
     return stages

@@ -84,8 +84,8 @@ def fit(
     expect_engine(engine)
     if pipeline is None:
         check_encoder(encoder)
-    stages = pipeline.stages if pipeline else in_order(default_stages(encoder, cross_encoder), one_answer=False)
     world = World.open(config)
+    stages = pipeline.stages if pipeline else _default_stages(world, encoder, cross_encoder)
     place = Path(out) if out else world.folder.path / "pipeline"
     check_place(place, "--out ")
     inputs = inputs_of(stages, world, measure) | {"budget": budget}
@@ -100,6 +100,10 @@ def fit(
         save_fitted(fitted, place, evidence.record(), work / RUNS, portable)
         shutil.rmtree(work)
     return Pipeline.of(fitted)
+
+
+def _default_stages(world: World, encoder: str, cross_encoder: str) -> Mapping[str, Stage]:
+    return in_order(default_stages(encoder, cross_encoder, world.texts.count()), one_answer=False)
 
 
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:

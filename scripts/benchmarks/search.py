@@ -63,7 +63,7 @@ def bench_search(
     originals = sum(open_collection(source).count() for source in sources)
     store = open_vectors(CopyEncoder(world.encoder(encoder), originals), world.texts, world.folder)  # type: ignore
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
-    stages = default_stages(encoder)
+    stages = default_stages(encoder, "", documents)
     model = folder / "cross-encoder"
     if not model.exists():
         make_encoder(model, own_head=True, **SHAPES["minilm"])
