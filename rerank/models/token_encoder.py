@@ -32,7 +32,8 @@ class TokenEncoder:
     @property
     def dimensions(self) -> int:
         """The numbers of a vector."""
-        return self._encode(self.encoder.model.encode_document, "a")[0].shape[1]
+        vectors, _ = self._encode(self.encoder.model.encode_document, "a")
+        return len(vectors[0])
 
     @property
     def vocabulary(self) -> int:
