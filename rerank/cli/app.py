@@ -35,7 +35,7 @@ COMMANDS = {
     "score": "Rank queries with a fitted pipeline, or re-rank any run, or BM25's, with a cross-encoder.\n\n"
     "No judgments are needed; --collection.queries gives new queries.",
     "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
-    "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
+    "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere, vLLM and others.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
     "`rerank score` and `Reranker.load` take its folder; --int8 is calibrated with a run.",

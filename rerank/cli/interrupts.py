@@ -57,19 +57,15 @@ class Interrupts:
         """The shell's code for a process that the signal has ended."""
         return 128 + (self.received or signal.SIGINT)
 
-    def report(self) -> None:
-        """Prints one line on standard error, once."""
+    def report(self, what: str = "nothing is left half-written, and the same command goes on from here") -> None:
+        """Prints one line on standard error, once; `what` is what the end of the command leaves."""
         self.discarded = False
         if self.reported:
             return
         self.reported = True
         ending = ENDINGS[self.received or signal.SIGINT]
         with contextlib.suppress(OSError, ValueError):  # after a hang-up there may be no terminal
-            print(
-                f"rerank: {ending}; nothing is left half-written, and the same command goes on from here",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"rerank: {ending}; {what}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

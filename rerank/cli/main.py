@@ -36,8 +36,8 @@ def run_and_exit(call: Callable[[], object]) -> None:
             _call(call)
             if interrupts.received:  # its KeyboardInterrupt was discarded, and the work is done
                 raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            interrupts.report()
+        except KeyboardInterrupt as interrupt:
+            interrupts.report(*interrupt.args)
             sys.exit(interrupts.exit_code)
 
 

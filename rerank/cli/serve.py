@@ -18,10 +18,14 @@ from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, a
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
-    from starlette.routing import Route
+    from starlette.types import ASGIApp
 
+    from rerank.models.bi_encoder import BiEncoder
+    from rerank.models.reranker import Reranker
+    from rerank.pipelines.pipeline import Pipeline
+    from rerank.serving.app import Served
     from rerank.serving.limits import Limits
-    from rerank.serving.service import Service
+    from rerank.serving.metrics import Metrics
 
 SEARCHED = Parameter(
     help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
@@ -35,7 +39,10 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
+    served_name: str = "",
     api_key_file: OptionalPath = None,
+    open_metrics: Annotated[bool, Parameter(negative="")] = False,
+    allow_origin: tuple[str, ...] = (),
     budget: Budget = "",
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
@@ -44,7 +51,7 @@ def serve(
     max_queue: AtLeastOne = 10_000,
     config: Config,
 ) -> None:
-    """Answers searches and re-ranking requests over HTTP, the latter in the APIs of TEI, Jina, Cohere and vLLM.
+    """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere, Infinity, Voyage and vLLM.
 
     Parameters
     ----------
@@ -52,8 +59,14 @@ def serve(
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
         The port; 0 for any that is free.
+    served_name
+        The model's name in answers; default: its name on the hub, or the last three parts of its folder.
     api_key_file
-        A file with a key: requests need the header "Authorization: Bearer <key>".
+        A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>".
+    open_metrics
+        GET /metrics needs no key.
+    allow_origin
+        An origin whose web pages may ask, such as https://example.org, or *; may be given several times.
     budget
         The time of a search, such as 100ms: a pipeline answers with the last of its stages that ends in time.
     max_doc_tokens
@@ -70,57 +83,102 @@ def serve(
     check_path("model", model)
     if api_key_file:
         check_file("--api-key-file", api_key_file)
+    from rerank.serving.access import Access
+    from rerank.serving.app import make_app
     from rerank.serving.limits import Limits
-    from rerank.serving.server import address_of, open_socket, read_key, serve_until_interrupted
+    from rerank.serving.live import Live
+    from rerank.serving.metrics import Metrics
+    from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
-    key = read_key(api_key_file) if api_key_file else None
-    with (
-        open_socket(host, port) as bound,
-        _opened(config, model, limits, max_doc_tokens, milliseconds(budget)) as (service, routes),
-    ):
-        from rerank.serving.app import make_app
+    access = Access(read_keys(api_key_file) if api_key_file else (), allow_origin, open_metrics)
+    name, metrics, kept = served_name or default_name(model), Metrics(), max_doc_tokens
+    searched: list[bool] = []
 
-        if key is None and not host.startswith(("127.", "localhost", "::1")):
+    @contextlib.contextmanager
+    def opened() -> "Iterator[ASGIApp]":
+        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget)) as served:
+            searched.append(bool(served.page))
+            yield make_app(served, access, live.reload if access.keys else None)
+
+    live = Live(opened)
+    with open_socket(host, port) as bound:
+        if not access.keys and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
-        serve_until_interrupted(make_app(service, key, routes), bound, f"serving {model} at {address_of(bound)}")
+        page = f"\nsearch page at {address_of(bound)}/"
+        serve_until_interrupted(
+            live, bound, lambda: f"serving {model} at {address_of(bound)}{page if searched[-1] else ''}"
+        )
+
+
+def default_name(model: str) -> str:
+    """The name of a model on the hub, or the last three parts of a folder's path.
+
+    >>> default_name("cross-encoder/ms-marco-MiniLM-L6-v2")
+    'cross-encoder/ms-marco-MiniLM-L6-v2'
+    """
+    return "/".join(Path(model).absolute().parts[-3:]).lstrip("/") if Path(model).exists() else model
 
 
 @contextlib.contextmanager
 def _opened(
-    config: Config, model: str, limits: "Limits", max_doc_tokens: int | str | None, budget: float | None
-) -> "Iterator[tuple[Service | None, list[Route]]]":
-    """The service that re-ranks, None for a pipeline without a cross-encoder, and the routes of the search page."""
-    from rerank.pipelines.folder import is_pipeline
-    from rerank.pipelines.open import bm25_and, cross_encoder_of, open_pipeline, served_by, warm
+    config: Config,
+    model: str,
+    name: str,
+    limits: "Limits",
+    metrics: "Metrics",
+    max_doc_tokens: int | str | None,
+    budget: float | None,
+) -> "Iterator[Served]":
+    """What a server of the model has, until the block ends."""
+    from rerank.pipelines.open import served_by
+    from rerank.serving.app import Served
+    from rerank.serving.embedder import Embedder
     from rerank.serving.search_page import page_routes
     from rerank.serving.service import Service
+
+    reranker, encoder, pipeline = _models(config, model)
+    with contextlib.ExitStack() as resources:
+        service = embedder = None
+        if encoder:
+            embedder = Embedder(encoder, name, limits, metrics)
+            resources.callback(embedder.stop)
+        if reranker:
+            if max_doc_tokens is not None:
+                reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
+            service = Service(reranker, name, limits, metrics)
+            service.start()
+            resources.callback(service.stop)
+            service.rank_passages("query", ["document"])  # the first score takes longer
+            pipeline = served_by(pipeline, service.rank_passages) if pipeline else None
+        if budget is not None and not (pipeline and pipeline.fitted.ms):
+            raise UserError(
+                f"--budget {budget:g}ms: {model} has no times of its stages; expected a folder of `rerank fit`"
+            )
+        page = (
+            page_routes(partial(pipeline.search, budget=budget), pipeline.fitted.world.collection.name)
+            if pipeline
+            else []
+        )
+        yield Served(name, metrics, service, embedder, page)
+
+
+def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
+    """The cross-encoder, the bi-encoder and the pipeline to search with that a name or folder stands for."""
+    from rerank.models.bi_encoder import is_bi_encoder, open_bi_encoder
+    from rerank.pipelines.folder import is_pipeline
+    from rerank.pipelines.open import bi_encoder_of, bm25_and, cross_encoder_of, open_pipeline, warm
+    from rerank.training.device import select_device
     from rerank.training.open_reranker import open_reranker
 
     if is_pipeline(Path(model)):
         pipeline = open_pipeline(model, config)
-        reranker = cross_encoder_of(pipeline)
-    else:
-        reranker, pipeline = open_reranker(config, model), None
-        if config.collection.source:
-            pipeline = bm25_and(reranker, model, config)
-            warm(pipeline)
-    service = None
-    if reranker:
-        if max_doc_tokens is not None:
-            reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
-        service = Service(reranker, model, limits)
-        pipeline = served_by(pipeline, service.rank_passages) if pipeline else None
-    if budget is not None and not (pipeline and pipeline.fitted.ms):
-        raise UserError(f"--budget {budget:g}ms: {model} has no times of its stages; expected a folder of `rerank fit`")
-    routes = (
-        page_routes(partial(pipeline.search, budget=budget), pipeline.fitted.world.collection.name) if pipeline else []
-    )
-    if service is None:
-        yield None, routes
-        return
-    service.start()
-    try:
-        yield service, routes
-    finally:
-        service.stop()
+        return cross_encoder_of(pipeline), bi_encoder_of(pipeline), pipeline
+    if is_bi_encoder(Path(model)):
+        return None, open_bi_encoder(model, str(select_device(config.training.device))), None
+    reranker = open_reranker(config, model)
+    if not config.collection.source:
+        return reranker, None, None
+    pipeline = bm25_and(reranker, model, config)
+    warm(pipeline)
+    return reranker, None, pipeline

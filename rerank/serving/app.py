@@ -1,86 +1,122 @@
 """The routes of the server."""
 
-import hmac
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from rerank.runs.manifest import version
-from rerank.serving.dialects import DIALECTS, TEI
+from rerank.serving.access import OPEN, Access
+from rerank.serving.addresses import addressed
+from rerank.serving.dialects import EMBEDDINGS, RANKINGS
+from rerank.serving.dialects.tei import TEI
+from rerank.serving.embedder import Embedder
+from rerank.serving.metrics import Metrics
+from rerank.serving.openapi import docs_page, openapi
 from rerank.serving.refusals import Reason, RefusalError
-from rerank.serving.service import Service, refuse
+from rerank.serving.responses import no_such_path, refuse
+from rerank.serving.service import Service
 
-PUBLIC = ("/health",)
-"""What needs no key: a supervisor asks whether the server is ready."""
 METRICS_TYPE = "text/plain; version=0.0.4"
-
-
-def make_app(service: Service | None, key: str | None = None, extra: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The ASGI application: /health, the `extra` routes, and of a service a route for each dialect, /info and /metrics.
-
-    With a `key`, every request but those of PUBLIC needs the header `Authorization: Bearer <key>`.
-    """
-    routes: list[BaseRoute] = [Route("/health", lambda request: _health(service)), *extra]
-    if service:
-        routes += [Route(path, service.respond, methods=["POST"]) for path in DIALECTS]
-        routes += [
-            Route("/info", lambda request: JSONResponse(info(service))),
-            Route("/metrics", lambda request: Response(service.metrics.text(), media_type=METRICS_TYPE)),
-        ]
-    app = Starlette(routes=routes)
-    return app if key is None else with_key(app, key)
-
-
-def with_key(app: ASGIApp, key: str) -> ASGIApp:
-    """The application for those who know the key; others get 401 in the dialect of the path."""
-
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in PUBLIC and not _knows(Request(scope), key):
-            dialect = DIALECTS.get(scope["path"], TEI)
-            refusal = RefusalError(Reason.UNAUTHORISED, "Authorization: expected Bearer and the server's key")
-            await refuse(dialect, refusal)(scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    return guarded
-
-
+VERSION = version("ir-rerank") or "0"
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 """TEI's names of precisions, where they differ from ours."""
 
 
-def info(service: Service) -> dict[str, object]:
-    """What TEI's `/info` says of a re-ranker; a document that is longer than `max_input_length` tokens is cut."""
-    scorer, limits = service.reranker.scorer, service.limits
-    label = "LABEL_0"
-    return {
-        "model_id": service.name,
-        "model_sha": None,
-        "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
-        "model_type": {"reranker": {"id2label": {"0": label}, "label2id": {label: 0}}},
-        "max_concurrent_requests": limits.max_queue,
-        "max_input_length": scorer.max_doc_tokens,
-        "max_batch_tokens": scorer.max_tokens_per_forward,
-        "max_batch_requests": None,
-        "max_client_batch_size": limits.max_documents,
+class Served(NamedTuple):
+    """What a server has: a service that ranks, an embedder, the routes of a search page; and its metrics."""
+
+    name: str
+    metrics: Metrics
+    service: Service | None = None
+    embedder: Embedder | None = None
+    page: Sequence[BaseRoute] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the model's thread runs, if there is one."""
+        return self.service is None or self.service.engine.healthy
+
+
+def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] | None = None) -> ASGIApp:
+    """The ASGI application of what is served, for those who have access; `reload` answers `POST /reload`."""
+    service, embedder = served.service, served.embedder
+    paths: dict[str, Any] = {}
+    if service:
+        paths |= dict.fromkeys(RANKINGS, service.respond)
+    if embedder:
+        paths |= dict.fromkeys(EMBEDDINGS, embedder.respond)
+    described = {path: (RANKINGS | EMBEDDINGS)[path] for path in paths}
+    routes: list[BaseRoute] = [Route(path, respond, methods=["POST"]) for path, respond in paths.items()]
+    gets: dict[str, Callable[[], Response]] = {
+        "/health": lambda: _health(served),
+        "/ready": lambda: _health(served),
+        "/healthz": Response,
+        "/version": lambda: JSONResponse({"version": VERSION}),
+        "/info": lambda: JSONResponse(info(served)),
+        "/models": lambda: JSONResponse(models(served)),
+        "/metrics": lambda: Response(served.metrics.text(), media_type=METRICS_TYPE),
+        "/openapi.json": lambda: JSONResponse(openapi(described, VERSION)),
+        "/docs": lambda: HTMLResponse(docs_page(described, VERSION)),
+    }
+    routes += [Route(path, _answering(answer)) for path, answer in gets.items()]
+    routes.append(Route("/models/{name:path}", _answering(lambda: JSONResponse(models(served)["data"][0]))))
+    if reload:
+        routes.append(Route("/reload", reload, methods=["POST"]))
+    handlers: dict[Any, Any] = {HTTPException: no_such_path}
+    app: ASGIApp = Starlette(routes=[*routes, *served.page], exception_handlers=handlers)
+    return addressed(access.guard(app, served.metrics))
+
+
+def info(served: Served) -> dict[str, object]:
+    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut."""
+    about: dict[str, object] = {"model_id": served.name, "model_sha": None}
+    if served.service:
+        scorer, limits, label = served.service.reranker.scorer, served.service.limits, "LABEL_0"
+        about |= {
+            "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
+            "model_type": {"reranker": {"id2label": {"0": label}, "label2id": {label: 0}}},
+            "max_concurrent_requests": limits.max_queue,
+            "max_input_length": scorer.max_doc_tokens,
+            "max_batch_tokens": scorer.max_tokens_per_forward,
+            "max_batch_requests": None,
+            "max_client_batch_size": limits.max_documents,
+        }
+    elif served.embedder:
+        about |= served.embedder.info()
+    return about | {
         "auto_truncate": True,
         "tokenization_workers": 1,
-        "version": version("ir-rerank") or "0",
+        "version": VERSION,
         "sha": None,
         "docker_label": None,
     }
 
 
-def _health(service: Service | None) -> Response:
-    if service is None or service.engine.healthy:
-        return Response()
-    return refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))
+def models(served: Served) -> dict[str, Any]:
+    """The list of models as OpenAI's clients read it (`data`, with Infinity's fields), and Cohere's (`models`)."""
+    tasks = [task for task, there in (("rerank", served.service), ("embed", served.embedder)) if there]
+    one = {
+        "id": served.name,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "infinity",  # Infinity's client takes no other
+        "backend": "torch",
+        "capabilities": tasks,
+        "stats": {},
+    }
+    return {"object": "list", "data": [one], "models": [{"name": served.name, "endpoints": tasks}]}
 
 
-def _knows(request: Request, key: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), key.encode())
+def _answering(answer: Callable[[], Response]) -> Callable[[Request], Response]:
+    return lambda request: answer()
+
+
+def _health(served: Served) -> Response:
+    return Response() if served.healthy else refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))

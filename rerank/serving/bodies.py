@@ -2,17 +2,20 @@
 
 import asyncio
 import contextlib
+import zlib
 from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.requests import Request
 
+from rerank.serving.dialects.fields import Body
 from rerank.serving.limits import Limits
-from rerank.serving.questions import Body
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError
 
 DISCARDED = 4
 """A body is read to its end, so that the client reads the refusal, up to so many times the limit."""
+GZIP = 31
+"""zlib's number of gzip's format."""
 RETRY_AFTER = 1
 """Seconds after which other bodies may be gone."""
 
@@ -24,13 +27,13 @@ class Bodies:
         self.limits, self.bytes = limits, 0
 
     @contextlib.asynccontextmanager
-    async def body(self, request: Request, media_type: str = "application/json") -> AsyncIterator[bytes]:
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
         """The whole body of a request, which counts until the block ends.
 
-        Raises RefusalError if it has another type, is compressed, too large or late, or if all bodies together have too
-        many bytes, and ClientGoneError if its end never comes.
+        Raises RefusalError if it has another type, is too large, also decompressed, or late, or if all bodies together
+        have too many bytes, and ClientGoneError if its end never comes.
         """
-        self._check_headers(request, media_type)
+        self._check_headers(request)
         limit, parts = self.limits.max_body_bytes, list[bytes]()
         size, held, more = 0, 0, True
         try:
@@ -56,19 +59,38 @@ class Bodies:
                 raise RefusalError(Reason.TIMED_OUT, f"the body did not arrive in {seconds}") from None
             if size > limit:
                 raise self._too_large()
-            yield b"".join(parts)
+            sent = b"".join(parts)
+            if request.headers.get("content-encoding", "identity").strip().lower() == "gzip":
+                sent = await asyncio.to_thread(self._decompressed, sent)
+                self._check_room(len(sent))
+                self.bytes += len(sent)
+                held += len(sent)
+            yield sent
         finally:
             self.bytes -= held
 
-    def _check_headers(self, request: Request, expected: str) -> None:
+    def _check_headers(self, request: Request) -> None:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type != expected:
-            raise RefusalError(Reason.MEDIA_TYPE, f"Content-Type: expected {expected}")
-        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise RefusalError(Reason.MEDIA_TYPE, "Content-Encoding: expected none, as bodies are not decompressed")
+        if media_type != "application/json":
+            raise RefusalError(Reason.MEDIA_TYPE, "Content-Type: expected application/json")
+        if request.headers.get("content-encoding", "identity").strip().lower() not in ("identity", "gzip"):
+            raise RefusalError(Reason.MEDIA_TYPE, "Content-Encoding: expected gzip or none")
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > DISCARDED * self.limits.max_body_bytes:
             raise self._too_large()
+
+    def _decompressed(self, sent: bytes) -> bytes:
+        """The content of a body in gzip's format, of bounded size too."""
+        reader = zlib.decompressobj(GZIP)
+        try:
+            found = reader.decompress(sent, self.limits.max_body_bytes + 1)
+        except zlib.error:
+            found = b""
+        if len(found) > self.limits.max_body_bytes:
+            raise self._too_large()
+        if not reader.eof or reader.unused_data:
+            raise RefusalError(Reason.MALFORMED, "the body is not what Content-Encoding says: one whole gzip stream")
+        return found
 
     def _check_room(self, count: int) -> None:
         if self.bytes + count > self.limits.max_bodies_bytes:

@@ -1,5 +1,6 @@
 """Engine: one thread that scores the waiting pairs of all requests together, within the model's token budget."""
 
+import contextlib
 import math
 import threading
 import time
@@ -57,7 +58,8 @@ class Engine:
 
     What waits is taken together and scored longest first, in chunks of the token budget that have pairs of any job.
     What comes meanwhile is taken next, so that no job waits for more than those that came before it. A dropped job's
-    pairs are passed over. `max_queue` bounds the pairs of all jobs that are not finished.
+    pairs are passed over. `max_queue` bounds the pairs of all jobs that are not finished,
+    and of the requests that wait for the tokenizer.
     """
 
     def __init__(self, scorer: TextScorer, max_queue: int, metrics: Metrics) -> None:
@@ -65,6 +67,7 @@ class Engine:
         self._changed = threading.Condition()  # its lock may be taken again by the thread that has it
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
+        self._tokenising = 0
         self._stopping = False
         self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
@@ -87,9 +90,9 @@ class Engine:
         return self._thread.is_alive()
 
     def queued_documents(self) -> int:
-        """The pairs that wait or are being scored."""
+        """The pairs that wait, for the tokenizer too, or are being scored."""
         with self._changed:
-            return sum(job.left for job in self._unfinished)
+            return sum(job.left for job in self._unfinished) + self._tokenising
 
     def queued_requests(self) -> int:
         """The jobs that are not finished."""
@@ -102,7 +105,7 @@ class Engine:
             if not self.healthy:
                 raise RefusalError(Reason.UNHEALTHY, ENDED)
             queued = self.queued_documents()
-            if queued + documents <= self._max_queue:
+            if not documents or queued + documents <= self._max_queue:
                 return
             tokens = sum(job.tokens for job in self._unfinished)
             wait = math.ceil(tokens / self._tokens_per_second) if self._tokens_per_second else 1
@@ -112,10 +115,22 @@ class Engine:
                 min(max(wait, 1), LONGEST_WAIT),
             )
 
-    def submit(self, job: Job) -> None:
-        """Adds a job to the queue; raises RefusalError as `check_room` does."""
+    @contextlib.contextmanager
+    def tokenising(self, documents: int) -> Iterator[None]:
+        """Within the block so many pairs wait for the tokenizer; raises RefusalError as `check_room` does."""
         with self._changed:
-            self.check_room(job.left)
+            self.check_room(documents)
+            self._tokenising += documents
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._tokenising -= documents
+
+    def submit(self, job: Job) -> None:
+        """Adds a job to the queue, where `tokenising` has found room; raises RefusalError if the thread has ended."""
+        with self._changed:
+            self.check_room(0)
             self._unfinished.add(job)
             self._waiting.append(job)
             self._changed.notify_all()

@@ -24,6 +24,9 @@ class Metrics:
             registry=registry,
         )
         self.clients_gone = Counter("rerank_clients_gone", "Requests whose client went away first.", registry=registry)
+        self.keys_refused = Counter(
+            "rerank_keys_refused", "Requests without a key, or with a wrong one.", registry=registry
+        )
         self._documents = Counter("rerank_documents", "Documents scored.", registry=registry)
         self.documents_cut = Counter(
             "rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.", registry=registry
@@ -35,18 +38,20 @@ class Metrics:
             buckets=REQUESTS,
             registry=registry,
         )
+        self._queue = [
+            Gauge(name, text, registry=registry)
+            for name, text in (
+                ("rerank_queue_documents", "Documents that wait or are being scored."),
+                ("rerank_queue_requests", "Requests that wait or are being scored."),
+                ("rerank_tokens_per_second", "Tokens per second of the last passes of the model."),
+            )
+        ]
         ProcessCollector(registry=registry)
 
-    def show_queue(
-        self, documents: Callable[[], float], requests: Callable[[], float], tokens_per_second: Callable[[], float]
-    ) -> None:
-        """Adds the gauges of an engine, whose values are asked for when they are read."""
-        for name, text, value in (
-            ("rerank_queue_documents", "Documents that wait or are being scored.", documents),
-            ("rerank_queue_requests", "Requests that wait or are being scored.", requests),
-            ("rerank_tokens_per_second", "Tokens per second of the last passes of the model.", tokens_per_second),
-        ):
-            Gauge(name, text, registry=self._registry).set_function(value)
+    def show_queue(self, *values: Callable[[], float]) -> None:
+        """Takes the gauges from an engine: documents, requests and tokens per second, asked for when they are read."""
+        for gauge, value in zip(self._queue, values, strict=True):
+            gauge.set_function(value)
 
     def request(self, dialect: str, status: int, seconds: float) -> None:
         """A request was answered."""

@@ -1,32 +1,31 @@
-"""What a request asks and what it gets, whatever its dialect; and the checks of its fields."""
+"""What a request asks and what it gets, whatever its dialect."""
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from rerank.serving.refusals import Reason, RefusalError
-
-Body = Mapping[str, Any]
-"""The JSON object of a request."""
+from rerank.serving.token_limits import UNLIMITED, TokenLimits
 
 
 class Question(NamedTuple):
     """(query, document) texts to score, and how the answer shows them.
 
-    sigmoid: scores are mapped to 0 to 1; top_n: the number of results, None for all; with_texts: results repeat the
-    documents; max_doc_tokens: the tokens kept of a document, None for those of the model; may_cut: whether a text that
-    is longer than the model takes is cut, or refused.
+    sigmoid: scores are mapped to 0 to 1; top_n: the number of results, None for all; shown: the documents as the
+    results repeat them, None if they do not; limits: the tokens kept of the texts; never_cut: why a text that is longer
+    than the model takes is refused, "" if it is cut; request_id: the client's name of the request.
     """
 
     pairs: list[tuple[str, str]]
     sigmoid: bool = True
     top_n: int | None = None
-    with_texts: bool = False
-    max_doc_tokens: int | None = None
-    may_cut: bool = True
+    shown: Sequence[Any] | None = None
+    limits: TokenLimits = UNLIMITED
+    never_cut: str = ""
+    request_id: str | None = None
 
 
 class Scored(NamedTuple):
@@ -40,15 +39,24 @@ class Scored(NamedTuple):
     tokens: int
     model: str
 
-    def ranked(self) -> list[tuple[int, float, str]]:
-        """(index, shown score, document) of the best `top_n` documents, best first; ties stay in their order."""
+    def ranked(self) -> list[dict[str, Any]]:
+        """{index, relevance_score, document?} of the best `top_n` documents, best first; ties stay in their order."""
         best_first = np.argsort(-self.scores, kind="stable")[: self.question.top_n].tolist()
-        return [(index, self.shown(index), self.question.pairs[index][1]) for index in best_first]
+        shown = self.question.shown
+        return [
+            {"index": index, "relevance_score": self.shown(index)}
+            | ({} if shown is None else {"document": shown[index]})
+            for index in best_first
+        ]
 
     def shown(self, index: int) -> float:
         """The score of a pair as the answer gives it."""
         score = float(self.scores[index])
         return sigmoid(score) if self.question.sigmoid else score
+
+    def usage(self) -> dict[str, int]:
+        """The tokens as most APIs count them."""
+        return {"prompt_tokens": self.tokens, "total_tokens": self.tokens}
 
 
 def sigmoid(score: float) -> float:
@@ -62,37 +70,12 @@ def sigmoid(score: float) -> float:
 
 
 class TextObject(msgspec.Struct):
-    """A document as an object."""
+    """A text as an object."""
 
     text: str
 
 
-def field(body: Body, name: str, shape: Any) -> Any:
-    """The value of a field, of a type such as `str`, `list[str]` or `bool | None`; a missing field is null.
-
-    Raises RefusalError, which says where another type was found.
-    """
-    try:
-        return msgspec.convert(body.get(name), shape)
-    except msgspec.ValidationError as error:
-        reason, _, place = str(error).partition(" - at `$")
-        raise RefusalError(Reason.INVALID, f"{name}{place.rstrip('`')}: {reason[0].lower()}{reason[1:]}") from None
-
-
-def text(body: Body, name: str) -> str:
-    """The text of a field that must be there."""
-    found: str = field(body, name, str)
-    return found
-
-
-def texts(body: Body, name: str, shape: Any = list[str]) -> list[str]:
-    """The texts of a field that must be there: one or more; its shape may allow a single text, or TextObjects."""
-    found = field(body, name, shape)
-    if not found and not isinstance(found, str):
+def expect_some(name: str, values: Sequence[Any]) -> None:
+    """Raises RefusalError if there are no texts."""
+    if not values:
         raise RefusalError(Reason.EMPTY, f"{name}: is empty, expected one text or more")
-    values = [found] if isinstance(found, str) else found
-    return [value.text if isinstance(value, TextObject) else value for value in values]
-
-
-Count = Annotated[int, msgspec.Meta(ge=1)]
-"""A whole number from 1 on."""

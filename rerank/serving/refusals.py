@@ -11,6 +11,7 @@ class Reason(Enum):
 
     MALFORMED = 400, "The body is not JSON, or not an object."
     INVALID = 422, "A field is missing, has a wrong type or a value out of bounds."
+    UNKNOWN_FIELD = 422, "A field that the API does not have and refuses."
     EMPTY = 400, "There are no documents."
     TOO_LARGE = 413, "More bytes, documents or tokens than the limits allow."
     TIMED_OUT = 408, "The body did not arrive in time."

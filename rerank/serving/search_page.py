@@ -1,7 +1,7 @@
 """The page of `rerank serve` that searches a collection, and its JSON endpoint.
 
-The page is a form and a list, without a script: it works in every browser and loads nothing. A query is sent in the
-body of a POST, so that no address, history or log has it.
+The page is a form and a list, without a script: it works in every browser and loads nothing. The address of a search
+has its query, so that it can be shared and gone back to; no log has it, and the page sends no address to other sites.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs
+from typing import Annotated, Any
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -21,8 +21,9 @@ from starlette.routing import Route
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
 from rerank.serving.bodies import Bodies, parse
+from rerank.serving.dialects import fields
+from rerank.serving.dialects.fields import convert, honoured
 from rerank.serving.limits import Limits
-from rerank.serving.questions import field, text
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -37,6 +38,18 @@ RETRY_AFTER = 1
 
 TOP, MOST = 10, 1000
 """The documents that a search shows, and the most that it can be asked for."""
+
+
+class SearchRequest(fields.Request):
+    """What `POST /search` asks; other fields are passed over."""
+
+    query: Annotated[str, honoured("The query.")]
+    top: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None, honoured(f"The number of hits, {TOP} by default.")
+    ] = None
+    explain: Annotated[bool | None, honoured("Rank and score of each stage.")] = None
+
+
 Search = Callable[[str, int], Sequence[Hit]]
 """Finds so many documents of a query, best first; its errors must not have the query in them."""
 
@@ -44,10 +57,10 @@ Search = Callable[[str, int], Sequence[Hit]]
 def page_routes(search: Search, collection: str) -> list[Route]:
     """The routes of the page and of its JSON endpoint.
 
-    `GET /` is the form. `POST /` with the form's field `query` is the form with the hits. `POST /search` with
-    `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "title", "snippet"}], "answered_by": "…"}`: the name
-    of the stage that ranked them. Title and snippet are `{"text", "marks"}`, and a mark is the begin and end of a word
-    of the query, in characters.
+    `GET /` is the form, and `GET /?query=…` the form with the hits; `&from=11` shows those from the eleventh on.
+    `POST /search` with `{"query": "…"}` gives `{"hits": [{"doc_id", "rank", "score", "title", "snippet"}],
+    "answered_by": "…"}`: the name of the stage that ranked them. Title and snippet are `{"text", "marks"}`, and a mark
+    is the begin and end of a word of the query, in characters.
 
     A request that is refused gets a line in the page, or `{"error": "…"}`, with the status of its reason (`Reason`):
     422 for an empty query, 429 where too many searches wait, 500 where a search fails. `search` is called in one thread
@@ -55,34 +68,30 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     """
     searches, bodies, page = _Searches(search), Bodies(Limits(max_body_bytes=LARGEST_BODY)), _Page(collection)
 
-    async def form(request: Request) -> Response:
-        return page.response()
-
     async def results(request: Request) -> Response:
-        query = ""
+        query = request.query_params.get("query")
+        if query is None:
+            return page.response()
         try:
-            query = _form_query(await _read(request, bodies, "application/x-www-form-urlencoded"))
-            return page.response(query, await searches.run(query, TOP))
+            first = _first(request.query_params.get("from", "1"))
+            found = await searches.run(query, first + TOP)
+            return page.response(query, found[first - 1 :][:TOP], first, len(found) >= first + TOP)
         except RefusalError as refusal:
             return page.response(query, refusal=refusal)
 
     async def endpoint(request: Request) -> Response:
         try:
-            body = parse(await _read(request, bodies, "application/json"))
-            top, explain = field(body, "top", int | None), field(body, "explain", bool | None)
-            if top is not None and not 1 <= top <= MOST:
-                raise RefusalError(Reason.INVALID, f"top: expected a whole number from 1 to {MOST}, got {top}")
-            hits = await searches.run(text(body, "query"), top or TOP)
+            asked: SearchRequest = convert(parse(await _read(request, bodies)), SearchRequest, True)
+            hits = await searches.run(asked.query, asked.top or TOP)
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
-        answer: dict[str, Any] = {"hits": [_as_json(hit, bool(explain)) for hit in hits]}
+        answer: dict[str, Any] = {"hits": [_as_json(hit, bool(asked.explain)) for hit in hits]}
         if hits:
             answer["answered_by"] = list(hits[0].stages)[-1]
         return JSONResponse(answer, headers=_headers())
 
     return [
-        Route("/", form, methods=["GET"]),
-        Route("/", results, methods=["POST"]),
+        Route("/", results, methods=["GET"]),
         Route("/search", endpoint, methods=["POST"]),
     ]
 
@@ -138,10 +147,17 @@ class _Page:
         )
 
     def response(
-        self, query: str = "", hits: Sequence[Hit] | None = None, refusal: RefusalError | None = None
+        self,
+        query: str = "",
+        hits: Sequence[Hit] | None = None,
+        first: int = 1,
+        more: bool = False,
+        refusal: RefusalError | None = None,
     ) -> Response:
-        """The page with the hits of a query, or with a line that says why there are none."""
-        content = self._template.render(query=query, hits=hits, problem=str(refusal or ""), **self._values)
+        """The page with hits of a query, and links to those before and after, or with a line why there are none."""
+        links = {"first": first, "before": max(1, first - TOP) if first > 1 else None}
+        links["after"] = first + TOP if more else None
+        content = self._template.render(query=query, hits=hits, problem=str(refusal or ""), **links, **self._values)
         status = refusal.reason.status if refusal else 200
         return HTMLResponse(content, status, _headers(refusal) | {"Content-Security-Policy": self._policy})
 
@@ -151,20 +167,19 @@ def _headers(refusal: RefusalError | None = None) -> dict[str, str]:
     return headers | ({"Retry-After": str(refusal.retry_after)} if refusal and refusal.retry_after else {})
 
 
-async def _read(request: Request, bodies: Bodies, media_type: str) -> bytes:
+async def _read(request: Request, bodies: Bodies) -> bytes:
     try:
-        async with bodies.body(request, media_type) as body:
+        async with bodies.body(request) as body:
             return body
     except ClientGoneError:
         raise RefusalError(Reason.MALFORMED, "the body has no end") from None
 
 
-def _form_query(body: bytes) -> str:
-    try:
-        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=8)
-    except ValueError:
-        raise RefusalError(Reason.MALFORMED, "expected a form with the field query, in UTF-8") from None
-    return fields.get("query", [""])[0]
+def _first(text: str) -> int:
+    """The rank of the first hit that a page shows; raises RefusalError for what is none."""
+    if not text.isdecimal() or not 1 <= int(text[:5]) <= MOST:
+        raise RefusalError(Reason.INVALID, f"from: expected a whole number from 1 to {MOST}")
+    return int(text)
 
 
 def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:

@@ -4,12 +4,13 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from rerank.serving.live import Live
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, print_result
 
@@ -37,15 +38,15 @@ def open_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
-def read_key(path: Path) -> str:
-    """The key in a file, without white space around it; raises UserError if there is none or it is no single line."""
+def read_keys(path: Path) -> tuple[str, ...]:
+    """The keys in a file, one a line, without white space around them; raises UserError if a line has no key."""
     try:
-        key = path.read_text(encoding="ascii").strip()
+        keys = [line.strip() for line in path.read_text(encoding="ascii").strip().splitlines()]
     except UnicodeDecodeError:
-        key = ""
-    if not key.isprintable() or not key or " " in key:
-        raise UserError(f"--api-key-file {path}: expected one line of printable ASCII characters, the key")
-    return key
+        keys = []
+    if not keys or not all(key and key.isprintable() and " " not in key for key in keys):
+        raise UserError(f"--api-key-file {path}: expected a key on each line, of printable ASCII characters")
+    return tuple(keys)
 
 
 def address_of(bound: socket.socket) -> str:
@@ -89,17 +90,23 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
         ended.wait()
 
 
-def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
+def serve_until_interrupted(live: Live, bound: socket.socket, describe: Callable[[], str]) -> None:
     """Serves until a KeyboardInterrupt, which is raised again once the requests in flight are answered.
 
-    `line` is printed once connections are accepted. uvicorn runs in a thread, so that signals stay those of the command
-    line: a second one ends the process at once.
+    Connections are accepted from the start. When the model is loaded, the line of `describe` is printed. uvicorn runs
+    in a thread, so that signals stay those of the command line: a second one ends the process at once.
     """
-    with running(app, bound) as ended:
-        try:
-            print_result(line)
-            ended.wait()
-        except KeyboardInterrupt:
-            log.info("finishing the requests in flight")
-            raise
+    try:
+        with running(live, bound) as ended:
+            live.load()
+            print_result(describe())
+            try:
+                ended.wait()
+            except KeyboardInterrupt:
+                log.info("finishing the requests in flight")
+                raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("every request that had arrived was answered") from None
+    finally:
+        live.close()
     raise UserError("the HTTP server has ended; start it again")

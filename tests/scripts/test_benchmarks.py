@@ -12,7 +12,8 @@ from rerank.data.collections import open_collection
 from rerank.losses import LOSSES
 from rerank.models.text_scorer import TextScorer
 from rerank.pipelines.pipeline import Pipeline
-from rerank.serving.app import make_app
+from rerank.serving.app import Served, make_app
+from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import page_routes
 from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
@@ -112,7 +113,7 @@ def test_search(rows_of, monkeypatch):
     @contextlib.contextmanager
     def in_process(folder, *_):
         routes, bound = page_routes(Pipeline.load(folder).search, "towns"), open_socket("127.0.0.1", 0)
-        with bound, running(make_app(None, extra=routes), bound):
+        with bound, running(make_app(Served("towns", Metrics(), page=routes)), bound):
             yield address_of(bound)
 
     monkeypatch.setattr(search, "server_process", in_process)

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rerank.serving import server as http
-from rerank.serving.dialects import DIALECTS
+from rerank.serving.access import Access
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
@@ -17,7 +17,7 @@ from tests.support.servers import BODIES, gated, in_threads, served, wait_until
 
 @pytest.fixture(scope="module")
 def locked(reranker):
-    with served(reranker, key="secret-key") as server:
+    with served(reranker, access=Access(("secret-key", "another"), ("https://example.org",))) as server:
         yield server
 
 
@@ -28,25 +28,77 @@ def test_a_key_is_needed_where_there_is_one(locked):
             assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
             assert b"secret-key" not in refused.body
         assert locked.ask(path, body, Authorization="Bearer secret-key").status == 200
-        assert locked.ask(path, body, authorization="bearer secret-key").status == 200
+        assert locked.ask(path, body, authorization="bearer another").status == 200
+        assert locked.ask(path, body, X_API_Key="another").status == 200
+        assert locked.ask(path, body, api_key="secret-key").status == 200
 
 
-def test_health_alone_needs_no_key(locked):
-    assert locked.get("/health").status == 200
-    for path in ("/info", "/metrics", "/nothing", "/"):
+def test_health_and_version_need_no_key_and_metrics_if_wished(locked, reranker):
+    for path in ("/health", "/health/", "/healthz", "/ready", "/version"):
+        assert locked.get(path).status == 200
+    for path in ("/info", "/metrics", "/nothing", "/", "/docs", "/v1/models"):
         assert locked.get(path).status == 401
-    assert locked.get("/info", Authorization="Bearer secret-key").status == 200
+    before = locked.get("/metrics", Authorization="Bearer secret-key").body.decode()
+    assert "rerank_keys_refused_total 0.0" not in before
+    with served(reranker, access=Access(("secret-key",), open_metrics=True)) as server:
+        server.get("/info")
+        assert server.metric("rerank_keys_refused_total") == 1
 
 
-def test_a_file_of_a_key_has_one(tmp_path):
+def test_pages_of_allowed_origins_may_ask(locked, reranker):
+    asks = {"Origin": "https://example.org", "Access_Control_Request_Method": "POST"}
+    preflight = locked.ask("/v1/rerank", None, "OPTIONS", **asks, Access_Control_Request_Headers="authorization")
+    assert preflight.status == 200
+    assert preflight.headers["access-control-allow-origin"] == "https://example.org"
+    refused = locked.ask("/v1/rerank", BODIES["/v1/rerank"], Origin="https://example.org")
+    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, "https://example.org")
+    assert "access-control-allow-origin" not in locked.get("/health", Origin="https://example.com").headers
+    with served(reranker) as server:
+        assert "access-control-allow-origin" not in server.get("/health", Origin="https://example.org").headers
+
+
+def test_a_file_of_keys_has_one_on_each_line(tmp_path):
     file = tmp_path / "key"
-    file.write_text(" secret-key\n")
-    assert http.read_key(file) == "secret-key"
-    for text in ("", "\n", "two words", "one\ntwo\n", "größe"):
+    for text, keys in ((" secret-key\n", ("secret-key",)), ("one\ntwo\n", ("one", "two"))):
         file.write_text(text)
-        with pytest.raises(UserError, match="expected one line") as raised:
-            http.read_key(file)
+        assert http.read_keys(file) == keys
+    for text in ("", "\n", "two words", "one\n\ntwo", "größe"):
+        file.write_text(text)
+        with pytest.raises(UserError, match="expected a key on each line") as raised:
+            http.read_keys(file)
         assert str(file) in str(raised.value)
+
+
+def test_the_api_describes_itself_without_other_resources(server):
+    about = server.get("/openapi.json").json
+    assert about["openapi"].startswith("3.")
+    assert {"/rerank", "/score", "/models"} <= about["paths"].keys()
+    assert "rank_fields" in about["components"]["schemas"]["DocumentsRequest"]["properties"]
+    page = server.get("/docs").body.decode()
+    assert "truncation_direction" in page
+    assert "http" not in page
+    assert "<script" not in page
+    assert server.get("/version").json.keys() == {"version"}
+
+
+def test_models_are_listed_as_clients_read_them(server):
+    for path in ("/v1/models", "/models", "/v1/models/"):
+        listed = server.get(path).json
+        assert listed["data"][0]["id"] == listed["models"][0]["name"] == "the model"
+        assert listed["data"][0]["capabilities"] == ["rerank"]
+    assert server.get("/v1/models/the%20model").json["object"] == "model"
+
+
+def test_a_path_may_have_a_slash_at_its_end_and_any_version(server):
+    expected = {result["index"]: result["score"] for result in server.ask("/rerank", BODIES["/rerank"]).json}
+    for path in ("/rerank/", "/v1/rerank", "/v1/v2/rerank", "/tei/rerank"):
+        answer = server.ask(path, BODIES["/rerank"])
+        assert {result["index"]: result["score"] for result in answer.json} == expected
+    for path in ("/v1/rerank/", "/v1/v1/rerank", "/v2/v1/rerank", "/jina/rerank"):
+        assert server.ask(path, BODIES["/v1/rerank"]).json["object"] == "list"
+    for path in ("/v2/rerank/", "/v1/v2/rerank", "/v2/v2/rerank"):
+        assert server.ask(path, BODIES["/v2/rerank"]).json["meta"]["api_version"]["version"] == "2"
+    assert server.get("/v1/health/").status == 200
 
 
 def test_metrics_count_requests_queue_tokens_and_seconds(reranker):
@@ -106,10 +158,10 @@ def test_documents_of_any_length_are_kept_if_asked(reranker, monkeypatch):
     assert [scores[0], scores[1]] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_the_four_curl_lines_of_the_documentation_are_answered(server):
+def test_the_curl_lines_of_the_documentation_are_answered(server):
     page = (ROOT / "docs/guides/serving.md").read_text()
     lines = re.findall(r"^curl -s 127\.0\.0\.1:8080(\S+) --json '(.*)'$", page, re.MULTILINE)
-    assert [path for path, _ in lines] == list(DIALECTS)
+    assert [path for path, _ in lines] == list(BODIES)
     for path, body in lines:
         answer = server.ask(path, body.encode())
         assert answer.status == 200

@@ -80,7 +80,10 @@ def test_tei_says_what_is_served(server, reranker):
 def test_jina_ranks_documents(server, relevance, path, objects):
     documents = [{"text": document} for document in DOCUMENTS] if objects else DOCUMENTS
     answer = server.ask(path, {"model": "jina-reranker-v2", "query": QUERY, "documents": documents, "top_n": 3}).json
-    assert answer.keys() == {"model", "object", "usage", "results"}
+    assert answer.keys() == {"id", "created", "meta", "model", "object", "usage", "results"}
+    assert (
+        answer["meta"]["tokens"]["input_tokens"] == answer["usage"]["total_tokens"]
+    )  # as SiliconFlow's clients read it
     assert (answer["model"], answer["object"]) == ("the model", "list")
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] > 480
     assert [result["index"] for result in answer["results"]] == best_first(relevance)[:3]

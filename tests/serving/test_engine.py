@@ -252,7 +252,8 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
         wait_until(lambda: gate.passes)
         searched = pool.submit(server.service.rank_passages, "fjord", texts, 3)
         other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
-        wait_until(lambda: server.service.engine.queued_documents() == 1 + 4 + 1)
+        wait_until(lambda: server.service.engine.queued_requests() == 3)
+        assert server.service.engine.queued_documents() == 1 + 4 + 1
         gate.open()
         assert first.result().status == other.result().status == 200
         found = searched.result()

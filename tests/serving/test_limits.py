@@ -1,11 +1,14 @@
 """Limits on bytes, documents, tokens and time; and what all requests together may take."""
 
+import gzip
 import json
+import threading
 
 import pytest
 
 from rerank.serving.limits import Limits
 from rerank.utils.errors import UserError
+from tests.support.patience import SECONDS
 from tests.support.servers import BODIES, gated, in_threads, served, wait_until
 
 LIMITS = Limits(max_body_bytes=4096, max_documents=5, max_tokens=300, max_queue=6, body_seconds=0.5)
@@ -87,6 +90,49 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
     assert answers[0].json["error_type"] == "Overloaded"
     assert server.ask("/rerank", GOOD).status == 200
     assert server.service.engine.queued_documents() == 0
+
+
+def test_what_waits_for_the_tokenizer_counts(reranker, monkeypatch):
+    """Six requests of 10 documents and a queue of 40: two get 429 while the tokenizer has the first."""
+    begin, tokenise = threading.Event(), reranker.scorer.tokenise_pairs
+
+    def slow(*arguments):
+        assert begin.wait(SECONDS)
+        return tokenise(*arguments)
+
+    monkeypatch.setattr(reranker.scorer, "tokenise_pairs", slow)
+    asked = {"query": "amber", "texts": [f"birch {number}" for number in range(10)]}
+    answers = []
+    with served(reranker, Limits(max_documents=10, max_queue=40)) as server:
+        clients = [threading.Thread(target=lambda: answers.append(server.ask("/rerank", asked))) for _ in range(6)]
+        for client in clients:
+            client.start()
+        wait_until(lambda: len(answers) == 2)
+        assert [answer.status for answer in answers] == [429, 429]
+        assert server.metric("rerank_queue_documents") == 40
+        begin.set()
+        for client in clients:
+            client.join(SECONDS)
+        assert [answer.status for answer in answers[2:]] == [200] * 4
+        assert server.metric("rerank_queue_documents") == 0
+
+
+def test_a_body_in_gzip_is_read_and_its_size_bounded(server):
+    expected = server.ask("/rerank", GOOD).json
+    whole = gzip.compress(json.dumps(GOOD).encode())
+    assert server.ask("/rerank", whole, Content_Encoding="gzip").json == expected
+    for sent, status in (
+        (b"\x1f\x8b", 400),
+        (whole[:-4], 400),
+        (whole + b"more", 400),
+        (json.dumps(GOOD).encode(), 400),
+        (gzip.compress(padded(4096)), 200),
+        (gzip.compress(padded(4097)), 413),
+        (gzip.compress(padded(2**24)), 413),
+    ):
+        assert server.ask("/rerank", sent, Content_Encoding="gzip").status == status
+    assert server.ask("/rerank", whole, Content_Encoding="br").status == 415
+    assert server.service._bodies.bytes == 0
 
 
 def test_all_bodies_together_are_bounded(server):

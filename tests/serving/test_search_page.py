@@ -5,7 +5,7 @@ import http.client
 import json
 import threading
 from html.parser import HTMLParser
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pytest
 from starlette.applications import Starlette
@@ -24,7 +24,7 @@ HITS = [
     Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked("… the lift of a wing …", ((16, 20),)), {"a": (12, 10.25)}),
     Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}),
 ]
-FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+JSON = "application/json"
 
 
 def find(query, top):
@@ -40,13 +40,13 @@ def app(search=find, collection="towns <i>"):
     return Starlette(routes=page_routes(search, collection))
 
 
-def ask(application, method, path, body=b"", content_type=FORM):
+def ask(application, method, path, body=b"", content_type=JSON):
     """The answer of an application to one request, without a server."""
     return TestClient(application).request(method, path, content=body, headers={"Content-Type": content_type})
 
 
-def ask_page(query, application=None):
-    return ask(application or app(), "POST", "/", urlencode({"query": query}).encode())
+def ask_page(query, application=None, **more):
+    return TestClient(application or app()).get("/", params={"query": query, **more})
 
 
 def ask_json(query, application=None, **more):
@@ -127,10 +127,6 @@ def test_nothing_found_is_a_line_or_an_empty_list():
 
 
 REFUSED = {
-    ("/", FORM, 422): [b"query=", b"query=+%0A", b"", b"q=wing"],
-    ("/", FORM, 400): [b"query=%ff", "query=ä".encode(), b"&".join([b"query=wing"] * 9)],
-    ("/", FORM, 413): [b"query=" + b"x" * LARGEST_BODY],
-    ("/", "text/plain", 415): [b"query=wing"],
     ("/search", JSON, 422): [
         *(b'{"query": " "}', b'{"query": 1}', b"{}", b'{"query": "wing", "explain": 1}'),
         *(b'{"query": "wing", "top": %s}' % top for top in (b"0", b"1001", b"true")),
@@ -149,11 +145,38 @@ def test_bad_requests_are_refused_and_the_search_is_not_asked(path, content_type
     for body in REFUSED[path, content_type, status]:
         answer = ask(app(search=None), "POST", path, body, content_type)
         assert answer.status_code == status, body[:40]
-        if path == "/search":
-            assert answer.json().keys() == {"error"}
-        else:
-            assert 'class="problem"' in answer.text
+        assert answer.json().keys() == {"error"}
     assert not caplog.text
+
+
+def test_addresses_without_a_search_are_refused_on_the_page():
+    for address in (
+        "/?query=",
+        "/?query=%20%0A",
+        "/?query=wing&from=0",
+        "/?query=wing&from=x",
+        "/?query=wing&from=10000",
+    ):
+        answer = TestClient(app(search=None)).get(address)
+        assert answer.status_code == 422
+        assert 'class="problem"' in answer.text
+
+
+def test_further_results_have_an_address():
+    many = [HITS[0]._replace(doc_id=f"d{rank}", rank=rank) for rank in range(1, 25)]
+    application, query = app(lambda query, top: many[:top]), "wing & ä"
+    address, shown = "/?query=wing+%26+%C3%A4", []
+    while address:
+        page = Page(TestClient(application).get(address).text)
+        shown += [text.split(" · ")[0] for kind, text in page.texts if kind == "p" and " · " in text]
+        links = {attributes["rel"]: attributes["href"] for tag, attributes in page.elements if tag == "a"}
+        (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
+        (listed,) = [attributes for tag, attributes in page.elements if tag == "ol"]
+        assert field["value"] == query
+        assert ("prev" in links) == (listed["start"] != "1")
+        address = links.get("next")
+    assert shown == [hit.doc_id for hit in many]
+    assert "There are no further documents" in ask_page(query, application, **{"from": 31}).text
 
 
 def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
@@ -193,9 +216,58 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
     assert (most[0], len(threads)) == (1, 1)
 
 
+SMALL = ("--window-size=380,800",)
+CONTRAST = """(() => {
+  const light = color => {
+    const parts = color.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255)
+      .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const behind = element => {
+    while (element && getComputedStyle(element).backgroundColor === 'rgba(0, 0, 0, 0)') element = element.parentElement;
+    return getComputedStyle(element || document.body).backgroundColor;
+  };
+  return Math.min(...['h1', 'h2', 'p', 'mark', '.quiet', 'button', 'input', 'nav a'].map(name => {
+    const element = document.querySelector(name);
+    const both = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => a - b);
+    return (both[1] + 0.05) / (both[0] + 0.05);
+  }));
+})()"""
+"""The smallest contrast of a text and what is behind it."""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_path):
+    many = [HITS[0]._replace(doc_id=f"d{rank}" + "x" * 200, rank=rank) for rank in range(1, 25)]
+    with (
+        served_at(app(lambda query, top: many[:top])) as port,
+        open_tab(tmp_path / "profile", *SMALL) as tab,
+    ):
+        tab.call("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=True)
+        tab.open(f"http://127.0.0.1:{port}/")
+        tab.type("wing")
+        tab.wait("document.querySelector('ol') !== null")
+        page = "document.documentElement"
+        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            tab.call("Emulation.setEmulatedMedia", features=[feature])
+            assert tab.value(CONTRAST) >= 4.5  # of WCAG, level AA
+            assert tab.value("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+        reached = []
+        for _ in range(3):
+            tab.press("Tab")
+            reached.append(tab.value("document.activeElement.textContent || document.activeElement.name"))
+        assert reached == ["query", "Search", "Further results"]
+        assert tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        tab.press("Enter", "\r")
+        tab.wait("document.querySelector('ol')?.start == 11")
+        assert tab.complaints == []
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
-    with served_at(app()) as port, open_tab(tmp_path / "profile", "--window-size=400,800") as tab:
+    with served_at(app()) as port, open_tab(tmp_path / "profile", *SMALL) as tab:
         tab.open(f"http://127.0.0.1:{port}/")
         tab.type(HOSTILE)  # into the field, which has the focus
         tab.wait("document.querySelectorAll('li').length == 2")
@@ -205,13 +277,18 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
         assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
         assert tab.value("document.forms[0].query.value") == HOSTILE
         assert tab.value("document.scripts.length") == 0
-        assert tab.value("location.href") == f"http://127.0.0.1:{port}/"  # not in the address
+        address = f"http://127.0.0.1:{port}/?query="
+        assert tab.value("location.href").startswith(address)  # a link that can be shared
         root = "document.documentElement"
         assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
         assert (
             tab.value("getComputedStyle(document.querySelector('.quiet')).fontSize") == "13.6px"
         )  # the style is taken
         tab.value("document.forms[0].query.value = 'nothing'; document.forms[0].submit()")
+        tab.wait("document.body.textContent.includes('No document has a word of the query')")
+        tab.value("history.back()")  # without a question of the browser
+        tab.wait("document.querySelectorAll('li').length == 2")
+        tab.value("history.forward()")
         tab.wait("document.body.textContent.includes('No document has a word of the query')")
         tab.value("document.forms[0].query.value = 'fails'; document.forms[0].submit()")
         tab.wait("document.querySelector('[role=alert]') !== null")

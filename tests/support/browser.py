@@ -57,9 +57,13 @@ class Tab:
     def type(self, text: str) -> None:
         """Types a text into the field that has the focus, and presses Enter."""
         self.call("Input.insertText", text=text)
-        enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        self.press("Enter", "\r")
+
+    def press(self, key: str, text: str = "") -> None:
+        """Presses a key, such as Tab."""
+        code = {"Enter": 13, "Tab": 9}[key]
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, **enter)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def value(self, expression: str) -> Any:
         """The value of an expression of JavaScript in the page; None while there is no page."""

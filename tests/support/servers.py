@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rerank import Reranker
-from rerank.serving.app import make_app
+from rerank.serving.access import OPEN, Access
+from rerank.serving.app import Served, make_app
 from rerank.serving.limits import Limits
 from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
@@ -71,12 +72,12 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(reranker: Reranker, limits: Limits | None = None, key: str | None = None) -> Iterator[Server]:
+def served(reranker: Reranker, limits: Limits | None = None, access: Access = OPEN) -> Iterator[Server]:
     """A server of this model, named "the model"."""
     service = Service(reranker, "the model", limits or Limits())
     bound = open_socket("127.0.0.1", 0)
     service.start()
-    with running(make_app(service, key), bound):
+    with running(make_app(Served("the model", service.metrics, service), access), bound):
         yield Server(service, bound.getsockname()[1])
     service.stop()
 

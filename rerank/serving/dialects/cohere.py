@@ -1,36 +1,57 @@
-"""Cohere's re-rank API, version 2: `POST /v2/rerank`."""
+"""Cohere's re-rank API: `POST /v2/rerank`, and version 1 at `POST /v1/rerank`."""
 
 import uuid
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.jina import read_documents, results
-from rerank.serving.questions import Body, Count, Question, Scored, field
+from rerank.serving.dialects.documents import (
+    ONE_MODEL,
+    Document,
+    Positive,
+    identity,
+    meta,
+    texts_of,
+)
+from rerank.serving.dialects.fields import Request, honoured, refused, without_effect
+from rerank.serving.dialects.jina import JINA
+from rerank.serving.questions import Question, Scored, expect_some
 from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.token_limits import TokenLimits
 
 
-def read(body: Body) -> Question:
-    """{model, query, documents[], top_n, max_tokens_per_doc, return_documents}; a document is a text or {"text": "…"}.
+class CohereRequest(Request, kw_only=True, forbid_unknown_fields=True):
+    """Fields that version 2 does not know are refused, as Cohere does."""
 
-    `max_tokens_per_doc` cuts documents earlier than the model does; without it they are not cut at Cohere's 4,096.
-    """
-    return read_documents(body)._replace(
-        with_texts=bool(field(body, "return_documents", bool | None)),
-        max_doc_tokens=field(body, "max_tokens_per_doc", Count | None),
+    model: Annotated[str | None, without_effect(ONE_MODEL)] = None
+    query: Annotated[str, honoured("The query.")]
+    documents: Annotated[list[Document], honoured("The documents: texts, or objects with a text.")]
+    top_n: Annotated[Positive | None, honoured("The number of results.")] = None
+    max_tokens_per_doc: Annotated[
+        Positive | None, honoured("Tokens kept of a document; without it, those of the model and not Cohere's 4,096.")
+    ] = None
+    return_documents: Annotated[bool | None, honoured("The answer repeats the documents.")] = None
+    priority: Annotated[int | None, without_effect("It is of the order of requests, and not of an answer.")] = None
+    relevant_spans: Annotated[
+        dict[str, Any] | None, refused("the model marks no spans", (None, {"mode": "disabled"}))
+    ] = None
+
+
+def question(request: CohereRequest) -> Question:
+    """Each document with the query, and how to answer."""
+    expect_some("documents", request.documents)
+    texts = texts_of(request.documents)
+    return Question(
+        pairs=[(request.query, text) for text in texts],
+        top_n=request.top_n,
+        shown=[{"text": text} for text in texts] if request.return_documents else None,
+        limits=TokenLimits(document=request.max_tokens_per_doc),
     )
 
 
 def answer(scored: Scored) -> dict[str, Any]:
-    """{id, results: [{index, relevance_score, document?}], meta}, best first; nothing is billed."""
-    return {
-        "id": str(uuid.uuid4()),
-        "results": results(scored),
-        "meta": {
-            "api_version": {"version": "2", "is_experimental": False},
-            "billed_units": {"search_units": 0},
-            "tokens": {"input_tokens": scored.tokens, "output_tokens": 0},
-        },
-    }
+    """{id, results: [{index, relevance_score, document?}], meta}, best first."""
+    return {"id": identity("", scored), "results": scored.ranked(), "meta": meta(scored, "2")}
 
 
 def error(refusal: RefusalError, status: int) -> dict[str, Any]:
@@ -38,4 +59,5 @@ def error(refusal: RefusalError, status: int) -> dict[str, Any]:
     return {"id": str(uuid.uuid4()), "message": str(refusal)}
 
 
-COHERE = Dialect("cohere", read, answer, error, {Reason.INVALID: 400})
+COHERE = Dialect("cohere", CohereRequest, question, answer, error, {Reason.INVALID: 400}, strict=True, version="v2")
+COHERE_1 = replace(JINA, name="cohere", error=error, version="v1", signs=frozenset({"rank_fields"}))

@@ -1,11 +1,15 @@
-"""vLLM's score API: `POST /score`."""
+"""vLLM: `POST /score`, and `POST /rerank` with a field of its own."""
 
 import time
-import uuid
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
+from rerank.serving.dialects.cohere import CohereRequest
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.questions import Body, Question, Scored, field, texts
+from rerank.serving.dialects.documents import VllmFields, identity, vllm_question
+from rerank.serving.dialects.fields import honoured, uses
+from rerank.serving.dialects.jina import JINA
+from rerank.serving.questions import Question, Scored, expect_some
 from rerank.serving.refusals import Reason, RefusalError
 
 TYPES = {
@@ -15,42 +19,52 @@ TYPES = {
     Reason.INTERNAL: "InternalServerError",
     Reason.UNHEALTHY: "ServiceUnavailableError",
 }
+SIDES = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
+"""The names of the two sides of the pairs."""
+Texts = str | list[str]
 
 
-def read(body: Body) -> Question:
-    """{model, text_1, text_2} or {model, queries, documents}, each a text or a list, and `use_activation`.
+class ScoreRequest(VllmFields, kw_only=True):
+    """One query is paired with every document; several are paired with as many documents, one by one."""
 
-    One query is paired with every document; several are paired with as many documents, one by one.
-    """
-    field(body, "model", str | None)
-    first, second = ("queries", "documents") if "queries" in body else ("text_1", "text_2")
-    queries, documents = (texts(body, name, str | list[str]) for name in (first, second))
+    queries: Annotated[Texts | None, honoured("The queries, with documents or items.")] = None
+    documents: Annotated[Texts | None, honoured("The documents, with queries.")] = None
+    items: Annotated[Texts | None, honoured("The documents, with queries.")] = None
+    data_1: Annotated[Texts | None, honoured("The queries, with data_2.")] = None
+    data_2: Annotated[Texts | None, honoured("The documents, with data_1.")] = None
+    text_1: Annotated[Texts | None, honoured("The queries, with text_2.")] = None
+    text_2: Annotated[Texts | None, honoured("The documents, with text_1.")] = None
+
+
+def question(request: ScoreRequest) -> Question:
+    """The pairs, and how to answer."""
+    sides = {names: (getattr(request, names[0]), getattr(request, names[1])) for names in SIDES}
+    complete = {names: texts for names, texts in sides.items() if None not in texts}
+    if len(complete) != 1:
+        expected = ", or ".join(" and ".join(names) for names in reversed(SIDES))
+        raise RefusalError(Reason.INVALID, f"text_1, text_2: expected two lists of texts, {expected}")
+    ((names, texts),) = complete.items()
+    queries, documents = ([some] if isinstance(some, str) else some for some in texts)
+    expect_some(names[0], queries)
+    expect_some(names[1], documents)
     if len(queries) not in (1, len(documents)):
-        raise RefusalError(
-            Reason.INVALID,
-            f"{first}, {second}: {len(queries)} and {len(documents)} texts; expected as many, or one and any number",
-        )
+        counts = f"{len(queries)} and {len(documents)} texts"
+        raise RefusalError(Reason.INVALID, f"{names[0]}, {names[1]}: {counts}; expected as many, or one and any number")
     queries = queries * len(documents) if len(queries) == 1 else queries
-    flags = [field(body, name, bool | None) for name in ("use_activation", "activation")]
-    return Question(list(zip(queries, documents, strict=True)), sigmoid=next((f for f in flags if f is not None), True))
+    return vllm_question(request, list(zip(queries, documents, strict=True)))
 
 
 def answer(scored: Scored) -> dict[str, Any]:
     """{id, object, created, model, data: [{index, object, score}], usage}, in the order of the pairs."""
     return {
-        "id": f"score-{uuid.uuid4().hex}",
+        "id": identity("score-", scored),
         "object": "list",
         "created": int(time.time()),
         "model": scored.model,
         "data": [
             {"index": index, "object": "score", "score": scored.shown(index)} for index in range(len(scored.scores))
         ],
-        "usage": {
-            "prompt_tokens": scored.tokens,
-            "total_tokens": scored.tokens,
-            "completion_tokens": 0,
-            "prompt_tokens_details": None,
-        },
+        "usage": scored.usage() | {"completion_tokens": 0, "prompt_tokens_details": None},
     }
 
 
@@ -60,4 +74,7 @@ def error(refusal: RefusalError, status: int) -> dict[str, Any]:
     return {"error": {"message": str(refusal), "type": kind, "param": None, "code": status}}
 
 
-VLLM = Dialect("vllm", read, answer, error, {Reason.INVALID: 400})
+OWN = frozenset(uses(VllmFields)) - frozenset(uses(CohereRequest))
+BAD_REQUEST = {Reason.INVALID: 400}
+VLLM_SCORE = Dialect("vllm", ScoreRequest, question, answer, error, BAD_REQUEST)
+VLLM_RERANK = replace(JINA, name="vllm", error=error, statuses=BAD_REQUEST, signs=OWN)

@@ -1,0 +1,97 @@
+"""Embedder: the vectors of texts by a bi-encoder, over HTTP."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rerank.models.bi_encoder import BiEncoder
+from rerank.serving.bodies import Bodies
+from rerank.serving.dialects import Dialect
+from rerank.serving.dialects.embeddings import Embedded, EmbedQuestion
+from rerank.serving.dialects.fields import Body
+from rerank.serving.limits import Limits
+from rerank.serving.metrics import Metrics
+from rerank.serving.refusals import Reason, RefusalError
+from rerank.serving.responses import respond
+
+RETRY_AFTER = 1
+"""Seconds after which other texts may be done."""
+
+
+class Embedder:
+    """Answers requests for vectors, one after the other, in one thread. `name` is the model's, as answers give it."""
+
+    def __init__(self, encoder: BiEncoder, name: str, limits: Limits, metrics: Metrics) -> None:
+        self.encoder, self.name, self.limits, self.metrics = encoder, name, limits, metrics
+        self._bodies, self._waiting = Bodies(limits), 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
+
+    async def respond(self, request: Request) -> Response:
+        """The answer to a request, in the dialect of its address, or a refusal in it."""
+        return await respond(request, self._bodies, self.metrics, lambda: self._check(1), self._answer)
+
+    def info(self) -> dict[str, Any]:
+        """What TEI's `/info` says of an encoder."""
+        return {
+            "model_dtype": "float32",
+            "model_type": {"embedding": {"pooling": self.encoder.facts()["pooling"]}},
+            "max_concurrent_requests": self.limits.max_queue,
+            "max_input_length": self.encoder.model.max_seq_length,
+            "max_client_batch_size": self.limits.max_documents,
+        }
+
+    def stop(self) -> None:
+        """Ends the thread when what waits is done."""
+        self._thread.shutdown()
+
+    async def _answer(self, dialect: Dialect, body: Body) -> Any:
+        question: EmbedQuestion = dialect.read(body)
+        count = len(question.texts)
+        if count > self.limits.max_documents:
+            raise RefusalError(
+                Reason.TOO_LARGE, f"{count} texts, {self.limits.max_documents} is the limit (--max-documents)"
+            )
+        self._check(count)
+        self._waiting += count
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, question)
+        finally:
+            self._waiting -= count
+        return dialect.answer(found)
+
+    def _check(self, count: int) -> None:
+        if self._waiting + count > self.limits.max_queue:
+            reason = (
+                f"the queue is full: {self._waiting} texts wait, {self.limits.max_queue} is the limit (--max-queue)"
+            )
+            raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)
+
+    def _embed(self, question: EmbedQuestion) -> Embedded:
+        model, prompts = self.encoder.model, self.encoder.model.prompts
+        if question.prompt is not None and question.prompt not in prompts:
+            raise RefusalError(Reason.INVALID, f"prompt_name: not one of the model's prompts: {', '.join(prompts)}")
+        size = model.get_embedding_dimension()
+        if question.dimensions and question.dimensions > size:
+            raise RefusalError(Reason.INVALID, f"dimensions: got {question.dimensions}, expected at most {size}")
+        lead = prompts.get(question.prompt or model.default_prompt_name or "", "")
+        lengths = np.array([len(ids) for ids in model.tokenizer([lead + text for text in question.texts])["input_ids"]])
+        limit = model.max_seq_length or lengths.max()
+        if question.never_cut and (lengths > limit).any():
+            raise RefusalError(
+                Reason.TOO_LARGE, f"a text has too many tokens: the limit is {limit}; {question.never_cut}"
+            )
+        vectors = model.encode(
+            list(question.texts),
+            prompt_name=question.prompt,
+            normalize_embeddings=question.normalise,
+            truncate_dim=question.dimensions,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
+        if not np.isfinite(vectors).all():
+            raise RefusalError(Reason.FAILED, "the model's vector is not finite; is the checkpoint broken?")
+        return Embedded(question, vectors.astype(np.float32), int(lengths.clip(max=limit).sum()), self.name)
