@@ -67,7 +67,7 @@ class Engine:
         self._changed = threading.Condition()  # its lock may be taken again by the thread that has it
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
-        self._tokenising = 0
+        self._tokenising: list[int] = []  # the pairs of each request that waits for the tokenizer
         self._stopping = False
         self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
@@ -92,12 +92,12 @@ class Engine:
     def queued_documents(self) -> int:
         """The pairs that wait, for the tokenizer too, or are being scored."""
         with self._changed:
-            return sum(job.left for job in self._unfinished) + self._tokenising
+            return sum(job.left for job in self._unfinished) + sum(self._tokenising)
 
     def queued_requests(self) -> int:
-        """The jobs that are not finished."""
+        """The jobs that are not finished, and the requests that wait for the tokenizer."""
         with self._changed:
-            return len(self._unfinished)
+            return len(self._unfinished) + len(self._tokenising)
 
     def check_room(self, documents: int = 1) -> None:
         """Raises RefusalError if so many more pairs do not fit into the queue, or the thread has ended."""
@@ -120,12 +120,12 @@ class Engine:
         """Within the block so many pairs wait for the tokenizer; raises RefusalError as `check_room` does."""
         with self._changed:
             self.check_room(documents)
-            self._tokenising += documents
+            self._tokenising.append(documents)
         try:
             yield
         finally:
             with self._changed:
-                self._tokenising -= documents
+                self._tokenising.remove(documents)
 
     def submit(self, job: Job) -> None:
         """Adds a job to the queue, where `tokenising` has found room; raises RefusalError if the thread has ended."""

@@ -105,8 +105,8 @@ def test_metrics_count_requests_queue_tokens_and_seconds(reranker):
     with served(reranker) as server, gated(reranker) as gate:
 
         def read():
-            wait_until(lambda: server.metric("rerank_queue_documents") == 2)
-            assert server.metric("rerank_queue_requests") == 1
+            queued = "rerank_queue_documents", "rerank_queue_requests"
+            wait_until(lambda: [server.metric(name) for name in queued] == [2, 1])
             gate.open()
 
         answer, _ = in_threads(

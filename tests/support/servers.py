@@ -133,7 +133,7 @@ def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join(SECONDS)
-        assert not thread.is_alive()
+        assert not thread.is_alive(), found
     for result in found:
         if isinstance(result, Exception):
             raise result
