@@ -30,7 +30,8 @@ class _Opened:
         self.app, self.resources, self.requests = app, resources, 0
 
     def close(self) -> None:
-        """Closes it when its requests are answered."""
+        """Closes it when its requests are answered, those too that found it the moment before it was replaced."""
+        time.sleep(PAUSE)
         while self.requests:
             time.sleep(PAUSE)
         self.resources.close()
