@@ -67,7 +67,7 @@ class Engine:
         self._changed = threading.Condition()  # its lock may be taken again by the thread that has it
         self._waiting: list[Job] = []
         self._unfinished: set[Job] = set()
-        self._tokenising: list[int] = []  # the pairs of each request that waits for the tokenizer
+        self._tokenising = 0
         self._stopping = False
         self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
@@ -92,12 +92,12 @@ class Engine:
     def queued_documents(self) -> int:
         """The pairs that wait, for the tokenizer too, or are being scored."""
         with self._changed:
-            return sum(job.left for job in self._unfinished) + sum(self._tokenising)
+            return sum(job.left for job in self._unfinished) + self._tokenising
 
     def queued_requests(self) -> int:
-        """The jobs that are not finished, and the requests that wait for the tokenizer."""
+        """The jobs that are not finished."""
         with self._changed:
-            return len(self._unfinished) + len(self._tokenising)
+            return len(self._unfinished)
 
     def check_room(self, documents: int = 1) -> None:
         """Raises RefusalError if so many more pairs do not fit into the queue, or the thread has ended."""
@@ -116,24 +116,30 @@ class Engine:
             )
 
     @contextlib.contextmanager
-    def tokenising(self, documents: int) -> Iterator[None]:
-        """Within the block so many pairs wait for the tokenizer; raises RefusalError as `check_room` does."""
+    def tokenising(self, documents: int) -> Iterator[Callable[[Job], None]]:
+        """Within the block so many pairs wait for the tokenizer, until the job is given to the function of the block.
+
+        Raises RefusalError as `check_room` does, and the function if the thread has ended.
+        """
         with self._changed:
             self.check_room(documents)
-            self._tokenising.append(documents)
+            self._tokenising += documents
+        left = documents
+
+        def submit(job: Job) -> None:
+            nonlocal left
+            with self._changed:
+                self.check_room(0)
+                self._tokenising, left = self._tokenising - left, 0
+                self._unfinished.add(job)
+                self._waiting.append(job)
+                self._changed.notify_all()
+
         try:
-            yield
+            yield submit
         finally:
             with self._changed:
-                self._tokenising.remove(documents)
-
-    def submit(self, job: Job) -> None:
-        """Adds a job to the queue, where `tokenising` has found room; raises RefusalError if the thread has ended."""
-        with self._changed:
-            self.check_room(0)
-            self._unfinished.add(job)
-            self._waiting.append(job)
-            self._changed.notify_all()
+                self._tokenising -= left
 
     def drop(self, job: Job) -> None:
         """Forgets a job that is not finished; its `done` is not called any more."""

@@ -61,9 +61,9 @@ class Service:
         """
         pairs = [(query, document) for document in documents]
         outcome: Future[Outcome] = Future()
-        with self.engine.tokenising(len(pairs)):
+        with self.engine.tokenising(len(pairs)) as submit:
             passages = self._tokeniser.submit(self.reranker.scorer.tokenise_pairs, pairs).result()
-            self.engine.submit(Job(passages, outcome.set_result))
+            submit(Job(passages, outcome.set_result))
         found = outcome.result()
         if isinstance(found, RefusalError):
             raise found
@@ -80,9 +80,9 @@ class Service:
                 Reason.TOO_LARGE,
                 f"{len(question.pairs)} documents, {self.limits.max_documents} is the limit (--max-documents)",
             )
-        with self.engine.tokenising(len(question.pairs)):
+        with self.engine.tokenising(len(question.pairs)) as submit:
             job, outcome = self._job(await self._in_tokeniser(self._tokenise, question))
-            self.engine.submit(job)
+            submit(job)
         try:
             found = await outcome
         finally:

