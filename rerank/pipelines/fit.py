@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,7 @@ from rerank.pipelines.folder import RUNS, check_place, inputs_of, load_fitted, s
 from rerank.pipelines.graph import in_order, prefix
 from rerank.pipelines.pipeline import Pipeline
 from rerank.pipelines.portable import is_portable
-from rerank.stages.base import Stage, below
+from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.fusion import Fusion
@@ -234,14 +234,19 @@ def _unlearned(
 
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
     """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
-    seconds: dict[str, list[float]] = {name: [] for name in pipeline.stages}
+    seconds: dict[int, list[float]] = {id(ranker): [] for ranker in pipeline.rankers.values()}
+
+    def timed(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
+        start = time.perf_counter()
+        run = ranker.rank(queries, under)
+        seconds[id(ranker)].append(time.perf_counter() - start)
+        return run
+
     for query_id, text in list(queries.items())[:TIMED]:
-        asked, runs = {query_id: f"{text} "}, dict[str, Run]()  # with a space, the world has not kept the text's vector
-        for name, settings in pipeline.stages.items():
-            start = time.perf_counter()
-            runs[name] = pipeline.rankers[name].rank(asked, [runs[one] for one in below(settings)])
-            seconds[name].append(time.perf_counter() - start)
-    return {name: 1000 * median(some) for name, some in seconds.items() if some}
+        pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
+    return {
+        name: 1000 * median(seconds[id(ranker)]) for name, ranker in pipeline.rankers.items() if seconds[id(ranker)]
+    }
 
 
 def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:

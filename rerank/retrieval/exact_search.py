@@ -31,14 +31,14 @@ def product(documents: EmbeddingStore, cosine: bool) -> Similarity:
     def similarity(queries: np.ndarray, rows: Rows) -> np.ndarray:
         scores: np.ndarray = queries @ documents.vectors[rows].T
         if cosine:
-            scores /= _or_one(np.linalg.norm(queries, axis=1, keepdims=True))
-            scores /= _or_one(documents.lengths[rows])
+            scores /= or_one(np.linalg.norm(queries, axis=1, keepdims=True))
+            scores /= or_one(documents.lengths[rows])
         return scores
 
     return similarity
 
 
-def _or_one(lengths: np.ndarray) -> np.ndarray:
+def or_one(lengths: np.ndarray) -> np.ndarray:
     """The lengths, those of vectors of zeros as 1."""
     return np.where(lengths, lengths, np.float32(1))
 

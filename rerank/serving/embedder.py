@@ -51,10 +51,7 @@ class Embedder:
     async def _answer(self, dialect: Dialect, body: Body) -> Any:
         question: EmbedQuestion = dialect.read(body)
         count = len(question.texts)
-        if count > self.limits.max_documents:
-            raise RefusalError(
-                Reason.TOO_LARGE, f"{count} texts, {self.limits.max_documents} is the limit (--max-documents)"
-            )
+        self.limits.check_count(count, "texts")
         self._check(count)
         self._waiting += count
         try:

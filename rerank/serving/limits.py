@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rerank.serving.refusals import Reason, RefusalError
 from rerank.utils.errors import UserError
 
 BODIES = 16
@@ -29,6 +30,12 @@ class Limits:
                 f"--max-documents {self.max_documents}: one request would not fit into the queue; expected at most "
                 f"--max-queue, {self.max_queue}"
             )
+
+    def check_count(self, count: int, what: str) -> None:
+        """Raises RefusalError for a request with too many documents; `what` is their name in the message."""
+        if count > self.max_documents:
+            line = f"{count} {what}, {self.max_documents} is the limit (--max-documents)"
+            raise RefusalError(Reason.TOO_LARGE, line)
 
     @property
     def max_bodies_bytes(self) -> int:

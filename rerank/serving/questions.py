@@ -75,6 +75,13 @@ class TextObject(msgspec.Struct):
     text: str
 
 
+def as_list(name: str, texts: str | list[Any]) -> list[Any]:
+    """The texts of a field that may be one text or a list. Raises RefusalError if there are none."""
+    found = [texts] if isinstance(texts, str) else texts
+    expect_some(name, found)
+    return found
+
+
 def expect_some(name: str, values: Sequence[Any]) -> None:
     """Raises RefusalError if there are no texts."""
     if not values:

@@ -75,11 +75,7 @@ class Service:
 
     async def _answer(self, dialect: Dialect, body: Body) -> Any:
         question: Question = dialect.read(body)
-        if len(question.pairs) > self.limits.max_documents:
-            raise RefusalError(
-                Reason.TOO_LARGE,
-                f"{len(question.pairs)} documents, {self.limits.max_documents} is the limit (--max-documents)",
-            )
+        self.limits.check_count(len(question.pairs), "documents")
         with self.engine.tokenising(len(question.pairs)) as submit:
             job, outcome = self._job(await self._in_tokeniser(self._tokenise, question))
             submit(job)

@@ -13,7 +13,7 @@ import torch
 
 from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
-from rerank.retrieval.exact_search import Similarity, best_of, product
+from rerank.retrieval.exact_search import Similarity, best_of, or_one, product
 
 FEWEST, MOST = 10_000, 2**30
 """Vectors from which on they are rounded, and the largest number of bytes that they may take."""
@@ -55,7 +55,7 @@ class RoundedVectors:
         return best_of(rows, scores, depth, self.documents)
 
     def products(self, query: np.ndarray) -> tuple[np.ndarray, float]:
-        """(passages,) products with a query's vector, about, and how far each may be from the exact one."""
+        """(passages,) approximate products with a query's vector, and the largest difference from the exact ones."""
         query = _units(query[None], self.cosine)[0]
         scale = _scales(query[None])[0]
         rounded = np.rint(query / scale).astype(np.int8)
@@ -101,14 +101,9 @@ def _seconds(way: Callable[[np.ndarray], Any], query: np.ndarray) -> float:
 
 def _units(vectors: np.ndarray, cosine: bool) -> np.ndarray:
     vectors = vectors.astype(np.float32, copy=False)
-    return vectors / _or_one(np.linalg.norm(vectors, axis=1, keepdims=True)) if cosine else vectors
+    return vectors / or_one(np.linalg.norm(vectors, axis=1, keepdims=True)) if cosine else vectors
 
 
 def _scales(vectors: np.ndarray) -> np.ndarray:
     """(vectors,) what the largest number of each is divided by to be LARGEST."""
-    return _or_one(np.abs(vectors).max(1) / LARGEST)
-
-
-def _or_one(numbers: np.ndarray) -> np.ndarray:
-    """The numbers, 0 as 1."""
-    return np.where(numbers, numbers, np.float32(1))
+    return or_one(np.abs(vectors).max(1) / LARGEST)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from rerank.serving.dialects.fields import DIRECTION, Request, honoured, refused, without_effect
-from rerank.serving.questions import Question, Scored, TextObject, expect_some
+from rerank.serving.questions import Question, Scored, TextObject, as_list
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.token_limits import TokenLimits
 
@@ -87,8 +87,7 @@ def vllm_question(request: VllmFields, pairs: list[tuple[str, str]]) -> Question
 
 def question(request: DocumentsRequest) -> Question:
     """Each document with the query, and how to answer."""
-    documents = [request.documents] if isinstance(request.documents, str) else request.documents
-    expect_some("documents", documents)
+    documents = as_list("documents", request.documents)
     query = request.query if isinstance(request.query, str) else request.query.text
     asked = vllm_question(request, [(query, text) for text in texts_of(documents, request.rank_fields)])
     shown = [{"text": document} if isinstance(document, str) else document for document in documents]

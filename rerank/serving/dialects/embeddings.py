@@ -10,8 +10,8 @@ import numpy as np
 from rerank.serving.dialects import tei, vllm
 from rerank.serving.dialects.dialect import Dialect
 from rerank.serving.dialects.documents import ONE_MODEL, Positive
-from rerank.serving.dialects.fields import DIRECTION, Request, honoured, without_effect
-from rerank.serving.questions import expect_some
+from rerank.serving.dialects.fields import Request, honoured, without_effect
+from rerank.serving.questions import as_list
 from rerank.serving.refusals import Reason
 
 Texts = str | list[str]
@@ -46,9 +46,7 @@ class TeiEmbedRequest(Request, kw_only=True):
 
     inputs: Annotated[Texts, honoured("The texts.")]
     truncate: Annotated[bool | None, honoured("False refuses a text that is longer than the model reads.")] = None
-    truncation_direction: Annotated[
-        Annotated[str, DIRECTION] | None, honoured("Left refuses a text that would be cut, which is cut at its end.")
-    ] = None
+    truncation_direction: tei.Direction = None
     prompt_name: Annotated[str | None, honoured("The name of one of the model's prompts.")] = None
     normalize: Annotated[bool | None, honoured("False: vectors as the model gives them; else of length 1.")] = None
     dimensions: Annotated[Positive | None, honoured("The first numbers of a vector that are kept.")] = None
@@ -69,7 +67,7 @@ class OpenAiRequest(Request, kw_only=True):
 def tei_question(request: TeiEmbedRequest) -> EmbedQuestion:
     """The texts, and how to embed them."""
     return EmbedQuestion(
-        _texts("inputs", request.inputs),
+        as_list("inputs", request.inputs),
         request.prompt_name,
         request.normalize is not False,
         request.dimensions,
@@ -80,7 +78,7 @@ def tei_question(request: TeiEmbedRequest) -> EmbedQuestion:
 def openai_question(request: OpenAiRequest) -> EmbedQuestion:
     """The texts, and how to embed them."""
     encoded = request.encoding_format == "base64"
-    return EmbedQuestion(_texts("input", request.input), dimensions=request.dimensions, encoded=encoded)
+    return EmbedQuestion(as_list("input", request.input), dimensions=request.dimensions, encoded=encoded)
 
 
 def tei_answer(found: Embedded) -> list[list[float]]:
@@ -100,11 +98,6 @@ def openai_answer(found: Embedded) -> dict[str, Any]:
         "model": found.model,
         "usage": {"prompt_tokens": found.tokens, "total_tokens": found.tokens},
     }
-
-
-def _texts(name: str, texts: Texts) -> Sequence[str]:
-    expect_some(name, texts if isinstance(texts, list) else [texts])
-    return [texts] if isinstance(texts, str) else texts
 
 
 TEI_EMBED = Dialect("tei", TeiEmbedRequest, tei_question, tei_answer, tei.error, {Reason.FAILED: 424}, strict=True)

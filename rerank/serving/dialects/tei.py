@@ -18,6 +18,11 @@ CUT = "truncate: true cuts it"
 CUT_LEFT = "truncation_direction: left is not supported, right cuts it at its end"
 
 
+Direction = Annotated[
+    Annotated[str, DIRECTION] | None, honoured("Left refuses a text that would be cut, which is cut at its end.")
+]
+
+
 class TeiRequest(Request):
     """Fields that TEI does not know are passed over, as it does."""
 
@@ -28,9 +33,7 @@ class TeiRequest(Request):
     truncate: Annotated[
         bool | None, honoured("False refuses a text that is longer than the model takes; else it is cut.")
     ] = None
-    truncation_direction: Annotated[
-        Annotated[str, DIRECTION] | None, honoured("Left refuses a text that would be cut, which is cut at its end.")
-    ] = None
+    truncation_direction: Direction = None
 
 
 def never_cut(truncate: bool | None, direction: str | None) -> str:

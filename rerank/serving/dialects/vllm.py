@@ -9,7 +9,7 @@ from rerank.serving.dialects.dialect import Dialect
 from rerank.serving.dialects.documents import VllmFields, identity, vllm_question
 from rerank.serving.dialects.fields import honoured, uses
 from rerank.serving.dialects.jina import JINA
-from rerank.serving.questions import Question, Scored, expect_some
+from rerank.serving.questions import Question, Scored, as_list
 from rerank.serving.refusals import Reason, RefusalError
 
 TYPES = {
@@ -44,9 +44,7 @@ def question(request: ScoreRequest) -> Question:
         expected = ", or ".join(" and ".join(names) for names in reversed(SIDES))
         raise RefusalError(Reason.INVALID, f"text_1, text_2: expected two lists of texts, {expected}")
     ((names, texts),) = complete.items()
-    queries, documents = ([some] if isinstance(some, str) else some for some in texts)
-    expect_some(names[0], queries)
-    expect_some(names[1], documents)
+    queries, documents = map(as_list, names, texts)
     if len(queries) not in (1, len(documents)):
         counts = f"{len(queries)} and {len(documents)} texts"
         raise RefusalError(Reason.INVALID, f"{names[0]}, {names[1]}: {counts}; expected as many, or one and any number")
