@@ -177,7 +177,7 @@ async def _read(request: Request, bodies: Bodies) -> bytes:
 
 def _first(text: str) -> int:
     """The rank of the first hit that a page shows; raises RefusalError for what is none."""
-    if not text.isdecimal() or not 1 <= int(text[:5]) <= MOST:
+    if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
         raise RefusalError(Reason.INVALID, f"from: expected a whole number from 1 to {MOST}")
     return int(text)
 
