@@ -8,7 +8,7 @@ import pytest
 
 from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
-from rerank.pipelines.open import bm25_and
+from rerank.pipelines.open import bm25_and, candidates_of
 from rerank.retrieval.bm25 import retrieve
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
@@ -109,7 +109,16 @@ def test_neither_the_log_nor_an_error_shows_the_query(here, model, caplog):
 
 def test_it_needs_documents_alone(here, model):
     write(Path("alone"), {"d": ("", "amber0")})
-    assert [hit.doc_id for hit in opened(model, "alone").search(QUERY)] == ["d"]
+    pipeline = opened(model, "alone")
+    assert [hit.doc_id for hit in pipeline.search(QUERY)] == ["d"]
+    assert candidates_of(pipeline) is None
+
+
+def test_candidates_of_the_model_are_those_of_the_stage_below(here, model):
+    sample, collection = candidates_of(opened(model)), open_collection("towns")
+    found = {query_id: set(texts) for query_id, texts in sample.documents.items()}
+    assert found == {query_id: set(run) for query_id, run in retrieve(collection, 20).items()}
+    assert sample.queries == collection.queries
 
 
 def write(folder, documents):

@@ -10,7 +10,7 @@ import pytrec_eval
 from rerank.data.collections import open_collection
 from rerank.data.trec import write_run
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.bm25 import retrieve, search, search_one
 from rerank.retrieval.lucene_index import build_index, choose_index
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
@@ -128,6 +128,15 @@ def test_equal_scores_are_in_the_order_of_document_ids_and_depth_cuts(index):
     assert list(hits) == ["same1", "same2"]
     assert 0 <= hits["same1"] - hits["same2"] < 2e-6  # Anserini sets equal scores a millionth apart
     assert list(search(index, {"1": "supersonic"}, depth=1)["1"]) == ["same1"]
+
+
+@pytest.mark.parametrize("depth", [7, 300])
+def test_a_query_alone_has_the_hits_that_it_has_among_others(tmp_path, depth):
+    documents, queries = generated()
+    build_index(documents, tmp_path / "index")
+    together = search(tmp_path / "index", queries, depth)
+    for query_id, query in queries.items():
+        assert list(search_one(tmp_path / "index", query, depth).items()) == list(together.get(query_id, {}).items())
 
 
 def test_a_query_of_any_number_of_terms_has_the_results_of_all_of_them(tmp_path):
