@@ -5,10 +5,10 @@ import torch
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, validate
+from rerank.config.registered import describe_poolings
 from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.pooling import POOLINGS, pooling
 from rerank.utils.errors import UserError
-from rerank.utils.registry import describe_poolings
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
 from tests.support.tiny_encoders import make_encoder
 
