@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from rerank.data.trec import ranked, read_run
-from rerank.evaluation.evaluate import evaluate
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
@@ -22,9 +21,6 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
     assert {q: ranked(scores) for q, scores in good.candidates().items()} == {
         q: ranked(first[q])[:DEPTH] for q in first
     }
-    before, after = results.values(good)
-    assert after == evaluate(results.qrels, good.run, ["nDCG@5"])["nDCG@5"]
-    assert sum(after.values()) > sum(before.values())
 
 
 def test_an_experiments_own_folder_is_read_alone(folder):
