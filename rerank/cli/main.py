@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         left, modules = take_plugins(words)
         if modules:
-            add_plugins(",".join(modules))
+            add_plugins(modules)
             load_plugins()
         left, section = take_section(left)
         SECTION.set(section)

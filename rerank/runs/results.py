@@ -67,13 +67,14 @@ class CollectionResults:
         """The judgments of those queries that have any."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
-    def first_stage_name(self, experiment: ExperimentResults) -> str:
-        """The shortest name of an experiment's candidates that tells different ones apart."""
+    @functools.cached_property
+    def first_stage_names(self) -> dict[str, str]:
+        """The shortest names of the experiments' candidates that tell different ones apart, by experiment."""
         keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
         forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
         unique = [form for form in forms if len(set(form)) == len(keys)]
         names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
-        return names[keys.index((experiment.first_stage_file, experiment.depth))]
+        return {e.name: names[keys.index((e.first_stage_file, e.depth))] for e in self.experiments}
 
     def has_fold(self, experiment: str, fold: str) -> bool:
         """Whether that fold of that experiment has its validation and its test run."""

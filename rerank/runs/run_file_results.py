@@ -4,62 +4,15 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from rerank.data.trec import read_qrels, read_run
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.measures import measure_name
+from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.results import CollectionResults
 from rerank.runs.run_files import expect_qrels, group_fold_files, merge_folds
 from rerank.utils.errors import UserError
-
-
-class Compared(Protocol):
-    """A run and what it is compared with: an experiment, or a run file."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def run(self) -> Run:
-        """The rankings."""
-
-    @property
-    def first_stage(self) -> Run:
-        """What it re-ranks or is compared with, for the queries of `run`; empty if that is missing."""
-
-    def candidates(self) -> Run:
-        """As `first_stage`; raises UserError if it is missing."""
-
-
-class Results(Protocol):
-    """Runs with their judgments: of a folder of experiments, or of run files."""
-
-    @property
-    def measure(self) -> str:
-        """The measure that charts show."""
-
-    @property
-    def queries(self) -> dict[str, str]:
-        """The texts of the queries, if they are known."""
-
-    @property
-    def qrels(self) -> Qrels:
-        """The judgments of all judged queries."""
-
-    @property
-    def experiments(self) -> Sequence[Any]:
-        """The runs, each a `Compared`."""
-
-    @property
-    def where(self) -> str:
-        """Where they are, for messages."""
-
-    def judged(self, query_ids: Iterable[str]) -> Qrels:
-        """The judgments of those queries that have any."""
-
-    def first_stage_name(self, experiment: Any) -> str:
-        """The name of what the run is compared with."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +68,18 @@ class RunFileResults:
         """The judgments of those queries that have any."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
-    def first_stage_name(self, compared: RunFile) -> str:
-        """The name of the first run."""
-        return next(iter(self.runs))
+    @property
+    def first_stage_names(self) -> dict[str, str]:
+        """The name of the first run, for each other one."""
+        first, *others = self.runs
+        return dict.fromkeys(others, first)
+
+
+Compared: TypeAlias = ExperimentResults | RunFile
+"""A run and what it is compared with."""
+
+Results: TypeAlias = CollectionResults | RunFileResults
+"""Runs with their judgments: of a folder of experiments, or of files."""
 
 
 def read_run_files(paths: Sequence[Path], qrels: Path | None, measure: str) -> RunFileResults:

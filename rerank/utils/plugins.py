@@ -7,8 +7,8 @@ processes find the names in the environment. A register is read after `load_plug
 import importlib
 import os
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -26,28 +26,26 @@ def load_plugins() -> None:
     for point in _installed():
         package = point.dist.name if point.dist else point.name
         _load(f"plug-in {point.value} of the package {package}", point.load)
-    for module in filter(None, named_plugins().split(",")):
-        _load(f"--plugin {module}", lambda module=module: importlib.import_module(module))
+    for module in named_plugins():
+        _load(f"--plugin {module}", partial(importlib.import_module, module))
 
 
-def add_plugins(modules: str) -> None:
-    """Names modules, separated by commas, for this process and its children; they may be in the working directory."""
+def add_plugins(modules: Sequence[str]) -> None:
+    """Names modules for this process and its children; they may be in the working directory."""
     if modules:
-        names = dict.fromkeys([*filter(None, named_plugins().split(",")), *modules.split(",")])
-        os.environ[VARIABLE] = ",".join(names)
+        os.environ[VARIABLE] = ",".join(dict.fromkeys([*named_plugins(), *modules]))
         sys.path.append(str(Path.cwd()))
 
 
-def named_plugins() -> str:
-    """The modules of `--plugin`, separated by commas."""
-    return os.environ.get(VARIABLE, "")
+def named_plugins() -> list[str]:
+    """The modules of `--plugin`."""
+    return [module for module in os.environ.get(VARIABLE, "").split(",") if module]
 
 
 def plugin_versions() -> dict[str, str]:
     """The versions of the packages that have plug-ins, and of the modules of `--plugin`, "" if one has none."""
     of_packages = {point.dist.name: point.dist.version for point in _installed() if point.dist}
-    modules = filter(None, named_plugins().split(","))
-    return of_packages | {name: str(getattr(sys.modules.get(name), "__version__", "")) for name in modules}
+    return of_packages | {name: str(getattr(sys.modules.get(name), "__version__", "")) for name in named_plugins()}
 
 
 @cache

@@ -56,7 +56,7 @@ def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path, m
     words = ["fine", "wrong", "killed", "broken", "well", "named"]
     ended = dict(work_on_ray("ray", job, words, tmp_path))
     assert sorted(ended) == sorted(words)
-    assert (ended["fine"], ended["well"], ended["wrong"], ended["named"]) == ("", "", "a mistake", "json,csv")
+    assert (ended["fine"], ended["well"], ended["wrong"], ended["named"]) == ("", "", "a mistake", "json csv")
     assert ended["killed"].startswith("its node or its process (killed, as for memory) was lost 3 times: ")
     assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
     assert not list(tmp_path.iterdir())

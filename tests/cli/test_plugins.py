@@ -127,10 +127,11 @@ def test_a_broken_plugin_is_named_in_one_line(here, capsys):
     Path("broken.py").write_text("import nowhere\n")
     line = failed(capsys, "fuse", "a.run", "--plugin", "broken", "--out", "b.run")
     assert line == "rerank: --plugin broken: cannot be imported: ModuleNotFoundError: No module named 'nowhere'"
+    os.environ[plugins.VARIABLE] = ""
     assert "no module named 'absent'" in failed(capsys, "--plugin", "absent", "doctor").lower()
+    os.environ[plugins.VARIABLE] = ""
     assert "expected the name of a module, such as my_losses, got nothing" in failed(capsys, "doctor", "--plugin")
     assert "got ./mine.py" in failed(capsys, "doctor", "--plugin", "./mine.py")
-    os.environ[plugins.VARIABLE] = ""
     install(here, "broken")
     try:
         line = failed(capsys, "train", "--loss", "hinge")

@@ -82,12 +82,12 @@ def test_an_unknown_measure_is_one_line(folder, capsys):
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
     results = read_results(folder, "AP")
     good, poor = results.experiments
-    assert results.first_stage_name(good) == results.first_stage_name(poor) == FIRST_STAGE
+    assert results.first_stage_names[good.name] == results.first_stage_names[poor.name] == FIRST_STAGE
     settings = folder / "poor" / "config.toml"
     settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
-    assert results.first_stage_name(read_results(folder, "AP").experiments[1]) == FIRST_STAGE
+    assert read_results(folder, "AP").first_stage_names["poor"] == FIRST_STAGE
     settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
     results = read_results(folder, "AP")
-    names = [results.first_stage_name(experiment) for experiment in results.experiments]
+    names = [results.first_stage_names[experiment.name] for experiment in results.experiments]
     assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
     assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

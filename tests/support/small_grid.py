@@ -37,7 +37,7 @@ def job(word: str) -> None:
     if word == "wrong":
         raise UserError("a mistake")
     if word == "named":
-        raise UserError(named_plugins())
+        raise UserError(" ".join(named_plugins()))
     if word == "broken":
         raise ZeroDivisionError("a fault")
     if word == "killed":

@@ -43,7 +43,7 @@ def expect_re_rankings(results: Results) -> None:
             if added := experiment.run.get(query_id, {}).keys() - candidates.keys():
                 raise UserError(
                     f"{experiment.name}: has document {min(added)} of query {query_id}, which "
-                    f"{results.first_stage_name(experiment)} does not have; expected a re-ranking of it"
+                    f"{results.first_stage_names[experiment.name]} does not have; expected a re-ranking of it"
                 )
 
 
@@ -89,7 +89,7 @@ def depths(results: Results) -> Depths:
         first = {
             query_id: experiment.first_stage[query_id] for query_id in queries if query_id in experiment.first_stage
         }
-        name = results.first_stage_name(experiment)
+        name = results.first_stage_names[experiment.name]
         if name not in upper_bounds:
             ideal_run = ideal(first, qrels)
             upper_bounds[name] = [mean(re_ranked(first, ideal_run, depth)) for depth in steps]

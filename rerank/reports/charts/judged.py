@@ -44,7 +44,7 @@ def judged(results: Results) -> Judged:
     return Judged(
         len(queries),
         {
-            results.first_stage_name(e): judged_shares(e.first_stage, results.qrels, queries, deepest)
+            results.first_stage_names[e.name]: judged_shares(e.first_stage, results.qrels, queries, deepest)
             for e in experiments
         },
         {e.name: judged_shares(e.run, results.qrels, queries, deepest) for e in experiments},

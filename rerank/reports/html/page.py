@@ -180,7 +180,7 @@ def _upper_bound_parts(results: Results) -> dict[str, Any]:
     absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
-            groups.setdefault(results.first_stage_name(experiment), []).append(experiment)
+            groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
         else:
             absent.append(or_missing(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]

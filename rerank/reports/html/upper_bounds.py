@@ -30,7 +30,7 @@ def upper_bound_table(results: Results, experiments: list[Compared]) -> Rows:
         ]
         for measure, first in before.items()
     ]
-    name = results.first_stage_name(experiments[0])
+    name = results.first_stage_names[experiments[0].name]
     note = (
         f"Over {len(common_queries(results))} queries. The ideal re-ranking sorts the candidates of {name} by their "
         "judgments. Next to a mean: its share of this upper bound, and how much of the gap between "
@@ -47,7 +47,7 @@ def recall_table(results: Results, experiment: Compared) -> tuple[Rows, str]:
     names = [f"R@{depth}" for depth in depths]
     means = _means(qrels, candidates, names)
     without = sum(not any(qrels[q].get(doc_id, 0) > 0 for doc_id in candidates[q]) for q in qrels)
-    row = [f"recall of {results.first_stage_name(experiment)}", *(f"{means[name]:.4f}" for name in names)]
+    row = [f"recall of {results.first_stage_names[experiment.name]}", *(f"{means[name]:.4f}" for name in names)]
     note = f"{without} of {len(qrels)} queries have no relevant candidate: no re-ranking can help them."
     return Rows(["among the first", *depths], [row]), note
 

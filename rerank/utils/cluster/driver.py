@@ -53,7 +53,7 @@ class Work(NamedTuple):
     probe: Path
     workers: int | None
     gpus: bool
-    plugins: str
+    plugins: list[str]
 
 
 def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
