@@ -3,6 +3,7 @@
 import difflib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, get_origin, get_type_hints, is_typeddict
@@ -91,7 +92,7 @@ class CommandWithSettings:
         signature = inspect.signature(self.__wrapped__)  # type: ignore[attr-defined]
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
         file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-        return signature.replace(parameters=self._of_section([*own, file], list(self._settings().values())))
+        return signature.replace(parameters=list(self._of_section([*own, file], [*self._settings().values()])))
 
     def _of_section(
         self, own: list[inspect.Parameter], settings: list[inspect.Parameter]
@@ -108,7 +109,7 @@ class CommandWithSettings:
             yield parameter if section in ("", ALL) else _annotated(parameter, hidden)
         for name, parameter in zip(of, settings, strict=True):
             if not section:
-                short = _short_flag(parameter)
+                short = _short_flags(parameter)
                 yield _annotated(parameter, Parameter(name=short, alias=(), group=often) if short else hidden)
             else:
                 yield parameter if section in (ALL, name.replace("_", "-")) else _annotated(parameter, hidden)
@@ -129,10 +130,10 @@ def _annotated(parameter: inspect.Parameter, about: Parameter) -> inspect.Parame
     return parameter.replace(annotation=Annotated[parameter.annotation, about])
 
 
-def _short_flag(parameter: inspect.Parameter) -> tuple[str, ...]:
+def _short_flags(parameter: inspect.Parameter) -> tuple[str, ...]:
     """Such as --loss for --loss.name; () if there is none."""
-    given = [about.alias for about in parameter.annotation.__metadata__ if isinstance(about, Parameter)]
-    return next((alias for alias in reversed(given) if alias), ())  # type: ignore[return-value]
+    given = [about.alias or () for about in parameter.annotation.__metadata__ if isinstance(about, Parameter)]
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(given)))
 
 
 def with_settings(

@@ -88,4 +88,6 @@ def read_run_files(paths: Sequence[Path], qrels: Path | None, measure: str) -> R
     for compared in results.experiments:
         if not results.judged(compared.run):
             raise UserError(f"{compared.name}: has no judged query of {results.qrels_file}; expected one or more")
+        if not compared.first_stage:
+            raise UserError(f"{compared.name}: has no query of {results.where}; expected one or more")
     return results

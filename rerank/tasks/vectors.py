@@ -24,13 +24,9 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
     earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
     if not place.is_dir():
         if earlier:
-            log.info(
-                f"{place.parent}: the documents have changed; the new ones, and those with another text, are embedded"
-            )
+            log.info(f"{place.parent}: the documents have changed: new ones, and those with another text, are embedded")
         elif any(folder.embeddings.glob(f"*/*/{RECORD}")):
-            log.info(
-                f"{folder.embeddings}: no vectors there are by {encoder.name} as it is now; all documents are embedded"
-            )
+            log.info(f"{folder.embeddings}: has no vectors by {encoder.name} as it is now: all documents are embedded")
     return open_embeddings(
         place, collection.documents, collection.count(), encoder.encode_documents, earlier.parent if earlier else None
     )

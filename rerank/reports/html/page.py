@@ -228,6 +228,7 @@ def _description(results: CollectionResults, experiment: ExperimentResults) -> s
 
 def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
     title, caption = CHARTS[name]
-    key = "-".join([name, *(str(results.experiments.index(e)) for e in experiment)])
+    names = [e.name for e in results.experiments]
+    key = "-".join([name, *(str(names.index(e.name)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])
     return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))
