@@ -145,8 +145,7 @@ def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Traini
     folder = experiment.folder.fold(fold.name)
     with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
-            last = folder.manifest if fold.name == FINAL else folder.test_run
-            experiment.log(f"fold {fold.name}: {last} already exists")
+            experiment.log(f"{folder.tag}, fold {fold.name}: finished already")
         else:
             train_fold(experiment, fold, trainings)
 

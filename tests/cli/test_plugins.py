@@ -68,6 +68,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.setattr(plugins, "_begun", set())
+    sources._import_formats()
     monkeypatch.setattr(sources, "_readers", [*sources._readers])
     yield tmp_path
     sys.modules.pop("mine", None)
