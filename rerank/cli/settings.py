@@ -169,7 +169,7 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
             flag = flag_name(section, key)
             if flag not in known:
                 near = difflib.get_close_matches(flag, known, n=1)
-                hint = nearest(flag, known) if near else "`rerank train --help` lists all settings"
+                hint = nearest(flag, known) if near else "`rerank train --help all` lists all settings"
                 raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
             argument = by_name.get(flag)
             if argument is None or argument.tokens:
