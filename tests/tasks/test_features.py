@@ -161,7 +161,7 @@ def test_settings_of_the_network_change_it_and_its_checkpoint(here, capsys):
     trained = torch.tensor([row for of in vectors_of("letor/Fold1/train.txt").values() for row in of.values()])
     assert torch.equal(quantiles[:, [0, -1]].T, torch.stack([trained.amin(0), trained.amax(0)]))
     told = capsys.readouterr().err
-    assert "quantile with a network of 8 hidden units, transform quantile on cpu" in told
+    assert "quantile, fold 1, with a network of 8 hidden units, transform quantile on cpu" in told
     assert "dropout with a network of 8 hidden units, dropout 0.5 on cpu" in told
     assert "plain with a network of 8 hidden units on cpu" in told
 
