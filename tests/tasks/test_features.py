@@ -162,8 +162,8 @@ def test_settings_of_the_network_change_it_and_its_checkpoint(here, capsys):
     assert torch.equal(quantiles[:, [0, -1]].T, torch.stack([trained.amin(0), trained.amax(0)]))
     told = capsys.readouterr().err
     assert "quantile, fold 1, with a network of 8 hidden units, transform quantile on cpu" in told
-    assert "dropout with a network of 8 hidden units, dropout 0.5 on cpu" in told
-    assert "plain with a network of 8 hidden units on cpu" in told
+    assert "dropout, fold 1, with a network of 8 hidden units, dropout 0.5 on cpu" in told
+    assert "plain, fold 1, with a network of 8 hidden units on cpu" in told
 
 
 def vectors_of(path):
