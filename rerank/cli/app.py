@@ -49,7 +49,7 @@ COMMANDS = {
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",
-    "report": "Write an HTML page about the experiments of a collection: tables, charts, queries, settings.",
+    "report": "Write an HTML page about experiments, a pipeline or run files: tables, charts, queries, settings.",
     "plot": "Write a chart of the report as a PDF, SVG or PNG file.",
 }
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
