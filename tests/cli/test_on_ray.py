@@ -50,11 +50,13 @@ def trained(trained, tmp_path_factory):
 CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
 
 
-def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path):
-    words = ["fine", "wrong", "killed", "broken", "well"]
+def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path, monkeypatch):
+    """A node has the names of plug-ins."""
+    monkeypatch.setenv("RERANK_PLUGINS", "json,csv")
+    words = ["fine", "wrong", "killed", "broken", "well", "named"]
     ended = dict(work_on_ray("ray", job, words, tmp_path))
     assert sorted(ended) == sorted(words)
-    assert (ended["fine"], ended["well"], ended["wrong"]) == ("", "", "a mistake")
+    assert (ended["fine"], ended["well"], ended["wrong"], ended["named"]) == ("", "", "a mistake", "json csv")
     assert ended["killed"].startswith("its node or its process (killed, as for memory) was lost 3 times: ")
     assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
     assert not list(tmp_path.iterdir())

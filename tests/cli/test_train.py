@@ -56,7 +56,7 @@ def test_a_finished_fold_is_not_trained_again_and_other_settings_are_refused(the
     before = run.stat().st_mtime_ns
     main(command("--fold", "1"))
     assert run.stat().st_mtime_ns == before
-    assert "already exists" in capsys.readouterr().err
+    assert "finished already" in capsys.readouterr().err
     line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))
     assert "there training.lr = 0.001; here training.lr = 5e-05" in line
     line = failed(capsys, *command("--fold", "2", "--loss", "hinge", "--name", "smoothi"))
@@ -115,7 +115,7 @@ def test_settings_that_an_older_file_lacks_had_their_defaults(there, capsys):
     text = kept.read_text()
     kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
     main(command("--fold", "1", "--output.folder", "runs"))
-    assert "already exists" in capsys.readouterr().err
+    assert "finished already" in capsys.readouterr().err
 
 
 def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys):

@@ -109,7 +109,7 @@ def test_several_teachers_are_averaged_list_by_list(here, teacher, capsys, monke
     assert fold["training_lists"]["file"] == str(mean)
     monkeypatch.setattr(teaching, "rescore", None)  # nothing is scored again
     main(["distill", "flat", "teacher", "second", *words])  # the same file, whatever the order
-    assert "test.run already exists" in capsys.readouterr().err
+    assert "finished already" in capsys.readouterr().err
 
 
 def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher, capsys, monkeypatch):

@@ -69,7 +69,7 @@ def test_it_is_trained_once_and_another_seed_draws_other_queries(here, capsys):
     main(command("--fold", "final"))
     before = (FINAL / "manifest.json").stat().st_mtime_ns
     main(command("--fold", "final"))
-    assert "fold final: runs/towns/smoothi/final/manifest.json already exists" in capsys.readouterr().err
+    assert "smoothi, fold final: finished already" in capsys.readouterr().err
     assert (FINAL / "manifest.json").stat().st_mtime_ns == before
     main(command("--fold", "final", "--seed", "1", "--name", "seed1"))
     facts = [json.loads((folder / "manifest.json").read_text()) for folder in (FINAL, Path("runs/towns/seed1/final"))]

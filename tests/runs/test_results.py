@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from rerank.data.trec import ranked, read_run
-from rerank.evaluation.evaluate import evaluate
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
@@ -22,9 +21,6 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
     assert {q: ranked(scores) for q, scores in good.candidates().items()} == {
         q: ranked(first[q])[:DEPTH] for q in first
     }
-    before, after = results.values(good)
-    assert after == evaluate(results.qrels, good.run, ["nDCG@5"])["nDCG@5"]
-    assert sum(after.values()) > sum(before.values())
 
 
 def test_an_experiments_own_folder_is_read_alone(folder):
@@ -86,12 +82,12 @@ def test_an_unknown_measure_is_one_line(folder, capsys):
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
     results = read_results(folder, "AP")
     good, poor = results.experiments
-    assert results.first_stage_name(good) == results.first_stage_name(poor) == FIRST_STAGE
+    assert results.first_stage_names[good.name] == results.first_stage_names[poor.name] == FIRST_STAGE
     settings = folder / "poor" / "config.toml"
     settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
-    assert results.first_stage_name(read_results(folder, "AP").experiments[1]) == FIRST_STAGE
+    assert read_results(folder, "AP").first_stage_names["poor"] == FIRST_STAGE
     settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
     results = read_results(folder, "AP")
-    names = [results.first_stage_name(experiment) for experiment in results.experiments]
+    names = [results.first_stage_names[experiment.name] for experiment in results.experiments]
     assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
     assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

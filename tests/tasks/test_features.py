@@ -19,11 +19,9 @@ from rerank.tasks.features import FeatureDataset
 from rerank.training import gradients, saving
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
-from tests.support.paths import ROOT
 from tests.support.small_collection import failed
 from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
 
-CONFIGS = ROOT / "configs"
 FOLD = Path("runs/letor/smoothi/fold1")
 
 
@@ -163,9 +161,9 @@ def test_settings_of_the_network_change_it_and_its_checkpoint(here, capsys):
     trained = torch.tensor([row for of in vectors_of("letor/Fold1/train.txt").values() for row in of.values()])
     assert torch.equal(quantiles[:, [0, -1]].T, torch.stack([trained.amin(0), trained.amax(0)]))
     told = capsys.readouterr().err
-    assert "quantile with a network of 8 hidden units, transform quantile on cpu" in told
-    assert "dropout with a network of 8 hidden units, dropout 0.5 on cpu" in told
-    assert "plain with a network of 8 hidden units on cpu" in told
+    assert "quantile, fold 1, with a network of 8 hidden units, transform quantile on cpu" in told
+    assert "dropout, fold 1, with a network of 8 hidden units, dropout 0.5 on cpu" in told
+    assert "plain, fold 1, with a network of 8 hidden units on cpu" in told
 
 
 def vectors_of(path):
@@ -278,8 +276,8 @@ def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
         main(["doctor", "--collection", "letor", "--encoder", "nowhere"])
     assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines] == ["collection", "device", "disk"]
-    assert "folds: 1, 2, 3, 4, 5" in lines[0]
+    assert [line.split()[1] for line in lines] == ["packages", "collection", "device", "disk"]
+    assert "folds: 1, 2, 3, 4, 5" in lines[1]
 
 
 def test_several_processes_are_refused():
@@ -317,7 +315,7 @@ def test_the_configurations_of_feature_sets_are_the_papers(name, monkeypatch):
     monkeypatch.setattr(
         experiment, "train_folds", lambda config, *_: seen.append(config) or ExperimentFolder(Path("runs"))
     )
-    main(["train", "--config", str(CONFIGS / f"{name}.toml")])
+    main(["train", "--config", name])
     table = seen[0].training
     assert (seen[0].lists.relevant, seen[0].lists.non_relevant, seen[0].network.hidden) == ("all", "all", 1024)
     assert (table.epochs, table.patience, table.lists_per_epoch, table.lists_per_step) == (50, 50, "all", 128)
