@@ -11,8 +11,7 @@ from torch import Tensor
 
 import rerank.losses
 from rerank.cli.main import main
-from rerank.losses import LABELS, LOSSES, create, loss
-from rerank.losses.inputs import prepare_inputs
+from rerank.losses import LABELS, LOSSES, create, loss, prepare_inputs
 from rerank.utils.registry import describe, describe_losses
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
