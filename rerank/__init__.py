@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rerank.evaluation.fusion import fuse_ranks, fuse_scores
     from rerank.evaluation.weights import tune_weights
     from rerank.jobs.train import train_folds as train
+    from rerank.models.bi_encoder import BiEncoder
     from rerank.models.reranker import Reranker
     from rerank.pipelines.fit import fit
     from rerank.pipelines.pipeline import Pipeline
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "BiEncoder",
     "Collection",
     "Comparison",
     "Config",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "BiEncoder": "rerank.models.bi_encoder:BiEncoder",
     "Collection": "rerank.data.collections:Collection",
     "Comparison": "rerank.evaluation.compare:Comparison",
     "Config": "rerank.config:Config",

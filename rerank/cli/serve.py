@@ -174,7 +174,7 @@ def _opened(
 
 def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
     """The cross-encoder, the bi-encoder and the pipeline to search with that a name or folder stands for."""
-    from rerank.models.bi_encoder import is_bi_encoder, open_bi_encoder
+    from rerank.models.bi_encoder import BiEncoder, is_bi_encoder
     from rerank.pipelines.folder import is_pipeline
     from rerank.pipelines.open import bi_encoder_of, bm25_and, cross_encoder_of, open_pipeline, warm
     from rerank.training.device import select_device
@@ -184,7 +184,7 @@ def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | N
         pipeline = open_pipeline(model, config)
         return cross_encoder_of(pipeline), bi_encoder_of(pipeline), pipeline
     if is_bi_encoder(Path(model)):
-        return None, open_bi_encoder(model, str(select_device(config.training.device))), None
+        return None, BiEncoder.load(model, device=select_device(config.training.device)), None
     reranker = open_reranker(config, model)
     if not config.collection.source:
         return reranker, None, None

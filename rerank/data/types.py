@@ -57,7 +57,8 @@ class Hit(NamedTuple):
     """A document that a search has found: its rank, from 1, and score.
 
     `snippet` is a part of the text; the words of the query are marked in it and in `title`. `stages` are the rank and
-    the score that each stage of the pipeline gives the document, of those that have it.
+    the score that each stage of the pipeline gives the document, of those that have it. `text` is the whole text after
+    the title; the passage of which the snippet is a part is marked in it.
     """
 
     doc_id: str
@@ -66,6 +67,7 @@ class Hit(NamedTuple):
     title: Marked
     snippet: Marked
     stages: dict[str, tuple[int, float]]
+    text: Marked
 
 
 @dataclass(frozen=True)

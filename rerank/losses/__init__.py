@@ -24,6 +24,7 @@ import importlib
 import pkgutil
 
 from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation, softsort_indicators
+from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import exact_metric
 from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
 from rerank.losses.soft_ranks import approx_soft_ranks, fast_soft_ranks
@@ -40,5 +41,5 @@ def __getattr__(name: str) -> LossFunction:
 
 
 __all__ = ["LABELS", "LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss"]
-__all__ += ["neuralsort_indicators", "rank_indicators", "soft_permutation", "softsort_indicators"]
+__all__ += ["neuralsort_indicators", "prepare_inputs", "rank_indicators", "soft_permutation", "softsort_indicators"]
 __all__.extend(LOSSES)

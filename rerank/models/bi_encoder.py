@@ -1,8 +1,8 @@
 """A bi-encoder, which reads queries and documents apart: sentence-transformers opens it and computes its vectors."""
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import torch
 
 from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.config_file import CheckpointConfig, check_config_files
+from rerank.models.gpu import usable_device
 from rerank.models.hub import bi_encoder_hash, encoder_folder
 from rerank.models.modules_json import MODULES_FILE
 from rerank.models.quiet import quiet_transformers
+from rerank.models.rankings import check_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
@@ -28,15 +30,38 @@ EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-
 
 @dataclass(frozen=True)
 class BiEncoder:
-    """A bi-encoder in float32 on its device; `max_tokens` is the longest text that it reads, None for any.
+    """A bi-encoder in float32 on its device; `BiEncoder.load` opens one.
 
-    `tokenizer` says where a passage may begin; None if no text is cut.
+    `max_tokens` is the longest text that it reads, None for any. `tokenizer` says where a passage may begin; None if no
+    text is cut.
     """
 
     name: str
-    model: Any
+    model: Any = field(repr=False)
     max_tokens: int | None
-    tokenizer: OffsetTokenizer | None
+    tokenizer: OffsetTokenizer | None = field(repr=False)
+
+    @classmethod
+    def load(cls, name_or_folder: str | Path, *, device: str | torch.device | None = None) -> "BiEncoder":
+        """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
+
+        Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain
+        encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` is as in
+        `Reranker.load`. Raises UserError if it cannot be found or opened, or is a cross-encoder.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        name = str(name_or_folder)
+        folder = encoder_folder(name)
+        check_config_files(folder)
+        _expect_bi_encoder(folder, name)
+        model = open_model(SentenceTransformer, folder, name, str(usable_device(device)))
+        pooling = cls(name, model, None, None).facts()["pooling"]
+        if not (folder / MODULES_FILE).is_file():
+            log.info(
+                f"encoder {name}: has no {MODULES_FILE}, so its vectors are the {pooling} of its tokens', by cosine"
+            )
+        return with_tokenizer(name, model, model.max_seq_length)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -48,16 +73,15 @@ class BiEncoder:
         """The name of its similarity, such as "cosine" or "dot"."""
         return str(self.model.similarity_fn_name)
 
-    def encode_queries(self, queries: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """query_id to its (dimensions,) vector. Raises UserError for a vector that is not finite."""
-        vectors = self.model.encode_query(list(queries.values()), **self._settings())
-        for query_id, vector in zip(queries, vectors, strict=True):
-            if not np.isfinite(vector).all():
-                raise UserError(
-                    f"query {query_id}: the encoder {self.name} gives a vector with NaN or infinity; expected finite "
-                    "numbers: choose another encoder"
-                )
-        return dict(zip(queries, vectors, strict=True))
+    def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+        """(queries, dimensions) vectors. Raises UserError for a vector that is not finite."""
+        vectors: np.ndarray = self.model.encode_query(list(queries), **self._settings())
+        if not np.isfinite(vectors).all():
+            raise UserError(
+                f"encoder {self.name}: gives a query a vector with NaN or infinity; expected finite numbers: choose "
+                "another"
+            )
+        return vectors
 
     def encode_documents(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """(passages, dimensions) vectors of the passages of all texts, and the number of passages of each text."""
@@ -67,6 +91,15 @@ class BiEncoder:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.int64)
         vectors = self.model.encode_document(flat, **self._settings())
         return vectors, np.array([len(some) for some in passages], np.int64)
+
+    def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
+        """(documents,) float32 similarities of the query with the best passage of each document, in their order."""
+        check_texts(query, documents)
+        if not documents:
+            return np.zeros(0, np.float32)
+        vectors, counts = self.encode_documents(documents)
+        similarities = self.similarity(self.encode_queries([query]), vectors)[0]
+        return np.maximum.reduceat(similarities, np.cumsum(counts) - counts)
 
     def split(self, text: str) -> list[str]:
         """The text in passages of about equal length that the encoder reads whole."""
@@ -98,25 +131,6 @@ class BiEncoder:
             "show_progress_bar": False,
             "convert_to_numpy": True,
         }
-
-
-def open_bi_encoder(name: str, device: str) -> BiEncoder:
-    """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
-
-    Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain encoder,
-    gets the mean of the tokens' vectors and the cosine, which is logged. Raises UserError if it cannot be found or
-    opened, or is a cross-encoder.
-    """
-    from sentence_transformers import SentenceTransformer
-
-    folder = encoder_folder(name)
-    check_config_files(folder)
-    _expect_bi_encoder(folder, name)
-    model = open_model(SentenceTransformer, folder, name, device)
-    pooling = BiEncoder(name, model, None, None).facts()["pooling"]
-    if not (folder / MODULES_FILE).is_file():
-        log.info(f"encoder {name}: has no {MODULES_FILE}, so its vectors are the {pooling} of its tokens', by cosine")
-    return with_tokenizer(name, model, model.max_seq_length)
 
 
 def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:

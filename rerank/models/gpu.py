@@ -47,6 +47,20 @@ def unusable_gpu(index: int = 0) -> str:
     return f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, does not find it"
 
 
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """The device; for None a CUDA GPU if there is one, and otherwise the CPU.
+
+    Raises UserError if torch cannot run on the NVIDIA GPU of this machine.
+    """
+    target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
+        raise UserError(
+            f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
+            'device="cpu" takes the CPU'
+        )
+    return target
+
+
 def missing_architecture(index: int) -> str:
     """Why this build of torch has no code for the GPU of that number; "" if it has.
 

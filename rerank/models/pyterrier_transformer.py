@@ -11,7 +11,7 @@ COLUMNS = ["qid", "query", "docno", "text"]
 """What the transformer reads, and score if the model adds it; it sets score and rank, and keeps other columns."""
 
 
-def make_transformer(score_pairs: Callable[[Sequence[tuple[str, str]]], np.ndarray], weight: float) -> Any:
+def make_transformer(predict: Callable[[Sequence[tuple[str, str]]], np.ndarray], weight: float) -> Any:
     """The transformer of `Reranker.transformer`; `weight` is that of the first stage's scores.
 
     Raises ImportError if PyTerrier is not installed.
@@ -30,7 +30,7 @@ def make_transformer(score_pairs: Callable[[Sequence[tuple[str, str]]], np.ndarr
             for docno, text in zip(inp["docno"], inp["text"], strict=True):
                 if not isinstance(text, str):
                     raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
-            scores = score_pairs(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
+            scores = predict(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
             if weight:
                 scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
             return pt.model.add_ranks(inp.assign(score=scores))

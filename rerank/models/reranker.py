@@ -13,7 +13,7 @@ from rerank.data.collections import Collection
 from rerank.data.sources import Documents
 from rerank.data.types import Run
 from rerank.models.checkpoints import open_trained_cross_encoder
-from rerank.models.gpu import Precision, unusable_gpu
+from rerank.models.gpu import Precision, usable_device
 from rerank.models.pyterrier_transformer import make_transformer
 from rerank.models.rankings import BestPassage, PairScores, Ranked, check_texts, with_first_scores
 from rerank.models.text_scorer import TextScorer
@@ -33,8 +33,8 @@ class Reranker:
     model's own part.
     """
 
-    def __init__(self, scorer: TextScorer) -> None:
-        self.scorer, self.model = scorer, scorer.model
+    def __init__(self, scorer: TextScorer, name: str) -> None:
+        self.name, self.scorer, self.model = name, scorer, scorer.model
         if self.model.first_stage_weight:
             log.info(
                 f"this model adds the first stage's scores, with weight {self.model.first_stage_weight:g}; scores of "
@@ -69,14 +69,18 @@ class Reranker:
         the checkpoint's own or misses a placeholder, if torch cannot run on the NVIDIA GPU of this machine, and for a
         precision that the device lacks.
         """
-        target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if (device is None or target.type == "cuda") and (reason := unusable_gpu(target.index or 0)):
-            raise UserError(
-                f"device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: {reason.rstrip('.')}; "
-                'device="cpu" takes the CPU'
-            )
-        trained = open_trained_cross_encoder(str(name_or_folder), pooling, max_doc_tokens, template)
-        return cls(TextScorer(trained, target, precision, max_tokens_per_forward))
+        target, name = usable_device(device), str(name_or_folder)
+        trained = open_trained_cross_encoder(name, pooling, max_doc_tokens, template)
+        return cls(TextScorer(trained, target, precision, max_tokens_per_forward), name)
+
+    def __repr__(self) -> str:
+        facts = {
+            "pooling": self.model.pooling,
+            "max_doc_tokens": self.scorer.max_doc_tokens,
+            "device": str(self.scorer.device),
+            "precision": self.scorer.precision,
+        }
+        return f"Reranker({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in facts.items())})"
 
     def rank(
         self,
@@ -135,13 +139,14 @@ class Reranker:
         Raises UserError for a score that is not finite.
         """
         check_texts(query, documents)
-        scores = self.score_pairs([(query, document) for document in documents], show=False)
+        scores = self.predict([(query, document) for document in documents], show=False)
         return with_first_scores(scores, first_scores, self.model.first_stage_weight)
 
-    def score_pairs(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
+    def predict(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
 
-        With `show`, a long call shows its progress. Raises UserError for a score that is not finite.
+        As `CrossEncoder.predict` of sentence-transformers, without an activation. With `show`, a long call shows its
+        progress. Raises UserError for a score that is not finite.
         """
         return self.scorer.score_pairs(self.scorer.tokenise_pairs(pairs), show).scores
 
@@ -178,4 +183,4 @@ class Reranker:
         It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
         rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed.
         """
-        return make_transformer(self.score_pairs, self.model.first_stage_weight)
+        return make_transformer(self.predict, self.model.first_stage_weight)

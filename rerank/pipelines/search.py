@@ -1,11 +1,12 @@
 """Searches with a fitted pipeline: the hits of one query, with their snippets and what each stage says of them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rerank.data.queries import check_query
 from rerank.data.trec import ranked
-from rerank.data.types import Document, Hit, Run
+from rerank.data.types import Document, Hit, Marked, Run
 from rerank.pipelines.fitted import Fitted
 from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
@@ -47,17 +48,29 @@ def search(pipeline: Fitted, query: str, top: int = 10, budget: float | None = N
     hits = []
     for rank, document in enumerate(world.texts.get(doc_ids), 1):
         doc_id = document.doc_id
-        title, body = _title_and_body(document, passages.get(doc_id))
+        begin, end = _place(document, passages.get(doc_id))
+        title = snippet(document.title, terms, language)
+        part = snippet(document.body[begin:end], terms, language)
+        if doc_id not in passages:
+            begin, end = _place_of_snippet(part.text, document.body)
+        text = Marked(document.body, ((begin, end),) if begin < end else ())
         of_stages = {
             name: (places[doc_id], runs[name][QUERY][doc_id]) for name, places in ranks.items() if doc_id in places
         }
-        shown = snippet(title, terms, language), snippet(body, terms, language)
-        hits.append(Hit(doc_id, rank, answer[doc_id], *shown, of_stages))
+        hits.append(Hit(doc_id, rank, answer[doc_id], title, part, of_stages, text))
     return hits
 
 
-def _title_and_body(document: Document, passage: "BestPassage | None") -> tuple[str, str]:
-    """The title, and the text of a passage, or of the whole body, without the title, which is shown already."""
-    body = len(document.text) - len(document.body)
-    begin, end = (passage.begin, passage.end) if passage else (0, len(document.text))
-    return document.title, document.text[max(begin, min(body, end)) : end]
+def _place(document: Document, passage: "BestPassage | None") -> tuple[int, int]:
+    """Where a passage begins and ends in the body; without one, the body. The title before it is shown already."""
+    if passage is None:
+        return 0, len(document.body)
+    before = len(document.text) - len(document.body)
+    return max(0, passage.begin - before), max(0, passage.end - before)
+
+
+def _place_of_snippet(shown: str, body: str) -> tuple[int, int]:
+    """Where a snippet, which has single spaces and may have dots around it, begins and ends in the body."""
+    words = shown.removeprefix("… ").removesuffix(" …").split()
+    found = re.search(r"\s+".join(map(re.escape, words)), body)
+    return found.span() if found else (0, 0)

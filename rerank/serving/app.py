@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
@@ -63,7 +63,7 @@ def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] |
         "/models": lambda: JSONResponse(models(served)),
         "/metrics": lambda: Response(served.metrics.text(), media_type=METRICS_TYPE),
         "/openapi.json": lambda: JSONResponse(openapi(described, VERSION)),
-        "/docs": lambda: HTMLResponse(docs_page(described, VERSION)),
+        "/docs": lambda: docs_page(described, VERSION),
     }
     routes += [Route(path, _answering(answer)) for path, answer in gets.items()]
     routes.append(Route("/models/{name:path}", _answering(lambda: JSONResponse(models(served)["data"][0]))))

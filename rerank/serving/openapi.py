@@ -1,14 +1,14 @@
 """The API in OpenAPI's format, and as a page that loads nothing; both follow from the fields of requests."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
 
 from rerank.serving.dialects import Dialect
 from rerank.serving.dialects.fields import Request, uses
+from rerank.serving.pages import page
 
 Apis = Mapping[str, Sequence[Dialect]]
 """Path -> the APIs that are spoken there."""
@@ -37,18 +37,14 @@ def openapi(apis: Apis, version: str) -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": schemas}}
 
 
-def docs_page(apis: Apis, version: str) -> str:
-    """The description as HTML, without a script and without another resource."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
-    )
-    css = (Path(__file__).parent / "search.css").read_text(encoding="utf-8")
+def docs_page(apis: Apis, version: str) -> HTMLResponse:
+    """The description as a page."""
     tables = [
         (path, name, kind, uses(kind))
         for path, spoken in apis.items()
         for name, kind in {(_names(spoken, kind), kind): None for kind in _kinds(spoken)}
     ]
-    return environment.get_template("docs.html").render(tables=tables, others=OTHERS, version=version, css=css)
+    return page("docs.html", tables=tables, others=OTHERS, version=version)
 
 
 _RESPONSES = {"200": {"description": "The answer."}, "default": {"description": "One line that says what is wrong."}}

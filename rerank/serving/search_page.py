@@ -1,21 +1,18 @@
 """The page of `rerank serve` that searches a collection, and its JSON endpoint.
 
-The page is a form and a list, without a script: it works in every browser and loads nothing. The address of a search
-has its query, so that it can be shared and gone back to; no log has it, and the page sends no address to other sites.
+The page is a form and a list, whose hits open to whole documents, without a script: it works in every browser. The
+address of a search has its query, so that it can be shared and gone back to; no log has it, and the page sends no
+address to other sites.
 """
 
 import asyncio
-import base64
-import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from rerank.data.queries import check_query
@@ -24,11 +21,11 @@ from rerank.serving.bodies import Bodies, parse
 from rerank.serving.dialects import fields
 from rerank.serving.dialects.fields import convert, honoured
 from rerank.serving.limits import Limits
+from rerank.serving.pages import page
 from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-HERE = Path(__file__).parent
 LARGEST_BODY = 2**16
 """Bytes of a request; of a query, the model reads half of its input length at most."""
 MOST_WAITING = 16
@@ -66,18 +63,26 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     422 for an empty query, 429 where too many searches wait, 500 where a search fails. `search` is called in one thread
     of its own, for one query at a time, and may raise RefusalError; `collection` is the name that the page shows.
     """
-    searches, bodies, page = _Searches(search), Bodies(Limits(max_body_bytes=LARGEST_BODY)), _Page(collection)
+    searches, bodies = _Searches(search), Bodies(Limits(max_body_bytes=LARGEST_BODY))
 
     async def results(request: Request) -> Response:
         query = request.query_params.get("query")
+        shown: dict[str, Any] = {"collection": collection, "query": query or "", "hits": None, "problem": ""}
         if query is None:
-            return page.response()
+            return page("search.html", headers=_headers(), **shown)
         try:
             first = _first(request.query_params.get("from", "1"))
             found = await searches.run(query, first + TOP)
-            return page.response(query, found[first - 1 :][:TOP], first, len(found) >= first + TOP)
         except RefusalError as refusal:
-            return page.response(query, refusal=refusal)
+            status, headers = refusal.reason.status, _headers(refusal)
+            return page("search.html", status, headers, **shown | {"problem": str(refusal)})
+        shown |= {
+            "hits": found[first - 1 :][:TOP],
+            "first": first,
+            "before": max(1, first - TOP) if first > 1 else None,
+            "after": first + TOP if len(found) >= first + TOP else None,
+        }
+        return page("search.html", headers=_headers(), **shown)
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -126,42 +131,6 @@ class _Searches:
         raise RefusalError(Reason.FAILED, "the search failed; the log of the server says why")
 
 
-class _Page:
-    """The page of a collection."""
-
-    def __init__(self, collection: str) -> None:
-        css = (HERE / "search.css").read_text(encoding="utf-8")
-        environment = Environment(
-            loader=FileSystemLoader(HERE),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._template = environment.get_template("search.html")
-        self._values = {"collection": collection, "css": css}
-        style = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-        self._policy = (
-            f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; "
-            "frame-ancestors 'none'"
-        )
-
-    def response(
-        self,
-        query: str = "",
-        hits: Sequence[Hit] | None = None,
-        first: int = 1,
-        more: bool = False,
-        refusal: RefusalError | None = None,
-    ) -> Response:
-        """The page with hits of a query, and links to those before and after, or with a line why there are none."""
-        links = {"first": first, "before": max(1, first - TOP) if first > 1 else None}
-        links["after"] = first + TOP if more else None
-        content = self._template.render(query=query, hits=hits, problem=str(refusal or ""), **links, **self._values)
-        status = refusal.reason.status if refusal else 200
-        return HTMLResponse(content, status, _headers(refusal) | {"Content-Security-Policy": self._policy})
-
-
 def _headers(refusal: RefusalError | None = None) -> dict[str, str]:
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
     return headers | ({"Retry-After": str(refusal.retry_after)} if refusal and refusal.retry_after else {})
@@ -184,7 +153,7 @@ def _first(text: str) -> int:
 
 def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
     about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
-    stages = about.pop("stages")
+    stages, _ = about.pop("stages"), about.pop("text")
     if explain:
         about["stages"] = {name: {"rank": rank, "score": score} for name, (rank, score) in stages.items()}
     return about

@@ -82,9 +82,9 @@ class World:
     def encoder(self, name: str) -> "BiEncoder":
         """The bi-encoder of a name or folder, on the device of the settings. Raises UserError if it is none."""
         if name not in self._encoders:
-            from rerank.models.bi_encoder import open_bi_encoder  # loads torch
+            from rerank.models.bi_encoder import BiEncoder  # loads torch
 
-            self._encoders[name] = open_bi_encoder(self.place_of(name), self._device())
+            self._encoders[name] = BiEncoder.load(self.place_of(name), device=self._device())
         return self._encoders[name]
 
     def late_interaction(self, name: str) -> LateInteraction:
@@ -124,10 +124,10 @@ class World:
             if len(kept) > MOST_KEPT:
                 kept.clear()
             for some in (self.queries, texts):  # those of the world first, and always all of them together
-                missing = {text: text for text in some.values() if text.strip() and (name, text) not in kept}
+                missing = {(name, text): text for text in some.values() if text.strip() and (name, text) not in kept}
                 if missing:
-                    vectors = self.encoder(name).encode_queries(missing)
-                    kept.update({(name, text): vector for text, vector in vectors.items()})
+                    vectors = self.encoder(name).encode_queries(list(missing.values()))
+                    kept.update(zip(missing, vectors, strict=True))
         return {query_id: kept[name, text] for query_id, text in texts.items()}
 
     def search(self, name: str, vectors: Mapping[str, np.ndarray], depth: int, exact: bool = False) -> Run:

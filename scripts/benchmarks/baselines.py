@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.batches.pair_template import PairTemplate
-from rerank.losses import rank_indicators
-from rerank.losses.inputs import prepare_inputs
+from rerank.losses import prepare_inputs, rank_indicators
 from rerank.losses.metrics import metric_from_indicators, parse
 
 NO_CROSS_ENCODER = "CrossEncoder is not installed: pip install sentence-transformers measures it too"

@@ -89,7 +89,7 @@ def read_all(descriptor):
 
 def test_snippets_are_broken_at_the_width_and_marks_stay():
     text = " ".join(["filler"] * 10 + ["wing"] + ["filler"] * 10)
-    hit = Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)), {"a": (12, 100.25)})
+    hit = Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)), {"a": (12, 100.25)}, Marked(text))
     hits = [hit, hit._replace(rank=10, score=-10.0, stages={})]
     lines = list(hit_lines(hits, 60, ("<", ">"), ["a"]))
     assert lines[0] == "rank     score  a rank   a score  document"
@@ -102,5 +102,5 @@ def test_snippets_are_broken_at_the_width_and_marks_stay():
 
 def test_no_control_character_is_printed():
     controls = "".join(map(chr, [*range(32), *range(127, 160)]))
-    hit = Hit(f"d{controls}", 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)), {})
+    hit = Hit(f"d{controls}", 1, 0.0, Marked(controls), Marked(f"good{controls}", ((0, 4),)), {}, Marked(""))
     assert not set(controls) & set("".join(hit_lines([hit], 80, ("*", "*"))))

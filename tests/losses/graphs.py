@@ -5,9 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses import indicators, metrics
+from rerank.losses import indicators, metrics, prepare_inputs
 from rerank.losses import soft_ranks as positions
-from rerank.losses.inputs import prepare_inputs
 from rerank.losses.ranked_gains import SCALINGS
 
 

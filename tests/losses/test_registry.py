@@ -12,8 +12,7 @@ from torch import Tensor
 import rerank.losses
 from rerank.cli.main import main
 from rerank.config.registered import describe_losses
-from rerank.losses import LABELS, LOSSES, create, loss
-from rerank.losses.inputs import prepare_inputs
+from rerank.losses import LABELS, LOSSES, create, loss, prepare_inputs
 from rerank.utils.registry import describe
 from tests.support.small_features import SETTINGS, write_folds_of_features
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank.models.bi_encoder import open_bi_encoder
+from rerank.models.bi_encoder import BiEncoder
 from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
@@ -69,23 +69,33 @@ def vectors_one_by_one(folder, texts, pooling="mean", prompt=""):
 def test_a_plain_encoder_gives_the_mean_of_its_tokens_and_says_so(plain, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("rerank"), "propagate", True)
     with caplog.at_level("INFO", logger="rerank"):
-        encoder = open_bi_encoder(str(plain), "cpu")
+        encoder = BiEncoder.load(str(plain), device="cpu")
     assert "has no modules.json, so its vectors are the mean of its tokens', by cosine" in caplog.text
     vectors, passages = encoder.encode_documents(TEXTS)
     flat = [passage for text in TEXTS for passage in encoder.split(text)]
     assert passages.tolist() == [len(encoder.split(text)) for text in TEXTS]
     np.testing.assert_allclose(vectors, vectors_one_by_one(plain, flat), **CLOSE)
-    queries = encoder.encode_queries({"a": "amber birch", "b": "cedar"})
-    np.testing.assert_allclose(
-        [queries["a"], queries["b"]], vectors_one_by_one(plain, ["amber birch", "cedar"]), **CLOSE
-    )
-    a, b = queries["a"].astype(float), vectors.astype(float)
+    queries = encoder.encode_queries(["amber birch", "cedar"])
+    np.testing.assert_allclose(queries, vectors_one_by_one(plain, ["amber birch", "cedar"]), **CLOSE)
+    a, b = queries[0].astype(float), vectors.astype(float)
     expected = b @ a / np.linalg.norm(b, axis=1) / np.linalg.norm(a)
-    np.testing.assert_allclose(encoder.similarity(queries["a"][None], vectors)[0], expected, **CLOSE)
+    np.testing.assert_allclose(encoder.similarity(queries[:1], vectors)[0], expected, **CLOSE)
+
+
+def test_a_score_is_that_of_the_best_passage(plain):
+    encoder = BiEncoder.load(plain)
+    scores = encoder.score("amber", TEXTS)
+    (query,) = vectors_one_by_one(plain, ["amber"])
+    for score, text in zip(scores, TEXTS, strict=True):
+        passages = vectors_one_by_one(plain, encoder.split(text))
+        cosines = passages @ query / np.linalg.norm(passages, axis=1) / np.linalg.norm(query)
+        assert score == pytest.approx(cosines.max(), abs=1e-5)
+    assert encoder.score("amber", []).shape == (0,)
+    assert repr(encoder) == f"BiEncoder(name='{plain}', max_tokens=22)"
 
 
 def test_a_vector_does_not_depend_on_the_texts_beside_it(plain):
-    encoder = open_bi_encoder(str(plain), "cpu")
+    encoder = BiEncoder.load(str(plain), device="cpu")
     together, _ = encoder.encode_documents(TEXTS)
     alone = np.concatenate([encoder.encode_documents([text])[0] for text in reversed(TEXTS)][::-1])
     np.testing.assert_allclose(together, alone, **CLOSE)
@@ -94,10 +104,10 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(plain):
 def test_the_folder_decides_pooling_prompts_and_similarity(configured):
     prompts = {"query": "delta ", "document": "ember fjord "}
     folder = configured(pooling="cls", similarity="dot", prompts=prompts)
-    encoder = open_bi_encoder(folder, "cpu")
+    encoder = BiEncoder.load(folder, device="cpu")
     vectors, _ = encoder.encode_documents(["amber birch"])
     np.testing.assert_allclose(vectors, vectors_one_by_one(folder, ["amber birch"], "cls", "ember fjord "), **CLOSE)
-    query = encoder.encode_queries({"q": "cedar"})["q"][None]
+    query = encoder.encode_queries(["cedar"])
     np.testing.assert_allclose(query, vectors_one_by_one(folder, ["cedar"], "cls", "delta "), **CLOSE)
     np.testing.assert_allclose(encoder.similarity(query, vectors), query @ vectors.T, rtol=1e-5)
     facts = encoder.facts()
@@ -106,14 +116,14 @@ def test_the_folder_decides_pooling_prompts_and_similarity(configured):
 
 
 def test_normalised_vectors_have_length_one(configured):
-    vectors, _ = open_bi_encoder(configured(normalise=True), "cpu").encode_documents(TEXTS)
+    vectors, _ = BiEncoder.load(configured(normalise=True), device="cpu").encode_documents(TEXTS)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, **CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-r", "modernbert"])
 def test_passages_are_the_whole_text_and_of_about_equal_length(kind, tmp_path):
     folder = make_encoder(kind, tmp_path / "encoder", WORDS, max_positions=40)
-    encoder = open_bi_encoder(str(folder), "cpu")
+    encoder = BiEncoder.load(str(folder), device="cpu")
     tokenizer = encoder.model.tokenizer
     for text in TEXTS:
         passages = encoder.split(text)
@@ -141,14 +151,14 @@ def test_the_hash_is_of_all_files_that_a_vector_depends_on(configured):
 def test_what_is_no_bi_encoder_is_one_line(tmp_path, configured):
     folder = make_cross_encoder("bert", tmp_path / "cross", WORDS)
     with pytest.raises(UserError, match="is a BertForSequenceClassification, which compares no vectors; expected a bi"):
-        open_bi_encoder(str(folder), "cpu")
+        BiEncoder.load(str(folder), device="cpu")
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "CrossEncoder"}')
     with pytest.raises(UserError, match=r"^encoder .*: is a CrossEncoder; expected a bi-encoder"):
-        open_bi_encoder(str(folder), "cpu")
+        BiEncoder.load(str(folder), device="cpu")
     with pytest.raises(UserError, match="no such folder; check the path"):
-        open_bi_encoder(str(tmp_path / "nowhere"), "cpu")
+        BiEncoder.load(str(tmp_path / "nowhere"), device="cpu")
     damaged = tmp_path / "encoder" / "modules.json"
     configured()
     damaged.write_text("[{")
     with pytest.raises(UserError, match=r"sentence-transformers cannot open .*; download or save it again"):
-        open_bi_encoder(str(damaged.parent), "cpu")
+        BiEncoder.load(str(damaged.parent), device="cpu")

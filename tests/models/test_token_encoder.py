@@ -9,7 +9,7 @@ from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from rerank.models.bi_encoder import open_bi_encoder
+from rerank.models.bi_encoder import BiEncoder
 from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector
 from rerank.utils.errors import UserError
 from tests.models.test_bi_encoder import write_modules
@@ -49,7 +49,7 @@ def last_layer(folder, text):
 
 def test_a_bi_encoder_gives_its_last_layer_without_the_special_tokens_and_the_prompt_of_a_query(folder):
     write_modules(folder, prompts={"query": f"{WORDS[0]} {WORDS[1]} ", "document": ""}, normalise=True)
-    encoder = TokenEncoder(open_bi_encoder(str(folder), "cpu"), is_multi_vector(str(folder)))
+    encoder = TokenEncoder(BiEncoder.load(str(folder), device="cpu"), is_multi_vector(str(folder)))
     assert not encoder.is_trained
     text = " ".join(WORDS[2:6])
     pieces, vectors = last_layer(folder, f"{WORDS[0]} {WORDS[1]} {text}")
@@ -61,7 +61,7 @@ def test_a_bi_encoder_gives_its_last_layer_without_the_special_tokens_and_the_pr
 
 
 def test_a_long_document_has_the_tokens_of_all_its_passages(folder):
-    encoder = TokenEncoder(open_bi_encoder(str(folder), "cpu"), False)
+    encoder = TokenEncoder(BiEncoder.load(str(folder), device="cpu"), False)
     passages = encoder.encoder.split(LONG)
     first, last = (last_layer(folder, passage)[1] for passage in (passages[0], passages[-1]))
     vectors = encoder.document(LONG)
@@ -71,7 +71,7 @@ def test_a_long_document_has_the_tokens_of_all_its_passages(folder):
 
 
 def test_a_text_without_word_pieces_has_special_tokens_alone(folder):
-    encoder = TokenEncoder(open_bi_encoder(str(folder), "cpu"), False)
+    encoder = TokenEncoder(BiEncoder.load(str(folder), device="cpu"), False)
     assert [part.shape for part in encoder.query("\u200b")] == [(0, 32), (0,)]
     assert encoder.document("\u200b").shape == (2, 32)
 
@@ -88,7 +88,7 @@ def test_a_model_that_is_trained_for_late_interaction_keeps_its_projection_and_m
 
 
 def test_a_token_with_nan_is_one_line(folder):
-    bi_encoder = open_bi_encoder(str(folder), "cpu")
+    bi_encoder = BiEncoder.load(str(folder), device="cpu")
     next(bi_encoder.model.parameters()).data.fill_(float("nan"))
     with pytest.raises(UserError, match="gives a token a vector with NaN or infinity"):
         TokenEncoder(bi_encoder, False).document("amber")

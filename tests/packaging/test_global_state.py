@@ -48,10 +48,10 @@ before = state()
 import rerank
 from rerank.config import Config, TrainingSettings
 from rerank.jobs.export import export_checkpoint
-from rerank.models.bi_encoder import open_bi_encoder
+from rerank.models.bi_encoder import BiEncoder
 
 def use():
-    encoder = open_bi_encoder("encoder", "cpu")
+    encoder = BiEncoder.load("encoder", device="cpu")
     config = Config(collection="towns", encoder="encoder", training=TrainingSettings(epochs=1, lists_per_epoch=2,
                     deterministic=True))
     folder = rerank.train(config, fold="1")

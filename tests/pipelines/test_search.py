@@ -61,6 +61,8 @@ def test_a_snippet_is_of_the_passage_that_scored_highest(here, model):
     assert shown in text
     assert len(shown.split()) <= 24
     assert model.score("amber0", [shown])[0] == pytest.approx(hit.score, abs=1e-5)
+    assert hit.text.text == text
+    assert [part for part, is_mark in hit.text.parts() if is_mark] == [shown]
 
 
 def test_a_title_is_marked_and_not_repeated(here, model):
@@ -68,7 +70,8 @@ def test_a_title_is_marked_and_not_repeated(here, model):
     hits = {hit.doc_id: hit for hit in opened(model, "titled").search(QUERY)}
     assert hits["d"].title.parts() == [("Goods", True), (" of a town", False)]
     assert hits["d"].snippet.parts() == [("amber0", True), (" is ", False), ("good", True)]
-    assert (hits["e"].title.parts(), hits["e"].snippet.parts()) == ([("Good", True)], [])
+    assert hits["d"].text.parts() == [("amber0 is good", True)]
+    assert (hits["e"].title.parts(), hits["e"].snippet.parts(), hits["e"].text.parts()) == ([("Good", True)], [], [])
 
 
 def test_words_are_those_of_the_language(here, model):

@@ -137,7 +137,7 @@ def test_vllm_scores_pairs_in_their_order(server, reranker, relevance, first, se
     pairs = [("amber", "birch"), ("fjord", "cedar")]
     asked = {first: [query for query, _ in pairs], second: [text for _, text in pairs], "use_activation": False}
     scores = [item["score"] for item in server.ask("/score", asked).json["data"]]
-    assert scores == pytest.approx(reranker.score_pairs(pairs).tolist(), abs=1e-5)
+    assert scores == pytest.approx(reranker.predict(pairs).tolist(), abs=1e-5)
     (alone,) = server.ask("/score", {first: "amber", second: "birch", "activation": False}).json["data"]
     assert alone["score"] == pytest.approx(scores[0], abs=1e-5)
 

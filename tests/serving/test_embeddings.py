@@ -5,9 +5,8 @@ import base64
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from rerank.models.bi_encoder import is_bi_encoder, open_bi_encoder
+from rerank.models.bi_encoder import BiEncoder, is_bi_encoder
 from rerank.serving.app import Served, make_app
 from rerank.serving.dialects import EMBEDDINGS
 from rerank.serving.dialects.fields import uses
@@ -17,7 +16,7 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.server import open_socket, running
 from tests.support.servers import Server
 from tests.support.small_world import WORDS
-from tests.support.tiny_encoders import make_encoder
+from tests.support.tiny_encoders import make_bi_encoder
 
 TEXTS = ["amber birch", " ".join(WORDS * 9), "fjord"]
 LEAD = "cedar "
@@ -25,13 +24,7 @@ LEAD = "cedar "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bi-encoder")
-    make_encoder("bert", folder / "encoder", WORDS, max_positions=24)
-    transformer = Transformer(str(folder / "encoder"))
-    pooling = Pooling(transformer.get_embedding_dimension())
-    model = SentenceTransformer(modules=[transformer, pooling], prompts={"query": LEAD}, device="cpu")
-    model.save(str(folder / "saved"), create_model_card=False)
-    return folder / "saved"
+    return make_bi_encoder(tmp_path_factory.mktemp("bi-encoder"), WORDS, 24, prompts={"query": LEAD})
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +35,7 @@ def model(folder):
 @pytest.fixture(scope="module")
 def server(folder):
     metrics = Metrics()
-    embedder = Embedder(open_bi_encoder(str(folder), "cpu"), "the encoder", Limits(max_documents=5), metrics)
+    embedder = Embedder(BiEncoder.load(str(folder), device="cpu"), "the encoder", Limits(max_documents=5), metrics)
     bound = open_socket("127.0.0.1", 0)
     with running(make_app(Served("the encoder", metrics, embedder=embedder)), bound):
         yield Server(None, bound.getsockname()[1])
@@ -51,7 +44,7 @@ def server(folder):
 
 def test_a_folder_of_a_bi_encoder_is_known(folder):
     assert is_bi_encoder(folder)
-    assert not is_bi_encoder(folder.parent / "encoder")
+    assert not is_bi_encoder(folder.parent / "plain")
 
 
 def test_tei_embeds_texts_field_by_field(server, model):

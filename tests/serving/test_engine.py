@@ -62,7 +62,7 @@ def test_scores_do_not_change_with_company(engine, reranker):
         first.outcome()
         assert max(gate.passes) > 20  # documents of several requests
     for pairs, scores in zip(requests, found, strict=True):
-        np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+        np.testing.assert_allclose(scores, reranker.predict(pairs, show=False), atol=1e-5)
 
 
 def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
@@ -98,7 +98,7 @@ def test_chunks_keep_to_the_budget(engine, reranker):
         waited = Waited(engine, reranker, pairs)
         scores = waited.outcome()
         assert len(gate.passes) == -(-waited.job.tokens // reranker.scorer.max_tokens_per_forward)
-    np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+    np.testing.assert_allclose(scores, reranker.predict(pairs, show=False), atol=1e-5)
 
 
 def test_a_dropped_job_is_not_scored(engine, reranker):
@@ -239,7 +239,7 @@ def test_many_clients_with_requests_of_all_lengths_get_their_own_scores(reranker
             answer = server.ask("/score", body)
             assert answer.status == 200
             scores = [item["score"] for item in answer.json["data"]]
-            np.testing.assert_allclose(scores, reranker.score_pairs(pairs, show=False), atol=1e-5)
+            np.testing.assert_allclose(scores, reranker.predict(pairs, show=False), atol=1e-5)
 
     with served(reranker) as server:
         in_threads([lambda requests=requests: client(requests) for requests in asked])

@@ -20,9 +20,18 @@ from tests.support.patience import SECONDS
 from tests.support.servers import wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
+WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((8, 26),))
 HITS = [
-    Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked("… the lift of a wing …", ((16, 20),)), {"a": (12, 10.25)}),
-    Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}),
+    Hit(
+        "d1",
+        1,
+        8.5,
+        Marked("On wings", ((3, 8),)),
+        Marked("… the lift of a wing …", ((16, 20),)),
+        {"a": (12, 10.25)},
+        WHOLE,
+    ),
+    Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}, Marked(HOSTILE)),
 ]
 JSON = "application/json"
 
@@ -96,7 +105,9 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     page = Page(answer.text)
     assert answer.status_code == 200
     assert page.of("h2") == ["On ", HOSTILE]
-    assert page.of("mark") == ["wings", "wing", "<script>"]
+    assert page.of("mark") == ["wings", "wing", "the lift of a wing", "<script>"]
+    assert page.of("summary") == ["Whole document d1"]  # the snippet of the other hit is its whole text
+    assert "On <i>\n\n" in page.of("p")
     assert "".join(text for _, text in page.texts).count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
     assert [tag for tag, _ in page.elements].count("script") == 0
     (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
@@ -169,7 +180,7 @@ def test_further_results_have_an_address():
     while address:
         page = Page(TestClient(application).get(address).text)
         shown += [text.split(" · ")[0] for kind, text in page.texts if kind == "p" and " · " in text]
-        links = {attributes["rel"]: attributes["href"] for tag, attributes in page.elements if tag == "a"}
+        links = {attributes["rel"]: attributes["href"] for _, attributes in page.elements if "rel" in attributes}
         (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
         (listed,) = [attributes for tag, attributes in page.elements if tag == "ol"]
         assert field["value"] == query
@@ -227,7 +238,8 @@ CONTRAST = """(() => {
     while (element && getComputedStyle(element).backgroundColor === 'rgba(0, 0, 0, 0)') element = element.parentElement;
     return getComputedStyle(element || document.body).backgroundColor;
   };
-  return Math.min(...['h1', 'h2', 'p', 'mark', '.quiet', 'button', 'input', 'nav a'].map(name => {
+  const names = ['h1', 'h2', 'p', 'mark', 'summary', 'details a', '.quiet', 'button', 'input', 'nav a'];
+  return Math.min(...names.map(name => {
     const element = document.querySelector(name);
     const both = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => a - b);
     return (both[1] + 0.05) / (both[0] + 0.05);
@@ -258,8 +270,15 @@ def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_pa
         for _ in range(3):
             tab.press("Tab")
             reached.append(tab.value("document.activeElement.textContent || document.activeElement.name"))
-        assert reached == ["query", "Search", "Further results"]
+        assert reached == ["query", "Search", "Whole document d1" + "x" * 200]
         assert tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        tab.press("Enter", "\r")
+        tab.wait("document.querySelector('details').open")
+        tab.press("Tab")
+        tab.press("Enter", "\r")
+        tab.wait("document.querySelector(':target')?.textContent == 'the lift of a wing'")
+        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
+        tab.value("document.querySelector('nav a').focus()")
         tab.press("Enter", "\r")
         tab.wait("document.querySelector('ol')?.start == 11")
         assert tab.complaints == []
@@ -272,7 +291,7 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
         tab.type(HOSTILE)  # into the field, which has the focus
         tab.wait("document.querySelectorAll('li').length == 2")
         assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
-            "wings", "wing", "<script>",
+            "wings", "wing", "the lift of a wing", "<script>",
         ]  # fmt: skip
         assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
         assert tab.value("document.forms[0].query.value") == HOSTILE

@@ -38,7 +38,7 @@ def passages_of(world):
 
 def query_of(world, query_id):
     text = world.collection.queries[query_id]
-    return world.encoder("encoder").encode_queries({query_id: text})[query_id].astype(np.float64)
+    return world.encoder("encoder").encode_queries([text])[0].astype(np.float64)
 
 
 def expect_scores(found, expected, atol=1e-5):
