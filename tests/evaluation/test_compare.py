@@ -2,7 +2,6 @@ import csv
 import io
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -97,9 +96,3 @@ def test_user_errors_name_what_is_expected() -> None:
         compare(RUNS, QRELS, correction="hom")
     with pytest.raises(UserError, match="expected at least one run, got none"):
         compare({}, QRELS)
-    with pytest.raises(UserError, match="part: no query of fold 1, 3; expected a run of all 3 folds"):
-        compare({"part": {q: RUNS["low"][q] for q in FOLDS[1].test}}, QRELS, folds=FOLDS)
-    with pytest.raises(UserError, match=r"folds: 1 of 7 judged queries are in no fold \(other\)"):
-        compare(RUNS, {**QRELS, "other": {"a": 1}}, folds=FOLDS)
-    with pytest.raises(UserError, match="folds: folds 1 and 2 both test query q0, expected one"):
-        compare(RUNS, QRELS, folds=[FOLDS[0], replace(FOLDS[1], test=FOLDS[0].test, valid=FOLDS[1].test)])
