@@ -27,6 +27,7 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
             assert set(run) == set(fold["test"])
             assert set(read_run(folder / f"fold{fold['name']}" / "valid.run")) == set(fold["valid"])
             assert not (folder / f"fold{fold['name']}" / "state").exists()
+        assert not (folder / "final").exists()
         everything = read_run(folder / "all.run")
         assert {q: set(documents) for q, documents in everything.items()} == {q: set(d) for q, d in first_stage.items()}
     manifest = json.loads((here / "runs" / "towns" / "hinge" / "fold1" / "manifest.json").read_text())
@@ -108,14 +109,6 @@ def test_any_run_stands_in_for_bm25_and_queries_without_a_relevant_candidate_are
     main(command("--fold", "1", "--first-stage.run", "mine.run"))
     assert "training queries have no relevant candidate: skipped" in capsys.readouterr().err
     assert {len(documents) for documents in read_run("runs/towns/smoothi/fold1/test.run").values()} == {2}
-
-
-def test_settings_that_an_older_file_lacks_had_their_defaults(there, capsys):
-    kept = Path("runs/towns/smoothi/config.toml")
-    text = kept.read_text()
-    kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
-    main(command("--fold", "1", "--output.folder", "runs"))
-    assert "already exists" in capsys.readouterr().err
 
 
 def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys):
