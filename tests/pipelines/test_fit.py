@@ -1,6 +1,5 @@
 """`rerank.fit`: what is learned from which queries, the evidence, the folder, resuming, and few or no judgments."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -225,39 +224,25 @@ def test_a_portable_folder_needs_neither_the_collection_nor_the_encoder(here, mo
     assert rerank.Pipeline.load("elsewhere").search("good", 5) == expected
 
 
-def damage_evidence():
-    (FOLDER / "evidence.json").write_text("{}")
-
-
-def damage_weights():
-    next(FOLDER.glob("stages/*/weights.json")).write_text("[1.0, 0.0, 0.0]")
-
-
-def damage_documents():
-    with Path("towns/corpus.jsonl").open("a") as corpus:
-        corpus.write(json.dumps({"_id": "new", "title": "", "text": "new"}) + "\n")
-
-
-def damage_encoder():
-    file = Path("encoder/config.json")
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"changed": 1}))
-
-
-def damage_manifest():
-    (FOLDER / "manifest.json").unlink()
-
-
 @pytest.mark.parametrize(
-    "damage, line",
+    "file, content, line",
     [
-        (damage_evidence, r"pipeline: changed since it was written: evidence.json"),
-        (damage_documents, r"fitted on other documents than those of .*towns now; `rerank update .*` takes these"),
-        (damage_encoder, r"fitted with other files of the encoder encoder than those of now; run `rerank fit` again"),
-        (damage_manifest, r"manifest.json: cannot be read"),
+        (FOLDER / "evidence.json", "{}", r"pipeline: changed since it was written: evidence.json"),
+        (FOLDER / "manifest.json", "{", r"manifest.json: not JSON"),
+        (
+            "towns/corpus.jsonl",
+            '{"_id": "new", "text": "new"}',
+            r"fitted on other documents than those of .*towns now; ",
+        ),
+        (
+            "encoder/vocab.txt",
+            "new",
+            r"fitted with other files of the encoder encoder than those of now; run `rerank fit`",
+        ),
     ],
 )
-def test_a_folder_that_was_changed_is_refused_in_one_line(damage, line, here, capsys):
-    damage()
+def test_a_folder_that_was_changed_is_refused_in_one_line(file, content, line, here, capsys):
+    Path(file).write_text(content)
     assert re.search(line, failed(capsys, "search", str(FOLDER), "good"))
 
 
