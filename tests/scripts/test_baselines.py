@@ -59,17 +59,6 @@ def test_cedr_scores_documents_of_equal_length_as_rerank_does(workload, cedr, le
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
 
 
-def test_cedr_cuts_all_documents_into_as_many_parts_as_the_longest_needs(workload, cedr):
-    seen = []
-    cedr.encoder.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs), with_kwargs=True)
-    with torch.no_grad():
-        cedr.eval()([[7, 8, 9]] * 3, [[10] * 700, [11] * 5, [12] * 400])
-    (given,) = seen
-    assert given["input_ids"].shape == (2 * 3, 350 + 3 + 3)
-    assert given["attention_mask"].sum(1).tolist() == [356, 11, 356, 356, 6, 56]
-    assert given["token_type_ids"][0].tolist() == [0] * 5 + [1] * 351
-
-
 def test_cedr_learns_and_both_train_on_the_same_documents(workload, cedr, monkeypatch):
     builder = workload.builder
     lists = [

@@ -12,7 +12,7 @@ import torch
 from rerank.models import cross_encoder
 from rerank.training import loop
 from scripts.benchmarks import scoring, timing
-from scripts.gpu_check import gradients, groups, memory, scores, training
+from scripts.gpu_check import gradients, groups, scores, training
 from scripts.gpu_check.command import main
 from scripts.gpu_check.groups import run_apart
 from scripts.gpu_check.setting import Setting
@@ -70,19 +70,6 @@ def test_everything_passes_on_a_cpu(run):
     assert f"- torch: {version('torch')}" in written
 
 
-def plant_wrong_score(monkeypatch):
-    score = scores.score_candidates
-
-    def one_wrong(model, builder, candidates, *others):
-        found = score(model, builder, candidates, *others)
-        documents = found[candidates[0].query_id]
-        spread = max(s for of_query in found.values() for s in of_query.values()) - min(documents.values())
-        documents[candidates[0].doc_ids[0]] += 0.05 * spread
-        return found
-
-    monkeypatch.setattr(scores, "score_candidates", one_wrong)
-
-
 def plant_attention_across_passages(monkeypatch):
     passages = cross_encoder.Passages
     monkeypatch.setattr(
@@ -124,7 +111,6 @@ def plant_error(monkeypatch):
 @pytest.mark.parametrize(
     ("group", "plant", "failures"),
     [
-        ("scores", plant_wrong_score, 2),
         ("scores", plant_attention_across_passages, 4),
         ("scores", plant_error, 1),
         ("gradients", plant_gradient_without_a_list, 3),
@@ -152,32 +138,6 @@ def test_a_group_in_a_process_of_its_own():
     assert (row.measured, row.result) == ("not ended", "FAIL")
     (row,) = run_apart("scores", CPU, -1)
     assert (row.measured, row.result) == ("not run: the time of all checks is over", "FAIL")
-
-
-def test_on_cuda_memory_is_capped_between_the_small_and_the_whole_work(monkeypatch):
-    """With stand-ins for CUDA: what the allocator holds is the tokens of a call."""
-    held, caps = [0], []
-
-    class Properties:
-        total_memory = 1000
-
-    for name, stand_in in {
-        "empty_cache": lambda: None,
-        "reset_peak_memory_stats": lambda device: held.__setitem__(0, 0),
-        "max_memory_reserved": lambda device: held[0],
-        "get_device_properties": lambda device: Properties,
-        "set_per_process_memory_fraction": lambda fraction, device: caps.append(fraction),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-
-    def work(budget):
-        held[0] = budget.tokens
-        return torch.zeros(1)
-
-    with memory.short_of_memory(work, 800, torch.nn.Identity(), torch.device("cuda")) as how:
-        assert caps == [(100 + 800) / 2 / 1000]
-        assert "cap of" in how
-    assert caps[1:] == [1.0]
 
 
 @pytest.mark.parametrize(
