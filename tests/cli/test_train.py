@@ -9,7 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from tests.support.small_collection import command, failed, run_beside_another
+from tests.support.small_collection import command, exit_code, failed, run_beside_another
 
 
 def test_both_losses_over_all_folds_and_the_table(here, capsys):
@@ -120,9 +120,7 @@ def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys)
     assert "rewritten.tsv: 1 of its queries have no judgments, so training does not use them" in capsys.readouterr().err
     facts = json.loads(Path("runs/towns/rewritten/fold1/manifest.json").read_text())
     assert Path(facts["first_stage"]["run"]).match("runs/towns/bm25-queries=rewritten-*.run")
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "runs/towns/rewritten"])
-    assert ended.value.code == 0
+    assert exit_code("verify", "runs/towns/rewritten") == 0
     main(["report", "runs/towns/rewritten"])
     assert "good amber0" in Path("runs/towns/rewritten/report.html").read_text()
     Path("rewritten.tsv").write_text("".join(lines[1:]))

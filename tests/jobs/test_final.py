@@ -11,7 +11,7 @@ from rerank.jobs import train as training
 from rerank.jobs.sweep.run import run_sweep
 from rerank.runs.manifest import write_manifest
 from rerank.utils.errors import UserError
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import command, exit_code, failed, in_a_copy
 
 EXPERIMENT = Path("runs/towns/smoothi")
 FINAL = EXPERIMENT / "final"
@@ -39,9 +39,7 @@ def log_of(folder):
 
 def verified(capsys, folder):
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", str(folder)])
-    return ended.value.code, capsys.readouterr().out
+    return exit_code("verify", str(folder)), capsys.readouterr().out
 
 
 def test_every_judged_query_trains_or_validates_once(here, capsys):

@@ -16,7 +16,7 @@ from scripts.gpu_check import gradients, groups, scores, training
 from scripts.gpu_check.command import main
 from scripts.gpu_check.groups import run_apart
 from scripts.gpu_check.setting import Setting
-from tests.support.small_collection import failed
+from tests.support.small_collection import exit_code, failed
 
 CPU = Setting("cpu", False)
 
@@ -36,11 +36,10 @@ def run(monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(training, "_together", in_this_process)
         monkeypatch.setattr(timing, "REPEATS", 1)
         monkeypatch.setitem(scoring.BATCHES, "cpu", (32,))
-        with pytest.raises(SystemExit) as ended:
-            main(["--device", "cpu", "--out", str(tmp_path / "check.md")])
+        code = exit_code("--device", "cpu", "--out", str(tmp_path / "check.md"), main=main)
         rows = [re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()]
         rows = [row for row in rows if row[-1] in ("pass", "FAIL", "-")]
-        return ended.value.code, rows, (tmp_path / "check.md").read_text()
+        return code, rows, (tmp_path / "check.md").read_text()
 
     return run_named
 

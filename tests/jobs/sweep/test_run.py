@@ -17,7 +17,7 @@ from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS
-from tests.support.small_collection import failed
+from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID, work_here
 
@@ -35,10 +35,7 @@ def inline(monkeypatch):
 
 
 def sweep(*words):
-    """Returns the exit code."""
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", "grid.toml", *words])
-    return ended.value.code
+    return exit_code("sweep", "grid.toml", *words)
 
 
 def test_workers_train_each_cell_as_train_does(grid, capsys):
