@@ -59,7 +59,7 @@ REFUSED = {
     "a socket": make_socket,
     "a character device": make_device,
     "Too many levels": lambda path: path.symlink_to(path.name),
-    "folder|already exists": Path.mkdir,
+    "folder|already exists": lambda path: (path / "file").mkdir(parents=True),
 }
 """What makes something that is no file, by words of the line that refuses it."""
 

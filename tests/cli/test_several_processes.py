@@ -1,9 +1,7 @@
 """Commands in two processes: each line once, the group ended, and one folder that both see."""
 
 import os
-import shutil
 import sys
-from pathlib import Path
 
 import torch
 
@@ -40,15 +38,6 @@ def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
         assert sum("epoch 1: loss" in line for line in told) == 1
         assert not [line for line in lines_of(tmp_path, 1) if line in told]
     assert len(read_run(here / "runs/towns/of2/foldsplit/test.run")) == 5
-
-
-def test_machines_without_a_shared_disk_are_refused_in_one_line(here, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(here, other)
-    assert [code for code, _ in in_two_processes(tmp_path, ended, [here, other], command())] == [2, 2]
-    (line,) = [line for line in lines_of(tmp_path, 0) if line.startswith("rerank: ")]
-    assert line.startswith("rerank: runs: process 1 on ")
-    assert not list(Path("runs/towns").glob("smoothi"))
 
 
 def test_a_command_sets_up_the_allocator_before_the_device(here, monkeypatch):

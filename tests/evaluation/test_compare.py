@@ -22,15 +22,6 @@ def ranking(*good: str) -> Run:
 RUNS = {"low": ranking("q0"), "high": ranking(*QUERIES), "middle": ranking("q0", "q1", "q2")}
 
 
-def test_a_comparison_prints_its_table() -> None:
-    text = str(compare(RUNS, QRELS, ["P_1", "nDCG@20"]))
-    assert text.startswith(
-        "Mean ± standard error over 6 queries\n\nrun     P@1               nDCG@20\nlow     0.1667 ± 0.1667†"
-    )
-    assert "two-sided paired t-test over the queries, p < 0.05, Bonferroni over the 2 other runs)." in text
-    assert text.endswith("Every run has every query.")
-
-
 def test_folds_give_the_means_and_a_baseline_the_marks() -> None:
     comparison = compare(RUNS, QRELS, ["P@1"], folds=FOLDS, baseline="low", test="wilcoxon", correction="holm")
     assert comparison.evaluation.queries.averaged_over == "3 folds, 6 queries"

@@ -61,10 +61,6 @@ def test_some_of_many_queries_choose(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_weights_of_a_fold_are_those_of_its_validation_queries_alone() -> None:
     found = [tune_on_fold(RUNS, QRELS, fold, "P@3") for fold in FOLDS]
     assert found == [tune_weights(list(RUNS.values()), {q: QRELS[q] for q in fold.valid}, "P@3") for fold in FOLDS]
-    turned = {q: {d: 1 - g if q in FOLDS[0].test else g for d, g in of.items()} for q, of in QRELS.items()}
-    again = [tune_on_fold(RUNS, turned, fold, "P@3") for fold in FOLDS]
-    assert (again[0], again[2]) == (found[0], found[2])
-    assert again[1] != found[1]  # fold 2 validates on what fold 1 tests
 
 
 def test_nothing_to_tune_on_is_one_line() -> None:
