@@ -1,4 +1,4 @@
-"""Commands in two processes: each line once, the group ended, and one folder that both see."""
+"""Commands in two processes: each line once, and the group ended."""
 
 import os
 import sys
@@ -13,9 +13,8 @@ from tests.support.small_collection import command, write_qrels
 from tests.support.two_processes import in_two_processes
 
 
-def ended(folders, words):
-    """The exit code of a command in the folder of this process, and whether it leaves a group of processes."""
-    os.chdir(folders[int(os.environ["RANK"]) % len(folders)])
+def ended(words):
+    """The exit code of a command, and whether it leaves a group of processes."""
     try:
         main(words)
     except SystemExit as error:
@@ -32,7 +31,7 @@ def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
         write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
     for epochs in ("1", "2"):
         words = command("--name", f"of{epochs}", "--training.epochs", epochs)
-        assert in_two_processes(tmp_path, ended, [here], words) == [(0, False)] * 2
+        assert in_two_processes(tmp_path, ended, words) == [(0, False)] * 2
         told = lines_of(tmp_path, 0)
         assert sum("published split: 8 queries train" in line for line in told) == 1
         assert sum("epoch 1: loss" in line for line in told) == 1

@@ -16,7 +16,7 @@ from rerank.jobs.sweep import jobs as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
-from tests.support.patience import SECONDS
+from tests.support.patience import SECONDS, until
 from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID, work_here
@@ -137,9 +137,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--workers", "2"]
     long = ["--epochs", "100000", "--training.patience", "100000"]  # no worker ends before the other begins
     process = subprocess.Popen([*words, *long], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + SECONDS
-    while len(list(grid.glob("*/fold1/state/history.json"))) < 2 and not process.poll() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: len(list(grid.glob("*/fold1/state/history.json"))) == 2 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, told
