@@ -121,6 +121,7 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
         ([A, "other.run"], f"{A}: has no query in common with the other runs: got queries q0, q1, q2, … and x"),
         ([A, B, "--rrf-k", "-1"], "--rrf-k: got -1.0, expected 0 or more"),
         ([A, B, "--weights", "1", "2"], "--weights: of no effect on --method rrf"),
+        ([A, B, "--qrels", "qrels.txt"], "--qrels qrels.txt: no such file"),
         ([A, B, "--method", "interpolate", "--rrf-k", "60"], "--rrf-k: of no effect on --method interpolate"),
         ([A, B, "--method", "interpolate", "--weights", "1"], "--weights: expected a weight for each of the 2 runs"),
         ([A, B, "--method", "interpolate", "--weights", "1", "-1"], "--weights: expected weights of 0 or more"),
@@ -130,6 +131,7 @@ def test_queries_of_no_fold_have_the_mean_weights(runs, capsys):
         ),
         ([A, B, "--method", "interpolate", "--measure", "nDGC"], "--measure nDGC: "),
         (["x.run", "y.run", "--method", "interpolate"], "no weights: expected --weights, --qrels FILE of validation"),
+        ([A, B, "--out", "runs"], "--out runs: is a folder"),
         ([A, "part.run", "--method", "interpolate"], "part.run: has none of the 4 judged validation queries of fold"),
     ],
 )
@@ -138,7 +140,8 @@ def test_bad_input_is_one_line_and_nothing_is_written(runs, capsys, words, expec
     write_run("part.run", {q: runs["a"][q] for q in FOLDS[0].test}, "t")
     for name in ("x.run", "y.run"):
         write_run(name, {"q0": {"d00": 1.0}}, "t")
-    assert expected in failed(capsys, "fuse", *words, "--out", "no.run")
+    out = [] if "--out" in words else ["--out", "no.run"]
+    assert expected in failed(capsys, "fuse", *words, *out)
     assert not Path("no.run").exists()
 
 

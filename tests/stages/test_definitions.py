@@ -20,6 +20,7 @@ from rerank.models.reranker import Reranker
 from rerank.retrieval.bm25 import retrieve, search
 from rerank.retrieval.rm3 import search_rm3
 from rerank.stages import BM25
+from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
 from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
@@ -192,6 +193,15 @@ def test_a_cross_encoder_ranks_the_best_documents_and_leaves_the_others_below(he
         assert ranked(run[query_id])[4:] == doc_ids[4:]
         in_order = [run[query_id][doc_id] for doc_id in ranked(run[query_id])]
         assert all(above > below for above, below in itertools.pairwise(in_order))
+
+
+def test_vectors_of_queries_are_made_again_when_too_many_are_kept(here, monkeypatch):
+    monkeypatch.setattr(worlds, "MOST_KEPT", 1)
+    world = replace(open_world(), queries={})
+    first = world.query_vectors("encoder", {"a": "good", "b": "bad"})
+    second = world.query_vectors("encoder", {"a": "good", "c": "stone"})
+    assert second.keys() == {"a", "c"}
+    np.testing.assert_allclose(second["a"], first["a"], atol=1e-6)
 
 
 def test_features_are_scaled_scores_and_reciprocal_ranks_and_their_network_is_added_to_the_fusion(here, tmp_path):

@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,35 @@ def test_what_another_machine_writes_is_kept_for_a_day(tmp_path):
     os.utime(folder / "lock", (time.time() - temporary.A_DAY - 1,) * 2)
     remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_may_die_while_it_makes_its_folder(tmp_path):
+    dead_folder(tmp_path / "a").joinpath("lock").unlink()
+    dead_folder(tmp_path / "b").joinpath("lock").write_text("")
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_remove_leftovers_disturb_none_that_begins(tmp_path):
+    """Its folder is empty, and then has an empty lock, before it can be told from a leftover."""
+    ended = threading.Event()
+
+    def remove() -> None:
+        while not ended.is_set():
+            remove_leftovers(tmp_path)
+
+    with ThreadPoolExecutor() as pool:
+        others = [pool.submit(remove) for _ in range(2)]
+        try:
+            for number in range(200):
+                with atomic_write(tmp_path / "target") as tmp:
+                    tmp.write_text(str(number))
+                assert (tmp_path / "target").read_text() == str(number)
+        finally:
+            ended.set()
+        for other in others:
+            other.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_files_of_others_are_no_leftovers(tmp_path):

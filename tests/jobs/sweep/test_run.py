@@ -114,6 +114,8 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (["--fold", "9"], "fold 9: no such fold"),
+        (["--config", "nowhere.toml"], "--config nowhere.toml: no such file"),
         (["--workers", "0"], "--workers: got 0, expected 1 or more"),
         (["--loss.delta", "0.7"], f"cell {CELLS[1]}: --loss smoothi: "),
         (["--workres", "2"], "Unknown option: --workres"),
