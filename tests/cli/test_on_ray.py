@@ -19,7 +19,7 @@ from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from tests.support.patience import until
 from tests.support.ray_cluster import Cluster
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import command, exit_code, failed, in_a_copy
 from tests.support.small_grid import job, work_here
 from tests.support.threads import beside
 
@@ -97,9 +97,7 @@ def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys)
     main([*words, "--fold", "2", "--name", "alone"])
     main([*words, "--fold", "3"])
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([*words, "--fold", "all", "--on", "ray"])
-    assert ended.value.code == 0
+    assert exit_code(*words, "--fold", "all", "--on", "ray") == 0
     printed = capsys.readouterr()
     assert printed.out == "runs/towns/smoothi\n"
     assert "3 folds, 1 of them finished already" in printed.err
@@ -108,9 +106,7 @@ def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys)
         folder / "alone/fold2/test.run"
     ).read_bytes()
     assert read_run(folder / "smoothi" / "all.run").keys() == read_run(RUN).keys()
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "runs/towns/smoothi"])
-    assert ended.value.code == 0
+    assert exit_code("verify", "runs/towns/smoothi") == 0
 
 
 def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, there):
@@ -200,9 +196,7 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
             process.resume()
     before = (fold / "log.jsonl").read_text().splitlines()
     assert 0 < len(before) < 8
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert exit_code(*words) == 0
     assert "the best of 1 finished cells" in capsys.readouterr().out
     after = (fold / "log.jsonl").read_text().splitlines()
     assert len(after) == 8

@@ -49,22 +49,17 @@ def test_a_missing_first_stage_is_an_error_when_it_is_needed(folder):
         good.candidates()
 
 
-@pytest.mark.parametrize("command", [["report"], ["plot", "depth", "--out", "depth.pdf"]])
-def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys, command):
+def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    name, *rest = command
-    line = failed(capsys, name, *rest[:1], str(folder.parent), *rest[1:])
-    assert f"{folder.parent}: not a folder of runs: it has no qrels.txt; expected {folder}" in line
-    assert "no experiment here has a finished fold" in unfinished(
-        folder, capsys, name, *rest[:1], str(folder), *rest[1:]
-    )
-    assert not (tmp_path / "depth.pdf").exists()
-
-
-def unfinished(folder, capsys, *words):
+    commands = ["report"], ["plot", "depth", "--out", "depth.pdf"]
+    for words in commands:
+        line = failed(capsys, *words, str(folder.parent))
+        assert f"{folder.parent}: not a folder of runs: it has no qrels.txt; expected {folder}" in line
     for path in folder.glob("*/fold*"):
         shutil.rmtree(path)
-    return failed(capsys, *words)
+    for words in commands:
+        assert "no experiment here has a finished fold" in failed(capsys, *words, str(folder))
+    assert not (tmp_path / "depth.pdf").exists()
 
 
 def test_a_damaged_log_is_named_with_its_line(folder, capsys):

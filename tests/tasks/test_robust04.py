@@ -7,6 +7,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from tests.support import robust04_standin as standin
+from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.skipif(not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here")
@@ -19,8 +20,7 @@ QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
 def user(tmp_path, monkeypatch):
     """A folder where `bert-base-uncased` is a tiny BERT, so that the default name needs no network."""
     monkeypatch.chdir(tmp_path)
-    words = [*standin.RELEVANT, *standin.OTHER, *standin.FILLER]
-    make_encoder("bert", tmp_path / "bert-base-uncased", words)
+    make_encoder("bert", tmp_path / "bert-base-uncased", WORDS)
     return tmp_path
 
 
