@@ -88,6 +88,13 @@ def command(*words):
     return ["train", "--config", "towns.toml", *words]
 
 
+def exit_code(*words):
+    """The exit code of a command that ends with one."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return ended.value.code
+
+
 def failed(capsys, *words, main=main):
     """The one line that a wrong command prints before it ends with exit code 2."""
     with pytest.raises(SystemExit) as ended:
