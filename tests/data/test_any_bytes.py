@@ -42,9 +42,9 @@ def zipped():
     return out.getvalue()
 
 
-def documents(folder):
-    """All documents of a folder, twice: in its order and by id."""
-    collection = open_collection(str(folder))
+def documents(path):
+    """All documents of the folder of a corpus, twice: in its order and by id."""
+    collection = open_collection(str(path.parent))
     ids = [document.doc_id for document in collection.documents()]
     for document in collection.get(ids):
         (document.doc_id + document.text).encode()
@@ -67,7 +67,7 @@ def features(path):
 READERS = {
     "any.run.gz": (damaged(gzip.compress(RUN, mtime=0)), read_run),
     "qrels.txt": (damaged(QRELS) | damaged(BEIR_QRELS), read_qrels),
-    "corpus.jsonl": (damaged_json(DOCUMENT).map(lambda content: content + b"\n"), lambda path: documents(path.parent)),
+    "documents/corpus.jsonl": (damaged_json(DOCUMENT).map(lambda content: content + b"\n"), documents),
     "towns/queries.jsonl": (damaged_json(QUERY), queries),
     "topics": (damaged_json(QUERY) | damaged(b"q1\tlift\nq2\tdrag\n"), queries),
     "scores.jsonl": (damaged_json(LIST), lambda path: read_training_lists(path, {"q1": "lift"}, "scores")),
@@ -83,7 +83,8 @@ READERS = {
 @given(data=st.data())
 def test_a_file(folder, name, data):
     contents, read = READERS[name]
-    (folder / "towns").mkdir(exist_ok=True)
+    for place in ("documents", "towns"):
+        (folder / place).mkdir(exist_ok=True)
     (folder / "towns" / "corpus.jsonl").write_text(json.dumps(DOCUMENT))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
