@@ -38,15 +38,3 @@ def test_with_the_prebuilt_index_alone(user, monkeypatch):
     assert "302" in manifest["fold"]["test"]  # Huston & Croft's fold 1
     assert "304" in manifest["fold"]["valid"]  # fold 5, the one before
     assert {"302", "303"} <= set(read_run(fold / "test.run")) <= set(manifest["fold"]["test"])
-
-
-def test_with_neither_the_line_says_what_to_do(user, monkeypatch, capsys):
-    standin.write_topics(user / "ir")
-    monkeypatch.setenv("PYSERINI_CACHE", str(user / "cache"))
-    standin.use_home(monkeypatch, user / "ir")
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--fold", "1", "--loss", "smoothi"])
-    assert ended.value.code == 2
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "robust04" in line
-    assert "--first-stage.run" in line
