@@ -59,7 +59,7 @@ def serve(
     host
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
-        The port; 0 for any that is free.
+        The port; 0: any that is free.
     served_name
         The model's name in answers; default: its name on the hub, or the last three parts of its folder.
     api_key_file
@@ -67,11 +67,11 @@ def serve(
     open_metrics
         GET /metrics needs no key.
     allow_origin
-        An origin whose web pages may ask, such as https://example.org, or *; may be given several times.
+        An origin whose web pages may ask, such as https://example.org, or *; repeatable.
     budget
-        The time of a search, such as 100ms: a pipeline answers with the last of its stages that ends in time.
+        The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers.
     speed
-        auto takes int8 on a CPU if it is faster there and ranks alike; exact takes the model as it is.
+        auto: int8 on a CPU if that is faster and ranks alike; exact: never.
     max_doc_tokens
         Tokens kept of a document, or all; default: those that the checkpoint was trained with.
     max_body_mib

@@ -36,12 +36,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it."""
+    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it.
+
+    `of_runs` is whether the first column has names of runs, which may be long.
+    """
 
     title: str
     blocks: Sequence[Sequence[Sequence[Cell]]]
     legend: Sequence[str] = ()
     notes: Sequence[str] = ()
+    of_runs: bool = False
 
 
 def cells(texts: Sequence[str]) -> list[Cell]:
@@ -67,7 +71,7 @@ def render(table: Table, form: str = "text") -> str:
     if form == "markdown":
         parts = [table.title, *map(_markdown, table.blocks), "\n".join(f"- {line}" for line in footer)]
     else:
-        numbers = _numbers(table)
+        numbers = _numbers(table) if table.of_runs else {}
         names = [[f"{number}:", name] for name, number in numbers.items()]
         blocks = [
             [[replace(row[0], text=numbers.get(row[0].text, row[0].text)), *row[1:]] for row in block]
