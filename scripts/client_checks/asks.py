@@ -108,7 +108,7 @@ def rerankers(address: str, query: str, documents: list[str]) -> Answers:
     paths = {"text-embeddings-inference": "/rerank", "voyage": "/voyage/v1/rerank"}
     for name in ("cohere", "jina", "text-embeddings-inference", "voyage"):
         url = address + paths.get(name, "/v1/rerank")
-        model = Reranker("any", model_type="api", api_provider=name, api_key=KEY, url=url, verbose=0)
+        model = Reranker("any", model_type=name, api_key=KEY, url=url, verbose=0)
         answer = model.rank(query, documents, doc_ids=list(range(len(documents))))
         yield name, [[found.document.doc_id, found.score] for found in answer.results]
 
