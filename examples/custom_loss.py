@@ -1,4 +1,4 @@
-"""Trains with a loss of your own: python examples/custom_loss.py [COLLECTION [ENCODER [EPOCHS]]]"""
+"""A loss of your own: custom_loss.py [COLLECTION [ENCODER [EPOCHS]]], or rerank train --plugin custom_loss --loss …"""
 
 import sys
 

@@ -6,6 +6,7 @@ app = App(
     name="rerank",
     help="Fine-tunes a cross-encoder to re-rank the results of a first-stage retriever such as BM25, directly "
     "optimising a differentiable version of the evaluation metric.",
+    help_epilogue="With --plugin MODULE, every command imports a module that registers losses, stages, … of your own.",
     help_format="plaintext",
     help_on_error=False,
     result_action="return_value",
@@ -14,26 +15,31 @@ app = App(
 
 COMMANDS = {
     "demo": "Run the whole pipeline on a small generated collection.\n\n"
-    "BM25, training with two losses over five folds, the table; two to four minutes, no network.",
-    "doctor": "Check that Java, the collection, the index, the encoder, the GPU and the disk are ready.\n\n"
-    "Exit code 1 if something is missing.",
+    "BM25, training with two losses on three folds, the table; two to four minutes, no network.",
+    "doctor": "Check that Java, the packages, the GPU and the disk are ready.\n\n"
+    "A collection and an encoder are checked if they are given. Exit code 1 if something is missing.",
     "fit": "Fit the best pipeline for a collection and its judgments, as one folder that searches and serves.\n\n"
     "BM25, a bi-encoder, feedback, fusion, late interaction and a query adapter are cross-validated; what gains "
-    "nothing is left out.",
+    "nothing is left out.\n\nExample: rerank fit my-collection --encoder sentence-transformers/all-MiniLM-L6-v2",
     "update": "Take new, changed and removed documents into a fitted pipeline.\n\n"
     "Only new and changed documents are embedded; what was learned and measured stays.",
     "retrieve": "Retrieve candidates with BM25 into runs/<collection>/bm25.run.",
     "fuse": "Fuse runs into one, by reciprocal rank or by interpolation.\n\n"
     "The weights of an interpolation are given, or tuned on validation queries.",
     "pretrain": "Pre-train an encoder on pseudo-queries made from the documents.\n\n"
-    "Titles, sentences and keywords of a document are queries for it; neither queries nor judgments are read.",
+    "Titles, sentences and keywords of a document are queries for it; neither queries nor judgments are read.\n\n"
+    "Example: rerank pretrain --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased",
     "train": "Fine-tune an encoder, or a network on feature vectors, and write the runs of the test queries.\n\n"
-    "Finished folds are kept; the same command resumes an interrupted one.",
-    "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.",
+    "Finished folds are kept; the same command resumes an interrupted one.\n\n"
+    "Example: rerank train --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased --loss smoothi",
+    "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.\n\n"
+    "Example: rerank sweep letor --collection MQ2008",
     "distill": "Train an encoder on the scores of one cross-encoder or several, its teachers.\n\n"
-    "They score the candidates of every query, or of pseudo-queries, once; what they scored is kept.",
+    "They score the candidates of every query, or of pseudo-queries, once; what they scored is kept.\n\n"
+    "Example: rerank distill runs/my-collection/large --collection my-collection --encoder prajjwal1/bert-tiny",
     "score": "Rank queries with a fitted pipeline, or re-rank any run, or BM25's, with a cross-encoder.\n\n"
-    "No judgments are needed; --collection.queries gives new queries.",
+    "No judgments are needed; --collection.queries gives new queries.\n\n"
+    "Example: rerank score runs/my-collection/pipeline --queries topics.tsv --out topics.run",
     "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
     "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere, vLLM and others.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
@@ -43,7 +49,7 @@ COMMANDS = {
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",
-    "report": "Write an HTML page about the experiments of a collection: tables, charts, queries, settings.",
+    "report": "Write an HTML page about experiments, a pipeline or run files: tables, charts, queries, settings.",
     "plot": "Write a chart of the report as a PDF, SVG or PNG file.",
 }
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""

@@ -18,10 +18,11 @@ from rerank.runs.table import compare_files
 from rerank.utils.json_files import read_json_lines
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
-from rerank.utils.progress import log
+from rerank.utils.progress import Trainings, log
 
 LOSSES = {"hinge": LossSettings("hinge"), "smoothi": LossSettings("smoothi", {"alpha": 10.0})}
 """By experiment. Of the alphas 1 (the paper's), 3, 10, 30 and 100, validation prefers 10 (docs/results.md)."""
+FOLDS = 3
 
 
 def demo(folder: FilePath = Path("runs/demo")) -> None:
@@ -58,8 +59,11 @@ def _make_runs(folder: Path) -> None:
 
     start = time.time()
     make_inputs(folder)
+    experiments = [CollectionFolder(folder / "towns").experiment(name) for name in LOSSES]
+    folds = [experiment.fold(str(number + 1)) for experiment in experiments for number in range(FOLDS)]
+    trainings = Trainings(sum(not fold.finished for fold in folds))
     for name in LOSSES:
-        train_folds(demo_config(folder, name), "all")
+        train_folds(demo_config(folder, name), "all", trainings=trainings)
     log.info(f"{time.time() - start:.0f} seconds")
 
 
@@ -78,7 +82,7 @@ def demo_config(folder: Path, loss: str, seed: int = 0) -> Config:
     (docs/results.md, the demo); so does a single epoch, as few validation queries choose one of several by chance.
     """
     return Config(
-        collection=CollectionSettings(source=str(folder / "collections" / "towns"), folds=3),
+        collection=CollectionSettings(source=str(folder / "collections" / "towns"), folds=FOLDS),
         encoder=EncoderSettings(name=str(folder / "encoder")),
         lists=ListsSettings(relevant=2, non_relevant=4),
         loss=LOSSES[loss],

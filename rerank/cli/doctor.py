@@ -1,11 +1,12 @@
-"""`rerank doctor`: checks that every part of the pipeline is available on this machine."""
+"""`rerank doctor`: checks the installation, and the collection and the encoder that it is given."""
 
-import importlib.metadata
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
+from rerank import __version__
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.letor.layouts import fold_names, is_feature_source
@@ -14,6 +15,7 @@ from rerank.retrieval.java import describe_java
 from rerank.retrieval.lucene_index import choose_index
 from rerank.tasks.first_stage import open_settings
 from rerank.utils.errors import UserError
+from rerank.utils.plugins import load_plugins, plugin_versions
 
 
 @with_settings(
@@ -24,28 +26,27 @@ from rerank.utils.errors import UserError
     "training.device",
     "training.precision",
     "output.folder",
+    defaults={"collection.source": "", "encoder.name": ""},
 )
 def doctor(*, config: Config) -> None:
-    """Checks Java, the collection, the index, the encoder, the GPU and the disk; exit code 1 if one is missing."""
+    """Checks Java, the packages, the GPU and the disk, and what is named; exit code 1 if something is missing."""
     sys.exit(0 if examine(config) else 1)
 
 
 def examine(config: Config) -> bool:
-    """Prints a line for every part of the pipeline, and returns whether all are ready.
+    """Prints a line for each part, and returns whether all are ready.
 
     Feature vectors need no Java, first stage or encoder.
     """
-    parts: dict[str, Callable[[], str]] = {
-        "Java": describe_java,
-        "Pyserini": lambda: importlib.metadata.version("pyserini"),
-        "collection": lambda: _collection(config),
-        "first stage": lambda: _first_stage(config),
-        "encoder": lambda: _encoder(config),
-        "device": lambda: _device(config),
-        "disk": lambda: _disk(Path(config.output.folder)),
-    }
-    if is_feature_source(config.collection.source):
-        parts = {"collection": lambda: _features(config)} | {name: parts[name] for name in ("device", "disk")}
+    source = config.collection.source
+    parts: dict[str, Callable[[], str]] = {"Java": describe_java, "packages": _packages}
+    if source and is_feature_source(source):
+        parts = {"packages": _packages, "collection": lambda: _features(config)}
+    elif source:
+        parts |= {"collection": lambda: _collection(config), "first stage": lambda: _first_stage(config)}
+    if config.encoder.name and "Java" in parts:
+        parts["encoder"] = lambda: _encoder(config)
+    parts |= {"device": lambda: _device(config), "disk": lambda: _disk(Path(config.output.folder))}
     ready = True
     for name, describe in parts.items():
         try:
@@ -54,6 +55,14 @@ def examine(config: Config) -> bool:
             ready = False
             print(f"missing  {name:<12} {error}")
     return ready
+
+
+def _packages() -> str:
+    load_plugins()
+    versions = {name: version(name) for name in ("torch", "transformers", "sentence-transformers", "pyserini")}
+    return ", ".join(
+        f"{name} {found}" for name, found in {"rerank": __version__, **versions, **plugin_versions()}.items()
+    )
 
 
 def _collection(config: Config) -> str:

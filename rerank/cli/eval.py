@@ -7,12 +7,14 @@ from cyclopts import Parameter
 
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.utils.errors import UserError
+from rerank.utils.plugins import load_plugins
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     TestName: TypeAlias = str
     CorrectionName: TypeAlias = str
 else:  # so that the registries decide what the flags accept
+    load_plugins()
     TestName, CorrectionName = Literal[tuple(TESTS)], Literal[tuple(CORRECTIONS)]
 
 

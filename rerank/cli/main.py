@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import NoReturn
 
 from rerank.cli.interrupts import handled_interrupts
@@ -20,10 +21,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def call() -> None:
         from rerank.cli.app import app
+        from rerank.cli.words import SECTION, take_plugins, take_section
+        from rerank.utils.plugins import add_plugins, load_plugins
 
-        app(words, exit_on_error=False, print_error=False)
+        left, modules = take_plugins(words)
+        if modules:
+            add_plugins(modules)
+            load_plugins()
+        left, section = take_section(left)
+        SECTION.set(section)
+        app(left, exit_on_error=False, print_error=False)
 
-    run_and_exit(call)
+    run_and_exit(lambda: copy_context().run(call))
 
 
 def run_and_exit(call: Callable[[], object]) -> None:

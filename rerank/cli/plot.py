@@ -1,24 +1,42 @@
 """`rerank plot`: a chart of the report as a file for a paper."""
 
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
 from rerank.cli.checks import check_measure, print_output
-from rerank.utils.parameters import FilePath, OutputPath
+from rerank.utils.parameters import FilePath, OutputPath, PathText
 
 
-def plot(chart: str, folder: FilePath, *, out: OutputPath, measure: str = "nDCG@20") -> None:
+def plot(
+    chart: str,
+    *paths: Annotated[FilePath, Parameter(required=True)],
+    out: OutputPath,
+    measure: str = "nDCG@20",
+    qrels: Path | None = None,
+    collection: PathText = "",
+) -> None:
     """Writes a chart of the report as a file for a paper.
 
     Parameters
     ----------
     chart
         depth or judged (of a collection); learning, gain, scores, reliability or length (of one experiment).
-    folder
-        runs/<collection>, or the folder of one experiment in it.
+    paths
+        runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
     out
         The file to write; its name ends in .pdf, .svg or .png; - for a PDF to standard output.
     measure
         The measure of the chart, such as nDCG@20 or AP.
+    qrels
+        Of run files: their judgments [default: the qrels.txt near the runs].
+    collection
+        Of run files: an ir_datasets id or a folder, whose queries' texts an SVG file shows.
     """
     check_measure("--measure", measure)
+    from rerank.data.collections import open_collection
     from rerank.reports.charts.plot import plot
 
-    print_output(plot(chart, folder, out, measure))
+    texts = (lambda: open_collection(collection).queries) if collection else dict
+    print_output(plot(chart, paths, out, measure, qrels, texts))

@@ -1,29 +1,49 @@
-"""`rerank report`: an HTML page about the experiments of a collection."""
+"""`rerank report`: an HTML page about the experiments of a collection, a pipeline, or run files."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from rerank.cli.checks import check_measure, print_output
-from rerank.utils.parameters import FilePath, OptionalOutputPath
+from rerank.utils.parameters import FilePath, OptionalOutputPath, PathText
 
 
-def report(folder: FilePath, *, out: OptionalOutputPath = None, measure: str = "nDCG@20") -> None:
-    """Writes an HTML page about the experiments of a collection, or about a fitted pipeline.
+def report(
+    *paths: Annotated[FilePath, Parameter(required=True)],
+    out: OptionalOutputPath = None,
+    measure: str = "nDCG@20",
+    qrels: Path | None = None,
+    collection: PathText = "",
+) -> None:
+    """Writes an HTML page about the experiments of a collection, about a fitted pipeline, or about run files.
 
     Parameters
     ----------
-    folder
-        runs/<collection>, the folder of one experiment in it, or that of a fitted pipeline.
+    paths
+        runs/<collection>, the folder of one experiment in it, or that of a fitted pipeline; or run files, of which the
+        first is compared with.
     out
-        The file to write, - for standard output; default: report.html in the folder, or beside a pipeline.
+        The file to write, - for standard output; default: report.html in the folder, beside a pipeline, or here.
     measure
         The measure of charts and queries, such as nDCG@20 or AP.
+    qrels
+        Of run files: their judgments [default: the qrels.txt near the runs].
+    collection
+        Of run files: an ir_datasets id or a folder, whose texts of queries and documents the page shows.
     """
     check_measure("--measure", measure)
     from rerank.pipelines.folder import is_pipeline
 
-    if is_pipeline(folder):
+    if is_pipeline(paths[0]):
         from rerank.pipelines.report import write_pipeline_report
 
-        print_output(write_pipeline_report(folder, out))
+        print_output(write_pipeline_report(paths[0], out))
         return
-    from rerank.reports.html.page import write_report
+    from rerank.reports.html.page import write_report, write_report_of_files
+    from rerank.runs.run_files import are_run_files
 
-    print_output(write_report(folder, out, measure))
+    if are_run_files(paths):
+        print_output(write_report_of_files(paths, out, measure, qrels, collection))
+    else:
+        print_output(write_report(paths[0], out, measure))

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -44,6 +44,7 @@ def serve(
     open_metrics: Annotated[bool, Parameter(negative="")] = False,
     allow_origin: tuple[str, ...] = (),
     budget: Budget = "",
+    speed: Literal["auto", "exact"] = "auto",
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
     max_body_mib: AtLeastOne = 16,
     max_documents: AtLeastOne = 1000,
@@ -58,7 +59,7 @@ def serve(
     host
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
-        The port; 0 for any that is free.
+        The port; 0: any that is free.
     served_name
         The model's name in answers; default: its name on the hub, or the last three parts of its folder.
     api_key_file
@@ -66,9 +67,11 @@ def serve(
     open_metrics
         GET /metrics needs no key.
     allow_origin
-        An origin whose web pages may ask, such as https://example.org, or *; may be given several times.
+        An origin whose web pages may ask, such as https://example.org, or *; repeatable.
     budget
-        The time of a search, such as 100ms: a pipeline answers with the last of its stages that ends in time.
+        The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers.
+    speed
+        auto: int8 on a CPU if that is faster and ranks alike; exact: never.
     max_doc_tokens
         Tokens kept of a document, or all; default: those that the checkpoint was trained with.
     max_body_mib
@@ -97,7 +100,7 @@ def serve(
 
     @contextlib.contextmanager
     def opened() -> "Iterator[ASGIApp]":
-        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget)) as served:
+        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget), speed == "auto") as served:
             searched.append(bool(served.page))
             yield make_app(served, access, live.reload if access.keys else None)
 
@@ -129,9 +132,11 @@ def _opened(
     metrics: "Metrics",
     max_doc_tokens: int | str | None,
     budget: float | None,
+    quick: bool,
 ) -> "Iterator[Served]":
     """What a server of the model has, until the block ends."""
-    from rerank.pipelines.open import served_by
+    from rerank.jobs.int8 import int8_if_faster, texts_of_python
+    from rerank.pipelines.open import candidates_of, served_by
     from rerank.serving.app import Served
     from rerank.serving.embedder import Embedder
     from rerank.serving.search_page import page_routes
@@ -146,6 +151,10 @@ def _opened(
         if reranker:
             if max_doc_tokens is not None:
                 reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
+            if quick and config.training.precision == "auto":
+                reranker = int8_if_faster(
+                    reranker, model, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python()
+                )
             service = Service(reranker, name, limits, metrics)
             service.start()
             resources.callback(service.stop)

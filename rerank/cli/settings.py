@@ -3,23 +3,29 @@
 import difflib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints, is_typeddict
 
 import docstring_parser
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
+from rerank.cli.words import ALL, SECTION
 from rerank.config import Config, flag_name, validate
+from rerank.config.named import config_file, config_names
+from rerank.config.registered import describe_losses, describe_poolings
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath, PathText
-from rerank.utils.registry import describe_losses, describe_poolings
 
 ConfigFile = Annotated[
     OptionalPath,
-    Parameter(name="--config", metavar="FILE", help="A TOML file of settings; flags override it."),
+    Parameter(
+        name="--config",
+        metavar="FILE",
+        help=f"A TOML file of settings, or one of {config_names()}; flags override it.",
+    ),
 ]
 
 OF_CHECKPOINT = Parameter(
@@ -86,7 +92,27 @@ class CommandWithSettings:
         signature = inspect.signature(self.__wrapped__)  # type: ignore[attr-defined]
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
         file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-        return signature.replace(parameters=[*own, file, *self._settings().values()])
+        return signature.replace(parameters=list(self._of_section([*own, file], [*self._settings().values()])))
+
+    def _of_section(
+        self, own: list[inspect.Parameter], settings: list[inspect.Parameter]
+    ) -> Iterator[inspect.Parameter]:
+        """All parameters; the help shows those of SECTION, on its first screen the settings with a short flag."""
+        section, of = SECTION.get(), [parameter.name.partition("__")[0] for parameter in settings]
+        sections = [name.replace("_", "-") for name in dict.fromkeys(of)]
+        if section not in ("", ALL, *sections):
+            raise UserError(f"--help {section}: no such section; {nearest(section, [ALL, *sections])}")
+        listed = f"Those that are set often. More: --help SECTION, one of {', '.join([*sections, ALL])}."
+        often = Group("settings", help=listed, sort_key=1)
+        hidden = Parameter(show=False)
+        for parameter in own:
+            yield parameter if section in ("", ALL) else _annotated(parameter, hidden)
+        for name, parameter in zip(of, settings, strict=True):
+            if not section:
+                short = _short_flags(parameter)
+                yield _annotated(parameter, Parameter(name=short, alias=(), group=often) if short else hidden)
+            else:
+                yield parameter if section in (ALL, name.replace("_", "-")) else _annotated(parameter, hidden)
 
     def _settings(self) -> dict[str, inspect.Parameter]:
         """The parameters of the settings, with the flags and the defaults of this command."""
@@ -98,6 +124,16 @@ class CommandWithSettings:
                     parameter = parameter.replace(annotation=Annotated[parameter.annotation, self.flags[name]])
                 chosen[parameter.name] = parameter.replace(default=self.defaults.get(name, parameter.default))
         return chosen
+
+
+def _annotated(parameter: inspect.Parameter, about: Parameter) -> inspect.Parameter:
+    return parameter.replace(annotation=Annotated[parameter.annotation, about])
+
+
+def _short_flags(parameter: inspect.Parameter) -> tuple[str, ...]:
+    """Such as --loss for --loss.name; () if there is none."""
+    given = [about.alias or () for about in parameter.annotation.__metadata__ if isinstance(about, Parameter)]
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(given)))
 
 
 def with_settings(
@@ -124,7 +160,7 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
     by_name = {name: argument for argument in arguments for name in argument.names}
     if not (tokens := by_name["--config"].tokens):
         return
-    path = Path(tokens[-1].value).expanduser()
+    path = config_file(tokens[-1].value)
     known = setting_flags()
     for section, table in read_toml(path, "--config ").items():
         if not isinstance(table, dict):
@@ -133,7 +169,7 @@ def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCol
             flag = flag_name(section, key)
             if flag not in known:
                 near = difflib.get_close_matches(flag, known, n=1)
-                hint = nearest(flag, known) if near else "`rerank train --help` lists all settings"
+                hint = nearest(flag, known) if near else "`rerank train --help all` lists all settings"
                 raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
             argument = by_name.get(flag)
             if argument is None or argument.tokens:

@@ -6,15 +6,21 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.config.files import check_file
+from rerank.config.named import SWEEPS, config_file, config_names
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 
+GRID = (
+    "A TOML file of `config`, `fold`, and [[grid]] tables of settings and values; or one of the grids of the published "
+    f"results: {config_names(SWEEPS)}."
+)
+
 
 def sweep(
-    grid: FilePath,
+    grid: Annotated[FilePath, Parameter(help=GRID)],
     /,
     *settings: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    config: OptionalPath = None,
+    config: Annotated[OptionalPath, Parameter(metavar="FILE")] = None,
     fold: str = "",
     workers: Annotated[Whole | None, at_least(1)] = None,
     on: Engine = LOCAL,
@@ -23,12 +29,10 @@ def sweep(
 
     Parameters
     ----------
-    grid
-        A TOML file such as configs/sweeps/letor.toml: `config`, `fold`, and [[grid]] tables of settings and values.
     settings
         Flags of `rerank train` for all cells, such as --collection DIR --epochs 5.
     config
-        The TOML file of settings that the grid varies; default: the one that the grid names.
+        The settings that the grid varies, a file or a name as for `rerank train`; default: those that the grid names.
     fold
         The test fold, or all; default: the grid's.
     workers
@@ -36,7 +40,9 @@ def sweep(
     on
         Where they train: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS), ray://HOST:10001.
     """
+    grid = config_file(grid, SWEEPS)
     check_file("grid", grid)
     from rerank.jobs.sweep.run import run_sweep
 
-    sys.exit(0 if run_sweep(grid, settings, config, fold, workers, on) else 1)
+    base = config_file(config) if config else None
+    sys.exit(0 if run_sweep(grid, settings, base, fold, workers, on) else 1)

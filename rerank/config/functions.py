@@ -9,11 +9,11 @@ from cyclopts import default_name_transform
 
 from rerank.config.files import check_files
 from rerank.config.languages import check_language
+from rerank.config.registered import describe_losses
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape
 from rerank.utils.parameters import validators
-from rerank.utils.registry import describe_losses
 
 
 def sections(config: Config) -> dict[str, dict[str, Any]]:

@@ -4,9 +4,9 @@ from typing import Annotated, Any, TypedDict, Union
 
 from cyclopts import Parameter
 
+from rerank.config.registered import describe_hyperparameters, describe_losses, describe_poolings
 from rerank.utils.errors import nearest
 from rerank.utils.parameters import Whole
-from rerank.utils.registry import describe_hyperparameters, describe_losses, describe_poolings
 
 
 def loss_flag() -> Any:

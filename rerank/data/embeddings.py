@@ -85,7 +85,9 @@ def open_embeddings(
         facts.update({"empty": 0, "first_empty": []} | facts)
         kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.done, None)
-        left = progress(unread, count, "embedding documents", before=writer.done)
+        first = list(itertools.islice(unread, 1))  # to open the documents takes time that is no part of their rate
+        documents_left = itertools.chain(first, unread)
+        left = progress(documents_left, count, "embedding", before=writer.done, unit="documents")
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
             known = _known(with_text, kept) if kept else {}

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
+from rerank.utils.plugins import load_plugins
 
 FORMATS = "rerank.data.formats"
 EXPECTED = (
@@ -120,6 +121,7 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
 def open_source(source: str) -> Source:
     """Opens a source by the first reader that `matches` it; raises UserError if none does."""
     _import_formats()
+    load_plugins()
     for reader in _readers:
         if reader.matches(source):
             return reader(source)

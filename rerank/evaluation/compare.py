@@ -15,6 +15,7 @@ from rerank.evaluation.tables.records import as_csv, as_json, comparison_records
 from rerank.evaluation.tables.summary import summary_table
 from rerank.evaluation.tables.table import Table, render
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.plugins import load_plugins
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Comparison:
     correction: str = "bonferroni"
 
     def __post_init__(self) -> None:
+        load_plugins()
         for argument, value, valid in (
             ("baseline", self.baseline, self.evaluation.measurements),
             ("test", self.test, TESTS),

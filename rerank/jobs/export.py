@@ -4,7 +4,6 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from rerank.batches.passages import PassageBuilder
@@ -16,6 +15,7 @@ from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
 from rerank.evaluation.agreement import agreement_of
+from rerank.jobs.int8 import evenly_spaced
 from rerank.jobs.model_card import write_export_card
 from rerank.jobs.scoring import open_queried
 from rerank.models.checkpoints import open_trained_weights, saved_settings
@@ -97,8 +97,7 @@ def _sample(
         raise UserError(
             f"{run}: {collection.source} has none of its {len(found)} queries; expected a run for this collection"
         )
-    places = np.linspace(0, len(known) - 1, min(QUERIES, len(known))).round().astype(int)
-    chosen = [known[place] for place in places]
+    chosen = evenly_spaced(known, QUERIES)
     candidates = list(select_candidates(found, {}, DEPTH, chosen).values())
     doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
     template = open_template(tokenizer, model.template)

@@ -44,7 +44,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
-from rerank.utils.progress import log
+from rerank.utils.progress import Trainings, log
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,9 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
 
 
 @kept_torch_settings()
-def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | None = None) -> ExperimentFolder:
+def train_folds(
+    config: Config, fold: str = "all", epochs_from: Path | str | None = None, trainings: Trainings | None = None
+) -> ExperimentFolder:
     """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
 
     A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
@@ -119,10 +121,13 @@ def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | Non
 
     The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate. With
     `epochs_from`, the folder of an experiment, all of them train, for the median of the best epochs of its folds.
+
+    `trainings` are those of the whole command, if these are not all.
     """
     experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
+    unfinished = [part for part in experiment.folds if not experiment.folder.fold(part.name).finished]
     for part in experiment.folds:
-        _train_unless_finished(experiment, part)
+        _train_unless_finished(experiment, part, trainings := trainings or Trainings(len(unfinished)))
     if fold != FINAL and experiment.accelerator.is_main_process:
         write_joined_run(experiment)
     experiment.accelerator.wait_for_everyone()
@@ -136,22 +141,22 @@ def write_joined_run(experiment: Experiment) -> None:
         write_run(experiment.folder.all_run, joined_test_runs(folders, experiment.config), experiment.folder.name)
 
 
-def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:
+def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
     folder = experiment.folder.fold(fold.name)
     with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
-            last = folder.manifest if fold.name == FINAL else folder.test_run
-            experiment.log(f"fold {fold.name}: {last} already exists")
+            experiment.log(f"{folder.tag}, fold {fold.name}: finished already")
         else:
-            train_fold(experiment, fold)
+            train_fold(experiment, fold, trainings)
 
 
-def train_fold(experiment: Experiment, fold: Fold) -> None:
+def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
     """Trains one fold; its folder gets the checkpoint, the runs, the best passages, the log and the manifest."""
     start = time.time()
     config, accelerator = experiment.config, experiment.accelerator
     folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
-    experiment.log(f"fold {fold.name}: {folder.tag} with {experiment.dataset.model} on {accelerator.device}")
+    which = f"{trainings.begin()}: {folder.tag}, fold {fold.name}"
+    experiment.log(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
     task, training, epochs = experiment.task(fold), config.training, experiment.epochs
     if fold.name == FINAL:
         experiment.log(_describe_final(fold, experiment))
@@ -159,7 +164,9 @@ def train_fold(experiment: Experiment, fold: Fold) -> None:
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
         median = epochs.median if epochs else None
-        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median)
+        history = train(
+            task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=trainings.left
+        )
     accelerator.free_memory()
     if not folder.checkpoint.is_dir():
         raise UserError(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.plugins import load_plugins
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 """(passages,) scores and the number of each passage's document, (passages,) ascending from 0 -> (documents,) scores."""
@@ -26,6 +27,7 @@ def pooling(name: str) -> Callable[[Pooling], Pooling]:
 
 def expect_pooling(name: str, pooling: str) -> None:
     """Raises UserError if the pooling that the model `name` was trained with is not registered."""
+    load_plugins()
     if pooling not in POOLINGS:
         raise UserError(
             f"{name}: was trained with the pooling {pooling}, which is not registered; {nearest(pooling, POOLINGS)}"

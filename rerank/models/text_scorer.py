@@ -16,6 +16,7 @@ from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights
 from rerank.models.checkpoints import TrainedCrossEncoder
+from rerank.models.export.folder import ExportedCrossEncoder
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.memory import open_budget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
@@ -49,8 +50,10 @@ class TextScorer:
         for line in trained.model.place(device, self._autocast):
             log.info(line)
         self.model, self.tokenizer, self.max_doc_tokens = trained.model, trained.tokenizer, trained.max_doc_tokens
+        if isinstance(self.model, ExportedCrossEncoder):
+            self.precision = self.model.precision
         self.device = device
-        self._max_length = trained.max_length
+        self.max_length = trained.max_length
         self._template = open_template(trained.tokenizer, trained.model.template)
         self._budget = open_budget(max_tokens_per_forward, device)
 
@@ -69,7 +72,7 @@ class TextScorer:
         kept = self.max_doc_tokens if max_doc_tokens is None else min(max_doc_tokens, self.max_doc_tokens)
         store = make_store(doc_ids, texts, self.tokenizer, kept, self._template.document_lead)
         return PassageBuilder.build(
-            queries, store, self.tokenizer, self._template, self._max_length, self.model.splitting
+            queries, store, self.tokenizer, self._template, self.max_length, self.model.splitting
         )
 
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:

@@ -1,11 +1,14 @@
 """Opens what answers questions: the folder of a fitted pipeline, or a cross-encoder that re-ranks BM25's candidates."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.config import Config, flag_name, sections, validate
+from rerank.data.trec import ranked
+from rerank.data.types import Run
+from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
 from rerank.models.checkpoints import saved_settings
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
@@ -114,3 +117,27 @@ def served_by(pipeline: Pipeline, rank_passages: RankPassages) -> Pipeline:
         if isinstance(ranker, CrossEncoderRanker) and ranker.reranker is model:
             rankers[name] = replace(ranker, rank_elsewhere=rank_passages)
     return Pipeline.of(replace(pipeline.fitted, rankers=rankers))
+
+
+def candidates_of(pipeline: Pipeline) -> Sample | None:
+    """Queries of the collection, with the best documents for the last cross-encoder; None without queries."""
+    fitted, world = pipeline.fitted, pipeline.fitted.world
+    try:
+        known = world.collection.queries
+    except UserError:  # a collection that is searched needs documents alone
+        return None
+    queries = {query_id: known[query_id] for query_id in evenly_spaced(list(known), QUERIES)}
+    names = [name for name, ranker in fitted.rankers.items() if isinstance(ranker, CrossEncoderRanker)]
+    if not queries or not names:
+        return None
+
+    def rank(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
+        return under[0] if isinstance(ranker, CrossEncoderRanker) else ranker.rank(queries, under)
+
+    found = fitted.rank_all(queries, rank)[names[-1]]
+    documents = {
+        query_id: {document.doc_id: document.text for document in world.texts.get(ranked(found[query_id])[:DOCUMENTS])}
+        for query_id in queries
+        if found.get(query_id)
+    }
+    return Sample(world.collection.name, queries, documents, world.collection.qrels) if documents else None

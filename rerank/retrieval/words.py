@@ -1,11 +1,22 @@
-"""The words of a text as BM25 sees them, with their places: Lucene's analyzer drops stop words and stems the others."""
+"""The words of a text as BM25 sees them, with their places: Lucene's analyzer drops stop words and stems the others.
 
+Texts repeat their words, so those of a part between two spaces are kept: Lucene takes 0.7 ms for an abstract.
+"""
+
+import bisect
 import functools
+import itertools
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rerank.config.languages import ENGLISH
 from rerank.retrieval.java import java_class, java_error_in_one_line
 from rerank.retrieval.languages import open_analyzer
+
+SPLIT_BY_CONTEXT = ("ja", "th")
+"""Languages in which a part's words depend on what stands before and after it."""
+MOST_KEPT = 100_000
 
 
 class Word(NamedTuple):
@@ -21,6 +32,38 @@ def find_words(text: str, language: str = ENGLISH) -> list[Word]:
 
     Words may overlap, as the pairs of characters of Chinese do. Raises UserError for an unknown language.
     """
+    if language in SPLIT_BY_CONTEXT:
+        return _analysed(text, language)
+    kept = _kept_words(language)
+    parts = [(found.start(), found[0]) for found in re.finditer(r"\S+", text)]
+    known = {part: words for _, part in parts if (words := kept.get(part)) is not None}
+    if missing := list(dict.fromkeys(part for _, part in parts if part not in known)):
+        if len(kept) > MOST_KEPT:
+            kept.clear()
+        new = _words_of(missing, language)
+        known |= new
+        kept |= new
+    return [Word(term, at + begin, at + end) for at, part in parts for term, begin, end in known[part]]
+
+
+@functools.cache
+def _kept_words(language: str) -> dict[str, list[Word]]:
+    """A part of a text without white space -> its words, of the parts that were met."""
+    return {}
+
+
+def _words_of(parts: Sequence[str], language: str) -> dict[str, list[Word]]:
+    """The words of each of these parts, with places in the part."""
+    starts = list(itertools.accumulate((len(part) + 1 for part in parts), initial=0))
+    found: dict[str, list[Word]] = {part: [] for part in parts}
+    for term, begin, end in _analysed(" ".join(parts), language):
+        number = bisect.bisect_right(starts, begin) - 1
+        found[parts[number]].append(Word(term, begin - starts[number], end - starts[number]))
+    return found
+
+
+def _analysed(text: str, language: str) -> list[Word]:
+    """The words of a text by Lucene, one call after the other."""
     found = []
     with java_error_in_one_line("Lucene cannot split the text into words"):
         places = _places(text)

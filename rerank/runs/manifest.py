@@ -22,6 +22,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
+from rerank.utils.plugins import plugin_versions
 
 DISTRIBUTION = "ir-rerank"
 """The name of this program's distribution; its name in manifests is rerank."""
@@ -49,6 +50,7 @@ def write_manifest(path: Path, facts: dict[str, Any]) -> None:
         "versions": {
             "rerank": version(DISTRIBUTION) or version("rerank"),
             **{name: version(name) for name in PACKAGES},
+            **plugin_versions(),
         },
         "commit": source_commit(),
         "machine": {

@@ -35,6 +35,11 @@ class CollectionResults:
         """The measure that charts show."""
         return self.measures[0]
 
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self.folder.path)
+
     @functools.cached_property
     def folds(self) -> dict[str, Fold]:
         """The folds by name."""
@@ -62,19 +67,14 @@ class CollectionResults:
         """The judgments of those queries that have any."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
-    def values(self, experiment: ExperimentResults) -> tuple[dict[str, float], dict[str, float]]:
-        """query_id -> the measure before and after re-ranking, for the queries that the experiment has tested."""
-        qrels = self.judged(experiment.run)
-        before, after = (evaluate(qrels, run, [self.measure]) for run in (experiment.candidates(), experiment.run))
-        return before[self.measure], after[self.measure]
-
-    def first_stage_name(self, experiment: ExperimentResults) -> str:
-        """The shortest name of an experiment's candidates that tells different ones apart."""
+    @functools.cached_property
+    def first_stage_names(self) -> dict[str, str]:
+        """The shortest names of the experiments' candidates that tell different ones apart, by experiment."""
         keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
         forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
         unique = [form for form in forms if len(set(form)) == len(keys)]
         names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
-        return names[keys.index((experiment.first_stage_file, experiment.depth))]
+        return {e.name: names[keys.index((e.first_stage_file, e.depth))] for e in self.experiments}
 
     def has_fold(self, experiment: str, fold: str) -> bool:
         """Whether that fold of that experiment has its validation and its test run."""
@@ -117,9 +117,8 @@ def read_results(folder: Path, measure: str) -> CollectionResults:
     return results
 
 
-def only_experiment(results: CollectionResults, chart: str) -> ExperimentResults:
-    """The experiment of results that have one; raises UserError for several."""
+def expect_one_experiment(results: CollectionResults, chart: str) -> None:
+    """Raises UserError for results of several experiments."""
     if len(results.experiments) > 1:
         names = " or ".join(str(experiment.folder.path) for experiment in results.experiments)
         raise UserError(f"{chart}: shows one experiment, and {results.folder.path} has several; expected {names}")
-    return results.experiments[0]

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.data.splits import SPLIT
@@ -16,6 +17,15 @@ FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published spl
 QRELS = CollectionFolder(Path()).qrels.name
 FOLDS = CollectionFolder(Path()).folds.name
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
+
+
+def are_run_files(paths: Sequence[Path]) -> bool:
+    """Whether these are run files, not one folder; raises UserError if there are both."""
+    if len(paths) == 1 and not paths[0].is_file():
+        return False
+    if folder := next((path for path in paths if path.is_dir()), None):
+        raise UserError(f"{folder}: is a folder, expected it alone, or run files")
+    return True
 
 
 def group_fold_files(paths: list[Path]) -> dict[str, dict[str, Path]]:
@@ -66,6 +76,15 @@ def find_nearby(paths: list[Path], name: str) -> Path | None:
     if len({file.read_bytes() for file in nearest} if len(nearest) > 1 else nearest) > 1:
         raise UserError(f"{' and '.join(map(str, sorted(nearest)))}: differ; expected one {name} for all runs; name it")
     return min(nearest, default=None)
+
+
+def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
+    """The file of judgments that is given, or else the one near the runs; raises UserError if there is none."""
+    found = qrels or find_nearby(paths, QRELS)
+    if found is None:
+        nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
+        raise UserError(f"no judgments: expected --qrels FILE, or {QRELS} {nearby}; got neither")
+    return found
 
 
 def merge_folds(fold_runs: dict[str, Run], files: dict[str, Path]) -> Run:

@@ -32,7 +32,7 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{flag}{path}: no such file; expected a TOML file such as configs/robust04.toml") from error
+        raise UserError(f"{flag}{path}: no such file; expected a TOML file, or a name such as robust04") from error
     except OSError as error:
         raise UserError(f"{flag}{path}: cannot be read: {error.strerror}; expected a TOML file") from error
     except ValueError as error:  # a TOMLDecodeError and a UnicodeDecodeError are ones too

@@ -15,9 +15,8 @@ from rerank.evaluation.weights import MEASURE, tune_on_fold
 from rerank.runs.layout import FoldFolder
 from rerank.runs.manifest import recorded_fold
 from rerank.runs.run_files import (
-    FOLDERS_UP,
     FOLDS,
-    QRELS,
+    expect_qrels,
     find_nearby,
     folds_of_names,
     group_fold_files,
@@ -59,10 +58,7 @@ def compare_files(
     fuse_measure = measure_name(fuse_measure)
     extra = [fuse_with] if paths and fuse_with and not _among(fuse_with, paths) else []  # is read, but has no row
     files = group_fold_files([*paths, *extra])
-    qrels = qrels or find_nearby(paths, QRELS)
-    if qrels is None:
-        nearby = f"next to {paths[0]} or up to {FOLDERS_UP} folders up"
-        raise UserError(f"no judgments: expected --qrels FILE, or {QRELS} {nearby}; got neither")
+    qrels = expect_qrels(paths, qrels)
     judged = {query_id: judgments for query_id, judgments in read_qrels(qrels).items() if judgments}
     fold_runs = {name: {number: read_run(path) for number, path in files[name].items()} for name in files}
     runs = {name: merge_folds(fold_runs[name], files[name]) for name in files}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 from rerank.config import LossSettings
 from rerank.data.types import Fold, Run
 from rerank.stages.world import World
+from rerank.utils.plugins import load_plugins
 
 Learns = Literal["nothing", "cheaply", "expensively"]
 """Whether a stage learns from judgments. What learns cheaply is fitted many times, so that a stage above it learns from
@@ -72,8 +73,9 @@ def stage(settings: Settings) -> Settings:
 
 
 def stage_kinds() -> dict[str, type[Any]]:
-    """All kinds by name: those of this package, and those registered since."""
+    """All kinds by name: those of this package, of plug-ins, and those registered since."""
     _import_stages()
+    load_plugins()
     return STAGES
 
 

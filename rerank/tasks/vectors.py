@@ -8,6 +8,7 @@ from rerank.data.embeddings import EmbeddingStore, open_embeddings
 from rerank.runs.layout import CollectionFolder
 from rerank.utils.files import short_hash
 from rerank.utils.integrity import RECORD
+from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
@@ -21,6 +22,11 @@ def open_vectors(encoder: "BiEncoder", collection: Collection, folder: Collectio
     """
     place = vectors_folder(encoder, collection, folder)
     earlier = max(place.parent.glob(f"{'?' * 16}/{RECORD}"), key=lambda file: file.stat().st_mtime, default=None)
+    if not place.is_dir():
+        if earlier:
+            log.info(f"{place.parent}: the documents have changed: new ones, and those with another text, are embedded")
+        elif any(folder.embeddings.glob(f"*/*/{RECORD}")):
+            log.info(f"{folder.embeddings}: has no vectors by {encoder.name} as it is now: all documents are embedded")
     return open_embeddings(
         place, collection.documents, collection.count(), encoder.encode_documents, earlier.parent if earlier else None
     )

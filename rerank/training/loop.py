@@ -39,6 +39,7 @@ def train(
     changed_later: Collection[str] = (),
     epochs: int | None = None,
     show: bool = True,
+    left: Callable[[float], str] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
@@ -62,6 +63,7 @@ def train(
             when a finished training is resumed; by their names relative to the folder.
         epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
         show: whether progress and a line for each epoch are shown.
+        left: says what is left of a command when this share of the training is done; the line of an epoch ends with it.
 
     Raises:
         UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, was trained
@@ -76,6 +78,7 @@ def train(
     trained = Trained(task.model, optimizer, average, accelerator.scaler)
     history, kept = restore_state(folder, trained, accelerator.is_main_process)
     _expect_same_training(history, epochs, validate is not None, folder.state)
+    resumed = len(history)
     with StateSaver(folder, trained, kept, saves_in_background(accelerator.device)) as saver:
         while len(history) < epochs and not _exhausted(history, settings.patience):
             record = _train_epoch(training, len(history))
@@ -90,7 +93,9 @@ def train(
                 stage_best = partial(_stage, training, folder, run) if best else None
                 saver.save(history, stage_best)
                 if show:
-                    _report(record, best)
+                    at_most = "at most " if settings.patience < epochs else ""
+                    share = (len(history) - resumed) / (epochs - resumed)
+                    _report(record, best, f"; {at_most}{left(share)}" if left else "")
             log_epoch(accelerator, record)
             accelerator.wait_for_everyone()
     if accelerator.is_main_process:
@@ -145,12 +150,11 @@ def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated:
         )
 
 
-def _report(record: dict[str, Any], best: bool) -> None:
+def _report(record: dict[str, Any], best: bool, ending: str) -> None:
     smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
     valid = f", validation {record['valid']:.4f}{' (best)' if best else ''}" if "valid" in record else ""
-    log.info(
-        f"epoch {record['epoch']}: loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}{valid}"
-    )
+    losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}"
+    log.info(f"epoch {record['epoch']}: {losses}{valid}{ending}")
 
 
 STATS = ("loss", "ndcg", "smooth")

@@ -18,6 +18,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, filter_tra
 
 from rerank.config import Config, sections
 from rerank.utils.errors import UserError, nearest
+from rerank.utils.plugins import load_plugins
 
 MakeTracker = Callable[[str, Path], GeneralTracker]
 """Makes a tracker from the name of a run, such as "smoothi/fold1", and a folder for its files (not made yet)."""
@@ -44,6 +45,7 @@ def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
 
 def check_tracker(name: str) -> None:
     """Raises UserError for a tracker that does not exist, or whose package is not installed; "" is none."""
+    load_plugins()
     if not name or name in TRACKERS:
         return
     names = {str(known) for known in LOGGER_TYPE_TO_CLASS}

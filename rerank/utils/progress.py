@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -52,21 +53,24 @@ def progress(
     postfix: Callable[[], str] = lambda: "",
     show: bool = True,
     before: int = 0,
+    unit: str = "",
 ) -> Iterator[Item]:
     """Yields the items and shows the progress; `postfix()` is the text after the bar (a loss, a rate).
 
     `total` is the number of items, of which an earlier process has done `before`; these are not among `items`.
-    `show=False` shows nothing: of several processes, one shows the progress.
+    `show=False` shows nothing: of several processes, one shows the progress. `unit` names the items in a rate, such as
+    documents; the bar of a terminal always has one.
     """
     if not show:
         yield from items
     elif sys.stderr.isatty() or _in_notebook():
-        with _bar_class()(items, total=total, initial=before, desc=what, leave=False, dynamic_ncols=True) as bar:
+        about = {"desc": what, "unit": f" {unit}" if unit else "it"}
+        with _bar_class()(items, total=total, initial=before, leave=False, dynamic_ncols=True, **about) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
     else:
-        yield from _lines(items, total, what, postfix, before)
+        yield from _lines(items, total, what, postfix, before, unit)
 
 
 def _in_notebook() -> bool:
@@ -84,12 +88,48 @@ def _bar_class() -> Any:
     return tqdm
 
 
-def _lines(items: Iterable[Item], total: int, what: str, postfix: Callable[[], str], before: int) -> Iterator[Item]:
+@dataclass
+class Trainings:
+    """The trainings of a command, one after the other: how many there are, and how many have begun since `start`."""
+
+    total: int
+    begun: int = 0
+    start: float = 0.0
+
+    def begin(self) -> str:
+        """Counts a training, and returns its name, such as "training 2 of 6, 3 min left in all"."""
+        self.start = self.start or time.monotonic()
+        self.begun += 1
+        left = f", {self.left(0)}" if self.begun > 1 else ""
+        return f"training {self.begun} of {self.total}{left}"
+
+    def left(self, share: float) -> str:
+        """The time that is left if this share of the current training is done, and the others take as long as those."""
+        done = self.begun - 1 + share
+        return f"{duration((time.monotonic() - self.start) / done * (self.total - done))} left in all"
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(45), duration(150), duration(7500)
+    ('45 s', '2 min', '2 h 5 min')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _lines(
+    items: Iterable[Item], total: int, what: str, postfix: Callable[[], str], before: int, unit: str
+) -> Iterator[Item]:
     start = reported = time.monotonic()
     for done, item in enumerate(items, before + 1):
         yield item
         now = time.monotonic()
         if now - reported >= SECONDS_BETWEEN_LINES and done < total:
             reported = now
-            left = (now - start) / (done - before) * (total - done)
-            log.info(f"{what}: {done}/{total}, {left:.0f} s left {postfix()}".rstrip())
+            rate = (done - before) / (now - start)
+            speed = f"{rate:.3g} {unit}/s, " if unit else ""
+            log.info(f"{what}: {done}/{total}, {speed}{duration((total - done) / rate)} left {postfix()}".rstrip())

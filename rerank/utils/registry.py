@@ -5,7 +5,6 @@ A registered function has a decorator with its name: `@loss("hinge")`, `@pooling
 
 import ast
 import inspect
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -67,36 +66,6 @@ def describe(name: str, function: Callable[..., Any]) -> Registered:
         if annotation in TYPES:
             hyperparameters[key] = Hyperparameter(TYPES[annotation], parameter.default, descriptions.get(key, ""))
     return Registered(name, docstring, hyperparameters)
-
-
-def describe_losses() -> dict[str, Registered]:
-    """All losses by name: those of rerank/losses, and those registered since, if rerank.losses is imported."""
-    return _with_imported(registered(PACKAGE / "losses", "loss"), "rerank.losses", "LOSSES")
-
-
-def describe_poolings() -> dict[str, Registered]:
-    """All poolings by name: those of rerank/models/pooling.py, and those registered since, if it is imported."""
-    return _with_imported(registered(PACKAGE / "models" / "pooling.py", "pooling"), "rerank.models.pooling", "POOLINGS")
-
-
-def describe_hyperparameters() -> dict[str, dict[str, Hyperparameter]]:
-    """The hyperparameters of all losses: for each name, the losses that have it.
-
-    >>> describe_hyperparameters()["margin"]["hinge"].default
-    1.0
-    """
-    losses: dict[str, dict[str, Hyperparameter]] = {}
-    for loss in describe_losses().values():
-        for key, hyperparameter in loss.hyperparameters.items():
-            losses.setdefault(key, {})[loss.name] = hyperparameter
-    return losses
-
-
-def _with_imported(read: dict[str, Registered], module: str, register: str) -> dict[str, Registered]:
-    """The functions that were read, and those of the module's register, if the module is imported."""
-    functions = getattr(sys.modules.get(module), register, {})
-    added = {name: describe(name, function) for name, function in functions.items() if name not in read}
-    return dict(sorted((read | added).items()))
 
 
 @cache

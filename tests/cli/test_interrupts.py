@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rerank.utils.files import atomic_write
 from tests.support.paths import ROOT
 
 COMMAND = """
@@ -104,17 +103,6 @@ def test_a_second_signal_ends_a_slow_end_with_the_one_line_of_the_first(tmp_path
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - before < 20
     assert (process.returncode, errors) == (130, LINE.format("interrupted"))
-
-
-def test_several_signals_at_once_are_one_line(tmp_path):
-    process = start(tmp_path)
-    for _ in range(3):
-        process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (130, LINE.format("interrupted"))
-    with atomic_write(tmp_path / "target") as tmp:
-        tmp.touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_what_nohup_ignores_stays_ignored(tmp_path):

@@ -19,7 +19,7 @@ from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from tests.support.patience import until
 from tests.support.ray_cluster import Cluster
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import command, exit_code, failed, in_a_copy
 from tests.support.small_grid import job, work_here
 from tests.support.threads import beside
 
@@ -50,11 +50,13 @@ def trained(trained, tmp_path_factory):
 CHECKPOINT, RUN = "runs/towns/smoothi/fold1/checkpoint", "runs/towns/bm25.run"
 
 
-def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path):
-    words = ["fine", "wrong", "killed", "broken", "well"]
+def test_a_job_that_fails_or_is_killed_costs_that_job_alone(cluster, tmp_path, monkeypatch):
+    """A node has the names of plug-ins."""
+    monkeypatch.setenv("RERANK_PLUGINS", "json,csv")
+    words = ["fine", "wrong", "killed", "broken", "well", "named"]
     ended = dict(work_on_ray("ray", job, words, tmp_path))
     assert sorted(ended) == sorted(words)
-    assert (ended["fine"], ended["well"], ended["wrong"]) == ("", "", "a mistake")
+    assert (ended["fine"], ended["well"], ended["wrong"], ended["named"]) == ("", "", "a mistake", "json csv")
     assert ended["killed"].startswith("its node or its process (killed, as for memory) was lost 3 times: ")
     assert ended["broken"].splitlines()[-1] == "ZeroDivisionError: a fault"
     assert not list(tmp_path.iterdir())
@@ -95,9 +97,7 @@ def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys)
     main([*words, "--fold", "2", "--name", "alone"])
     main([*words, "--fold", "3"])
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([*words, "--fold", "all", "--on", "ray"])
-    assert ended.value.code == 0
+    assert exit_code(*words, "--fold", "all", "--on", "ray") == 0
     printed = capsys.readouterr()
     assert printed.out == "runs/towns/smoothi\n"
     assert "3 folds, 1 of them finished already" in printed.err
@@ -106,9 +106,7 @@ def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys)
         folder / "alone/fold2/test.run"
     ).read_bytes()
     assert read_run(folder / "smoothi" / "all.run").keys() == read_run(RUN).keys()
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "runs/towns/smoothi"])
-    assert ended.value.code == 0
+    assert exit_code("verify", "runs/towns/smoothi") == 0
 
 
 def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, there):
@@ -198,9 +196,7 @@ def test_a_head_that_is_lost_ends_the_command_and_the_same_command_goes_on(clust
             process.resume()
     before = (fold / "log.jsonl").read_text().splitlines()
     assert 0 < len(before) < 8
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 0
+    assert exit_code(*words) == 0
     assert "the best of 1 finished cells" in capsys.readouterr().out
     after = (fold / "log.jsonl").read_text().splitlines()
     assert len(after) == 8

@@ -109,14 +109,6 @@ def test_each_part_alone_and_the_last_to_end_joins_them(there, capsys):
     assert not folders()
 
 
-def test_a_part_that_was_not_finished_is_scored_again(there):
-    for number in (1, 2, 3):
-        score("--part", f"{number}/4")
-    Path(folders()[0], "00002.run").unlink()
-    score("--parts", "4")
-    assert Path("out.run").read_bytes() == whole()
-
-
 def test_parts_of_another_model_or_other_settings_are_not_joined(there):
     score("--part", "1/4")
     (first,) = folders()
@@ -164,11 +156,7 @@ def test_other_parts_change_a_score_by_rounding_alone(there):
         assert found[query_id] == pytest.approx(scores, abs=1e-5)
 
 
-def rescored():
-    score("--parts", "4")
-
-
 def test_two_processes_write_the_run_of_one(there, tmp_path):
-    assert in_two_processes(tmp_path, rescored) == [None, None]
+    assert in_two_processes(tmp_path, score, "--parts", "4") == [None, None]
     assert Path("out.run").read_bytes() == whole()
     assert not folders()

@@ -30,7 +30,7 @@ def test_a_configuration_file_and_flags_that_win_over_it(here, capsys):
     kept = json.loads(Path("runs/towns/smoothi/fold1/manifest.json").read_text())["config"]
     assert (kept["loss"]["name"], kept["loss"]["alpha"], kept["lists"]["non_relevant"]) == ("smoothi", 10.0, "all")
     main(["train", "--config", "runs/towns/smoothi/config.toml", "--fold", "1"])  # what was kept means the same
-    assert "already exists" in capsys.readouterr().err
+    assert "finished already" in capsys.readouterr().err
 
 
 def test_robust04_toml_is_the_defaults_and_the_papers_setting():

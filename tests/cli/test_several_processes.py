@@ -1,9 +1,7 @@
-"""Commands in two processes: each line once, the group ended, and one folder that both see."""
+"""Commands in two processes: each line once, and the group ended."""
 
 import os
-import shutil
 import sys
-from pathlib import Path
 
 import torch
 
@@ -15,9 +13,8 @@ from tests.support.small_collection import command, write_qrels
 from tests.support.two_processes import in_two_processes
 
 
-def ended(folders, words):
-    """The exit code of a command in the folder of this process, and whether it leaves a group of processes."""
-    os.chdir(folders[int(os.environ["RANK"]) % len(folders)])
+def ended(words):
+    """The exit code of a command, and whether it leaves a group of processes."""
     try:
         main(words)
     except SystemExit as error:
@@ -34,21 +31,12 @@ def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
         write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
     for epochs in ("1", "2"):
         words = command("--name", f"of{epochs}", "--training.epochs", epochs)
-        assert in_two_processes(tmp_path, ended, [here], words) == [(0, False)] * 2
+        assert in_two_processes(tmp_path, ended, words) == [(0, False)] * 2
         told = lines_of(tmp_path, 0)
         assert sum("published split: 8 queries train" in line for line in told) == 1
         assert sum("epoch 1: loss" in line for line in told) == 1
         assert not [line for line in lines_of(tmp_path, 1) if line in told]
     assert len(read_run(here / "runs/towns/of2/foldsplit/test.run")) == 5
-
-
-def test_machines_without_a_shared_disk_are_refused_in_one_line(here, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(here, other)
-    assert [code for code, _ in in_two_processes(tmp_path, ended, [here, other], command())] == [2, 2]
-    (line,) = [line for line in lines_of(tmp_path, 0) if line.startswith("rerank: ")]
-    assert line.startswith("rerank: runs: process 1 on ")
-    assert not list(Path("runs/towns").glob("smoothi"))
 
 
 def test_a_command_sets_up_the_allocator_before_the_device(here, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from tests.support.small_collection import command, failed, run_beside_another
+from tests.support.small_collection import command, exit_code, failed, run_beside_another
 
 
 def test_both_losses_over_all_folds_and_the_table(here, capsys):
@@ -27,6 +27,7 @@ def test_both_losses_over_all_folds_and_the_table(here, capsys):
             assert set(run) == set(fold["test"])
             assert set(read_run(folder / f"fold{fold['name']}" / "valid.run")) == set(fold["valid"])
             assert not (folder / f"fold{fold['name']}" / "state").exists()
+        assert not (folder / "final").exists()
         everything = read_run(folder / "all.run")
         assert {q: set(documents) for q, documents in everything.items()} == {q: set(d) for q, d in first_stage.items()}
     manifest = json.loads((here / "runs" / "towns" / "hinge" / "fold1" / "manifest.json").read_text())
@@ -56,7 +57,7 @@ def test_a_finished_fold_is_not_trained_again_and_other_settings_are_refused(the
     before = run.stat().st_mtime_ns
     main(command("--fold", "1"))
     assert run.stat().st_mtime_ns == before
-    assert "already exists" in capsys.readouterr().err
+    assert "finished already" in capsys.readouterr().err
     line = failed(capsys, *command("--fold", "2", "--training.lr", "5e-5"))
     assert "there training.lr = 0.001; here training.lr = 5e-05" in line
     line = failed(capsys, *command("--fold", "2", "--loss", "hinge", "--name", "smoothi"))
@@ -110,14 +111,6 @@ def test_any_run_stands_in_for_bm25_and_queries_without_a_relevant_candidate_are
     assert {len(documents) for documents in read_run("runs/towns/smoothi/fold1/test.run").values()} == {2}
 
 
-def test_settings_that_an_older_file_lacks_had_their_defaults(there, capsys):
-    kept = Path("runs/towns/smoothi/config.toml")
-    text = kept.read_text()
-    kept.write_text(text[: text.index("[pretraining]")] + text[text.index("[output]") :])
-    main(command("--fold", "1", "--output.folder", "runs"))
-    assert "already exists" in capsys.readouterr().err
-
-
 def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys):
     records = [json.loads(line) for line in Path("towns/queries.jsonl").read_text().splitlines()]
     lines = [f"{record['_id']}\tgood {record['text']}\n" for record in records]
@@ -127,9 +120,7 @@ def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys)
     assert "rewritten.tsv: 1 of its queries have no judgments, so training does not use them" in capsys.readouterr().err
     facts = json.loads(Path("runs/towns/rewritten/fold1/manifest.json").read_text())
     assert Path(facts["first_stage"]["run"]).match("runs/towns/bm25-queries=rewritten-*.run")
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "runs/towns/rewritten"])
-    assert ended.value.code == 0
+    assert exit_code("verify", "runs/towns/rewritten") == 0
     main(["report", "runs/towns/rewritten"])
     assert "good amber0" in Path("runs/towns/rewritten/report.html").read_text()
     Path("rewritten.tsv").write_text("".join(lines[1:]))

@@ -34,21 +34,17 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("any-bytes")
 
 
-@bounded
-@given(damaged(gzip.compress(RUN, mtime=0)))
-def test_a_compressed_run(folder, content):
-    value_or_error(read_run, folder / "any.run.gz", content)
+def zipped():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("towns/corpus.jsonl", json.dumps(DOCUMENT))
+        archive.writestr("towns/queries.jsonl", json.dumps(QUERY))
+    return out.getvalue()
 
 
-@bounded
-@given(damaged(QRELS) | damaged(BEIR_QRELS))
-def test_qrels(folder, content):
-    value_or_error(read_qrels, folder / "qrels.txt", content)
-
-
-def documents(folder):
-    """All documents of a folder, twice: in its order and by id."""
-    collection = open_collection(str(folder))
+def documents(path):
+    """All documents of the folder of a corpus, twice: in its order and by id."""
+    collection = open_collection(str(path.parent))
     ids = [document.doc_id for document in collection.documents()]
     for document in collection.get(ids):
         (document.doc_id + document.text).encode()
@@ -56,50 +52,43 @@ def documents(folder):
     return ids
 
 
-@bounded
-@given(damaged_json(DOCUMENT))
-def test_a_corpus(folder, content):
-    value_or_error(lambda path: documents(path.parent), folder / "corpus.jsonl", content + b"\n")
+def queries(path):
+    """The queries of a folder, and the texts of a file's, which UTF-8 can write."""
+    read = open_collection(str(path.parent)).queries if path.name == "queries.jsonl" else read_queries(path)
+    "".join([*read, *read.values()]).encode()
 
 
+def features(path):
+    """The judgments of a file of feature vectors, which has some."""
+    judged = open_all(str(path), path.parent / "features").features.qrels()
+    assert judged
+
+
+READERS = {
+    "any.run.gz": (damaged(gzip.compress(RUN, mtime=0)), read_run),
+    "qrels.txt": (damaged(QRELS) | damaged(BEIR_QRELS), read_qrels),
+    "documents/corpus.jsonl": (damaged_json(DOCUMENT).map(lambda content: content + b"\n"), documents),
+    "towns/queries.jsonl": (damaged_json(QUERY), queries),
+    "topics": (damaged_json(QUERY) | damaged(b"q1\tlift\nq2\tdrag\n"), queries),
+    "scores.jsonl": (damaged_json(LIST), lambda path: read_training_lists(path, {"q1": "lift"}, "scores")),
+    "judgments.jsonl": (damaged_json(LIST), lambda path: read_training_lists(path, {"q1": "lift"}, "judgments")),
+    "folds.json": (damaged_json(FOLDS), read_folds),
+    "train.txt": (damaged(FEATURES), features),
+    "towns.zip": (damaged(zipped()), lambda path: open_collection(str(path)).queries),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
 @bounded
-@given(damaged_json(QUERY))
-def test_the_queries_of_a_folder(folder, content):
-    (folder / "towns").mkdir(exist_ok=True)
+@given(data=st.data())
+def test_a_file(folder, name, data):
+    contents, read = READERS[name]
+    for place in ("documents", "towns"):
+        (folder / place).mkdir(exist_ok=True)
     (folder / "towns" / "corpus.jsonl").write_text(json.dumps(DOCUMENT))
-    for text in (
-        value_or_error(
-            lambda path: open_collection(str(path.parent)).queries, folder / "towns" / "queries.jsonl", content
-        )
-        or {}
-    ).values():
-        text.encode()
-
-
-@bounded
-@given(damaged_json(QUERY) | damaged(b"q1\tlift\nq2\tdrag\n"))
-def test_a_file_of_queries(folder, content):
-    for query_id, text in (value_or_error(read_queries, folder / "topics", content) or {}).items():
-        (query_id + text).encode()
-
-
-@bounded
-@given(damaged_json(LIST), st.sampled_from(["judgments", "scores"]))
-def test_training_lists(folder, content, labels):
-    value_or_error(lambda path: read_training_lists(path, {"q1": "lift"}, labels), folder / "lists.jsonl", content)
-
-
-@bounded
-@given(damaged_json(FOLDS))
-def test_folds(folder, content):
-    value_or_error(read_folds, folder / "folds.json", content)
-
-
-@bounded
-@given(damaged(FEATURES))
-def test_features(folder, content):
-    store = value_or_error(lambda path: open_all(str(path), folder / "features"), folder / "train.txt", content)
-    assert store is None or store.features.qrels()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        value_or_error(read, folder / name, data.draw(contents))
 
 
 @bounded
@@ -114,19 +103,3 @@ def test_lightgbms_features(folder, name, data):
         folder / "rank" / name,
         data.draw(damaged(good[name])),
     )
-
-
-def zipped():
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("towns/corpus.jsonl", json.dumps(DOCUMENT))
-        archive.writestr("towns/queries.jsonl", json.dumps(QUERY))
-    return out.getvalue()
-
-
-@bounded
-@given(damaged(zipped()))
-def test_a_zip(folder, content):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        value_or_error(lambda path: open_collection(str(path)).queries, folder / "towns.zip", content)

@@ -145,16 +145,6 @@ def test_places_that_were_interrupted_go_on(large, tmp_path, monkeypatch):
     assert "state.json" not in files
 
 
-def test_damaged_places_are_one_line(large, tmp_path):
-    list(open_collection(str(large)).get(["d1"]))
-    (file,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/numbers.npy")
-    file.write_bytes(file.read_bytes()[:-1])
-    output, error = texts_of_another_process(large, ["d1"])
-    assert output == ""
-    assert f"{file.parent}: the offsets cannot be read (numbers.npy" in error
-    assert error.endswith("remove the folder and run again\n")
-
-
 def test_a_document_that_occurs_twice_in_a_large_collection_is_named_before_any_is_read(large):
     with (large / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "d3", "text": "x"}\n{"_id": "d1", "text": "x"}\n')
@@ -221,14 +211,7 @@ def test_documents_alone_need_no_queries_and_no_judgments(folder):
     [
         ("queries.jsonl", '{"_id": "q1"}', r"queries\.jsonl:1: expected a text under 'text', got none"),
         ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 occurs a second"),
-        (
-            "queries.jsonl",
-            '{"_id": "q1", "text": "x"}',
-            r"test\.tsv: judges query q2, which is not in .*queries\.jsonl; add it or drop",
-        ),
         ("qrels/test.tsv", "q1 d1\n", r"test\.tsv:1: expected 4 columns, `query_id 0 doc_id .*`, got 2: 'q1 d1'"),
-        ("qrels/test.tsv", "q1\td1\t1\nq1\td2\thigh\n", r"test\.tsv:2: expected an integer relevance, got high"),
-        ("qrels/test.tsv", "q1\td1\t1\nq1\td1\t0\n", r"test\.tsv:2: expected one judgment of document d1 .*, got 1"),
     ],
 )
 def test_bad_queries_and_qrels_are_named(folder, name, content, message):
@@ -294,13 +277,16 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
         list(collection.documents())
 
 
-def test_importing_loads_no_heavy_package():
-    code = (
-        "import sys, rerank.data.letor, rerank.data.collections, rerank.retrieval; "
-        "loaded = {'torch', 'pyarrow', 'ir_datasets', 'pyserini', 'jnius'} & set(sys.modules); "
-        "assert not loaded, loaded; "
-        "import rerank.cli.train, rerank.cli.score; assert 'torch' not in sys.modules"
-    )
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        ("data.letor, rerank.data.collections, rerank.retrieval", "torch pyarrow ir_datasets pyserini jnius"),
+        ("data.trec, rerank.data.candidates, rerank.data.folds, rerank.runs.table", "torch transformers scipy pandas"),
+        ("cli.train, rerank.cli.score", "torch"),
+    ],
+)
+def test_importing_loads_no_heavy_package(modules, heavy):
+    code = f"import sys, rerank.{modules}; loaded = set({heavy.split()}) & set(sys.modules); assert not loaded, loaded"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

@@ -88,13 +88,6 @@ def test_training_takes_the_judged_queries_of_a_file_and_needs_all_of_them(folde
         queries_to_train(open_collection(str(folder), queries=path))
 
 
-def test_a_file_of_queries_needs_no_queries_in_the_collection(folder, tmp_path):
-    (folder / "queries.jsonl").unlink()
-    shutil.rmtree(folder / "qrels")
-    (tmp_path / "new.tsv").write_text("n1\tgood\n")
-    assert open_collection(str(folder), queries=tmp_path / "new.tsv").queries == {"n1": "good"}
-
-
 def test_a_field_is_another_key_of_the_queries(folder, tmp_path):
     records = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     lines = [json.dumps({**record, "title": "short", "narrative": f"{record['_id']} in full"}) for record in records]

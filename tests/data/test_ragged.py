@@ -98,7 +98,7 @@ def files_of_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_takes_a_part_of_the_values_is_an_error(tmp_path):
+def test_a_disk_that_takes_a_part_of_the_values_or_of_an_array_is_an_error(tmp_path):
     """The C library keeps the last bytes of a file until it is closed."""
     documents = {"a": np.zeros(5000, np.float32)}
     with files_of_at_most(19_999), pytest.raises(UserError, match="File too large"):
@@ -106,14 +106,8 @@ def test_a_disk_that_takes_a_part_of_the_values_is_an_error(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["vectors.lock"]
     with files_of_at_most(20_000):
         assert len(opened(tmp_path, documents).values) == 5000
-
-
-def test_a_disk_that_takes_a_part_of_an_array_is_an_error(tmp_path):
-    array = np.arange(520)
     with files_of_at_most(4157), pytest.raises(OSError, match="File too large"):
-        write_array(tmp_path / "array.npy", array)
-    write_array(tmp_path / "array.npy", array)
-    assert np.array_equal(np.load(tmp_path / "array.npy"), array)
+        write_array(tmp_path / "array.npy", np.arange(520))
 
 
 DAMAGES = {

@@ -1,5 +1,6 @@
-"""Runs that are read and written again."""
+"""Runs that are written, read, and written again."""
 
+import itertools
 import random
 from array import array
 from pathlib import Path
@@ -32,11 +33,17 @@ def draw_scores(draw: random.Random, kind: str, documents: int) -> list[float]:
         return [draw.randint(-200, 200) / 128 for _ in range(documents)]
     if kind == "nine digits":
         return [float(f"{float32(draw.gauss(0, 1)):.9g}") for _ in range(documents)]
+    if kind == "largest":  # its nine digits, 3.40282347e+38, are above it as a float64
+        return [LARGEST] * documents
     return [draw.choice([*EXTREMES, -3.4e38]) for _ in range(documents)]
 
 
-@pytest.mark.parametrize("kind", ["model", "features", "close", "float64", "half", "nine digits", "extremes"])
-def test_a_run_that_is_read_and_written_is_the_same_file(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["model", "features", "close", "float64", "half", "nine digits", "largest", "extremes"]
+)
+def test_written_scores_strictly_decrease_and_a_run_that_is_read_and_written_is_the_same_file(
+    tmp_path: Path, kind: str
+) -> None:
     draw = random.Random(kind)
     for trial in range(20):
         documents = [f"d{i}" for i in range(draw.randint(1, 30))]
@@ -45,29 +52,25 @@ def test_a_run_that_is_read_and_written_is_the_same_file(tmp_path: Path, kind: s
             for i in range(3)
         }
         write_run(tmp_path / "first.run", run, "tag")
+        rows = [line.split(" ") for line in (tmp_path / "first.run").read_text().splitlines()]
+        assert [(q, d, r) for q, _, d, r, *_ in rows] == [
+            (q, d, str(r)) for q, of in run.items() for r, d in enumerate(ranked(of), 1)
+        ]
+        for above, below in itertools.pairwise(rows):
+            assert above[0] != below[0] or float32(float(above[4])) > float32(float(below[4]))
         again = read_run(tmp_path / "first.run")
         write_run(tmp_path / "again.run", again, "tag")
         assert (tmp_path / "first.run").read_bytes() == (tmp_path / "again.run").read_bytes()
         assert {query_id: list(of) for query_id, of in again.items()} == {q: ranked(of) for q, of in run.items()}
 
 
-def test_ties_of_feature_runs_keep_their_nine_digits(tmp_path: Path) -> None:
-    write_run(tmp_path / "a.run", {"q": {"a": 27.88026237, "b": 27.88026237}}, "t")
-    texts = [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()]
-    assert texts == ["27.8802624", "27.8802605"]
-    write_run(tmp_path / "b.run", read_run(tmp_path / "a.run"), "t")
-    assert (tmp_path / "b.run").read_bytes() == (tmp_path / "a.run").read_bytes()
-
-
-def test_scores_of_half_precision_without_ties_have_six_decimals(tmp_path: Path) -> None:
-    write_run(tmp_path / "a.run", {"q": {"a": 1.0078125, "b": 0.9921875}}, "t")
-    assert [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()] == ["1.007812", "0.992188"]
-
-
-def test_the_largest_float32_can_be_written_and_read(tmp_path: Path) -> None:
-    """Its nine digits, 3.40282347e+38, are above it as a float64."""
-    write_run(tmp_path / "a.run", {"q": {"a": LARGEST, "b": LARGEST}}, "t")
-    assert list(read_run(tmp_path / "a.run")["q"]) == ["b", "a"]
+@pytest.mark.parametrize(
+    ("scores", "texts"),
+    [((1.0078125, 0.9921875), ["1.007812", "0.992188"]), ((27.88026237,) * 2, ["27.8802624", "27.8802605"])],
+)
+def test_scores_have_six_decimals_and_those_that_tie_nine_digits(tmp_path: Path, scores, texts) -> None:
+    write_run(tmp_path / "a.run", {"q": dict(zip("ab", scores, strict=True))}, "t")
+    assert [line.split()[4] for line in (tmp_path / "a.run").read_text().splitlines()] == texts
 
 
 def test_scores_that_tie_or_rise_are_moved_to_the_next_float32_below() -> None:

@@ -1,9 +1,5 @@
 import gzip
-import itertools
 import random
-import subprocess
-import sys
-from array import array
 from pathlib import Path
 
 import pytest
@@ -11,17 +7,12 @@ import pytrec_eval
 
 from rerank.data.trec import ranked, read_qrels, read_run, write_qrels, write_run
 from rerank.utils.errors import UserError
-from tests.support.paths import ROOT
 
 
 def file_with(folder: Path, content: str | bytes, name: str = "some.run") -> Path:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-def float32(values: list[str]) -> list[float]:
-    return array("f", map(float, values)).tolist()
 
 
 def test_order_is_float32_score_then_doc_id_descending() -> None:
@@ -38,24 +29,6 @@ def test_order_is_the_one_that_pytrec_eval_ranks_by() -> None:
         for position, doc_id in enumerate(order, 1):
             values = pytrec_eval.RelevanceEvaluator({"q": {doc_id: 1}}, {"recip_rank"}).evaluate({"q": scores})
             assert values["q"]["recip_rank"] == pytest.approx(1 / position)
-
-
-def test_awkward_run_is_read_as_meant(tmp_path: Path) -> None:
-    lines = [
-        "2\tQ0  d1\t7 1.5e-1 tag",
-        "1 Q0 x 1 -3 tag",
-        "2 Q0 d3 1 .15 tag",
-        "1 Q0 y 9 1E2 tag",
-        "2 Q0 dé\u00a0 2 7 tag",
-        "",
-    ]
-    text = "\ufeff" + "\r\n".join(lines) + "\r\n"
-    expected = {"2": {"dé\u00a0": 7.0, "d3": 0.15, "d1": 0.15}, "1": {"y": 100.0, "x": -3.0}}
-    for path in (file_with(tmp_path, text), file_with(tmp_path, gzip.compress(text.encode()), "some.run.gz")):
-        run = read_run(path)
-        assert run == expected
-        assert list(run) == ["2", "1"]
-        assert [list(scores) for scores in run.values()] == [["dé\u00a0", "d3", "d1"], ["y", "x"]]
 
 
 def test_comments_and_words_after_the_tag_are_left_out_and_logged(
@@ -88,16 +61,9 @@ GOOD = "1 Q0 a 1 2.0 t\n"
             GOOD + "1 Q0 b 2 1.0\n",
             "some.run:2: expected 6 columns, `query_id Q0 doc_id rank score tag`, got 5: '1 Q0 b 2 1.0'",
         ),
-        (GOOD + "1 Q0 b 2 1.0\n1 Q0 c 3 0.5 t t\n", "some.run:2: expected 6 columns"),
-        (GOOD + "\n" + GOOD, "some.run:3: expected a document once in a query"),
-        (GOOD + "1 Q0 b\0 2 1.0 t\n", "some.run:2: expected 6 columns"),
         (GOOD + "1 Q0 b c 2 1.0 t\n", "some.run:2: expected 6 columns"),  # an id with a space, no word after the tag
-        (GOOD + "# a comment\n1 Q0 b 2 1.0\n", "some.run:3: expected 6 columns"),
         ("# a comment\n#\n", "some.run: nothing but comments; expected lines of `query_id Q0 doc_id rank score tag`"),
         (GOOD + "1 Q0 b 2 high t\n", "some.run:2: expected a finite score, got high"),
-        (GOOD + "1 Q0 b 2 1_0 t\n", "some.run:2: expected a finite score, got 1_0"),
-        (GOOD + "1 Q0 b 2 nan t\n", "some.run:2: expected a finite score, got nan"),
-        (GOOD + "1 Q0 b 2 -inf t\n", "some.run:2: expected a finite score, got -inf"),
         (GOOD + "1 Q0 b 2 1e39 t\n", "some.run:2: expected a finite score, got 1e39"),
         (
             GOOD + "2 Q0 a 1 1 t\n1 Q0 a 2 1 t\n",
@@ -128,27 +94,6 @@ def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path:
     assert (tmp_path / "a.run").read_text() == (
         "q2 Q0 a 1 12.345679 bm25\nq2 Q0 b 2 1.250000 bm25\nq1 Q0 c 1 -1.000000 bm25\n"
     )
-
-
-@pytest.mark.parametrize(
-    "scores",
-    [
-        {"a": 1.0, "b": 1.0, "c": 1.0},
-        {"a": 1.0, "b": 1.0, "c": 0.99999994},  # moving b down must not tie it with c
-        {"a": 1e-8, "b": 2e-8, "c": 0.0, "d": -1e-8},
-        {"a": 26.962000, "b": 26.961999},  # six decimals differ, their float32 do not
-        {"a": 0.0, "b": -0.0, "c": 0.0},
-        {"a": 1e30, "b": 1e30, "c": -1e30},
-        {"a": 16777216.0, "b": 16777217.0},
-    ],
-)
-def test_written_scores_strictly_decrease_in_the_order(tmp_path: Path, scores: dict[str, float]) -> None:
-    write_run(tmp_path / "a.run.gz", {"q": scores}, "t")
-    rows = [line.split(" ") for line in gzip.decompress((tmp_path / "a.run.gz").read_bytes()).decode().splitlines()]
-    assert [row[2] for row in rows] == ranked(scores)
-    assert [row[3] for row in rows] == [str(rank) for rank in range(1, len(scores) + 1)]
-    assert all(above > below for above, below in itertools.pairwise(float32([row[4] for row in rows])))
-    assert list(read_run(tmp_path / "a.run.gz")["q"]) == ranked(scores)
 
 
 @pytest.mark.parametrize(
@@ -197,13 +142,10 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("1 0 a 1\n1 0 b\n", "some.run:2: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 b'"),
-        ("1 0 184\n", "some.run:1: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 184'"),
         ("1 0 a 1\n1 0 b 1.5\n", "some.run:2: expected an integer relevance, got 1.5"),
         ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
         ("query-id\tcorpus-id\tscore\n1\ta\n", "some.run:2: expected 3 columns"),
-        ("query-id\tcorpus-id\tscore\n1\ta\tx\n", "some.run:2: expected an integer relevance, got x"),
         ("query-id\tcorpus-id\tscore\n", "some.run: empty file; expected lines of `query-id corpus-id score`"),
-        ("1 0 a 2147483648\n", "some.run:1: expected an integer relevance, got 2147483648"),
         ("", "some.run: empty file"),
     ],
 )
@@ -212,12 +154,3 @@ def test_bad_qrels_are_one_line_with_file_and_line(tmp_path: Path, content: str,
     with pytest.raises(UserError) as error:
         read_qrels(path)
     assert str(error.value).startswith(f"{tmp_path}/{message}")
-
-
-def test_evaluation_loads_no_heavy_package(tmp_path: Path) -> None:
-    code = (
-        "import sys, rerank.data.trec, rerank.data.candidates, rerank.data.folds, rerank.runs.table as e; "
-        "rerank.data.trec.read_run(sys.argv[1]); "
-        "assert not {'torch', 'transformers', 'scipy', 'scipy.stats', 'pandas'} & set(sys.modules), 'too much loaded'"
-    )
-    subprocess.run([sys.executable, "-c", code, str(file_with(tmp_path, GOOD))], check=True, cwd=ROOT)

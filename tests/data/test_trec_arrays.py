@@ -80,7 +80,7 @@ def expect_same(path, content, width):
             assert list(found) == list(expected)
 
 
-ids = st.sampled_from(["q1", "q2", "d1", "d10", "d2", "#d", "é", "1", "0x1", "\ufeffq", '"'])
+ids = st.sampled_from(["q1", "q2", "d1", "d10", "d2", "#d", "é", "d\u00a0", "1", "0x1", "\ufeffq", '"'])
 scores = st.sampled_from(["1", "2.5", "2.50000001", "-0", "0.0", "1e-3", "1E2", ".5", "3.4028235e38", "16777217"])
 odd_scores = st.sampled_from(["nan", "inf", "1e39", "1_0", "+1", "0x1p3", "x", "", "1e", "-", "1e400", "1 2"])
 grades = st.sampled_from(["0", "1", "1", "2", "-1"])

@@ -6,16 +6,11 @@ from itertools import pairwise, permutations
 import pytest
 
 from rerank.data.trec import ranked
-from rerank.data.types import Qrels, Run
+from rerank.data.types import Run
 from rerank.evaluation.fusion import fuse_ranks, fuse_scores
+from tests.support.random_runs import drawn, relevant_first_three
 
-QUERIES = [f"q{i}" for i in range(15)]
-QRELS: Qrels = {q: {f"d{i:02}": int(i < 3) for i in range(20)} for q in QUERIES}
-
-
-def drawn(seed: int, skill: float) -> Run:
-    draw = random.Random(seed)
-    return {q: {d: draw.gauss(0, 1) + skill * grade for d, grade in judged.items()} for q, judged in QRELS.items()}
+QRELS = relevant_first_three(15)
 
 
 def with_ties(draw: random.Random, documents: int = 40) -> dict[str, float]:
@@ -110,7 +105,7 @@ def test_scores_that_float32_ties_after_scaling_keep_their_order() -> None:
 
 
 def test_weights_may_differ_by_query() -> None:
-    first, model = drawn(1, 1.0), drawn(2, 2.0)
+    first, model = drawn(QRELS, 1, 1.0), drawn(QRELS, 2, 2.0)
     fused = fuse_scores([first, model], {"q0": (1.0, 0.0), "q1": (0.0, 1.0), "unknown": (1.0, 0.0)})
     assert {q: list(scores) for q, scores in fused.items()} == {"q0": ranked(first["q0"]), "q1": ranked(model["q1"])}
 
@@ -127,4 +122,4 @@ def test_weights_may_differ_by_query() -> None:
 )
 def test_wrong_weights_are_refused(weights: tuple[float, ...], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        fuse_scores([drawn(1, 0.0), drawn(2, 0.0)], weights)
+        fuse_scores([drawn(QRELS, 1, 0.0), drawn(QRELS, 2, 0.0)], weights)

@@ -8,7 +8,6 @@ from huggingface_hub import ModelCard
 
 from rerank.cli.main import main
 from tests.support.small_collection import command
-from tests.support.small_features import SETTINGS, write_folds_of_features
 
 CHECKPOINT = Path("runs/towns/smoothi/fold1/checkpoint")
 
@@ -68,14 +67,3 @@ def test_a_card_of_the_encoder_that_cannot_be_read_is_reported(here, capsys):
     main(command("--fold", "1"))
     assert "encoder/README.md: not read (" in capsys.readouterr().err
     assert card_of(CHECKPOINT).data.license == "unknown"
-
-
-def test_a_network_on_feature_vectors_has_none(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_folds_of_features(tmp_path / "letor")
-    Path("letor.toml").write_text(SETTINGS)
-    main(["train", "--config", "letor.toml", "--fold", "1"])
-    assert sorted(path.name for path in Path("runs/letor/smoothi/fold1/checkpoint").iterdir()) == [
-        "config.json",
-        "model.safetensors",
-    ]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from rerank.config import CollectionSettings, Config
-from rerank.data.trec import read_run
 from rerank.jobs.rescore import rescore
 from rerank.utils.errors import UserError
 
@@ -14,13 +13,6 @@ RUN = Path("runs/towns/bm25.run")
 CHECKPOINT = Path("runs/towns/smoothi/fold1/checkpoint")
 RECORDED = Config(collection=CollectionSettings(source=""))
 """Settings without a collection: that of the checkpoint."""
-
-
-def test_the_collection_is_that_of_the_settings_or_of_the_checkpoint(there):
-    rescore(Config(collection="towns"), str(CHECKPOINT), RUN, Path("named.run"))
-    rescore(RECORDED, str(CHECKPOINT), RUN, Path("recorded.run"))
-    assert read_run("recorded.run") == read_run("named.run")
-    assert json.loads(Path("recorded.run.json").read_text())["config"]["collection"]["source"] == "towns"
 
 
 def test_a_checkpoint_that_does_not_know_its_collection_and_a_collection_that_is_gone(there):

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from rerank.config.registered import describe_losses
 from rerank.losses import LABELS, LOSSES
-from rerank.utils.registry import describe, describe_losses
+from rerank.utils.registry import describe
 
 CASES = [
     (name, {"metric": "ndcg@3"} if "metric" in describe(name, function).hyperparameters else {})

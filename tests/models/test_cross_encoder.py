@@ -6,23 +6,23 @@ import pytest
 import torch
 
 from rerank.data.splitting import Splitting
-from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder
 from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
-from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder
+from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
 QUERIES = {"p": "amber birch", "q": "cedar"}
 TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "two": 60, "many": 200})
 
 
-def opened(folder, tmp_path, pooling="mean", seed=0):
-    model, tokenizer, max_length = open_cross_encoder(str(folder), pooling, seed)
-    return model.eval(), make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS), tokenizer
+def opened(folder, tmp_path, seed=0, texts=TEXTS):
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
+    return model.eval(), make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, texts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
     """Whatever the pooling, if passages share tokens, and with padding."""
-    model, inputs_of, _ = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path)
+    model, inputs_of = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path)
     pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
     shared = replace(inputs_of, splitting=Splitting(5, 4))
     with torch.no_grad():
@@ -42,28 +42,9 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
     assert not torch.equal(together[~of_one], plain[~of_one])
 
 
-@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
-def test_a_hub_cross_encoder_keeps_its_own_head_and_so_does_its_checkpoint(kind, tmp_path):
-    from transformers import AutoModelForSequenceClassification
-
-    folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
-    model, inputs_of, tokenizer = opened(folder, tmp_path)
-    theirs = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
-    assert not (tmp_path / "saved" / HEAD_FILE).exists()
-    again, _, _ = opened(tmp_path / "saved", tmp_path)
-    with torch.no_grad():
-        ours = scores_of(model, inputs_of([("p", "one"), ("p", "short")]))
-        logits = [
-            theirs(**tokenizer(QUERIES["p"], TEXTS[d], return_tensors="pt")).logits[0, 0] for d in ("one", "short")
-        ]
-        assert scores_of(again, inputs_of([("q", "many")])) == scores_of(model, inputs_of([("q", "many")]))
-    torch.testing.assert_close(ours, torch.stack(logits), atol=1e-5, rtol=0)
-
-
 def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
     """MacAvaney et al. 2019: the passages' [CLS] vectors are averaged before the dense layer."""
-    model, inputs_of, _ = opened(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48), tmp_path)
+    model, inputs_of = opened(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48), tmp_path)
     packed = inputs_of([("p", "many")])
     with torch.no_grad():
         vectors = [
@@ -78,35 +59,10 @@ def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
         )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_checkpoint_is_a_hugging_face_folder_that_gives_the_same_scores(kind, tmp_path):
-    from transformers import AutoModel, AutoTokenizer
-
-    model, inputs_of, tokenizer = opened(make_encoder(kind, tmp_path / kind, WORDS), tmp_path, "max", seed=5)
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
-    AutoModel.from_pretrained(tmp_path / "saved")
-    AutoTokenizer.from_pretrained(tmp_path / "saved")
-    again, _, _ = opened(tmp_path / "saved", tmp_path, "max", seed=6)
-    pairs = [("q", doc_id) for doc_id in TEXTS]
-    with torch.no_grad():
-        torch.testing.assert_close(
-            scores_of(again, inputs_of(pairs)), scores_of(model, inputs_of(pairs)), atol=0, rtol=0
-        )
-    settings = {name: value for name, value in again.encoder.config.rerank.items() if name != "head"}
-    assert settings == {"pooling": "max", "max_doc_tokens": 800}
-    assert {path.suffix for path in (tmp_path / "saved").iterdir()} <= {
-        ".json",
-        ".safetensors",
-        ".txt",
-        ".model",
-        ".jinja",
-    }
-
-
 @pytest.mark.parametrize("own_head", [False, True])
 def test_the_layers_on_top_have_their_own_learning_rate(own_head, tmp_path):
     make = make_cross_encoder if own_head else make_encoder
-    model, _, _ = opened(make("bert", tmp_path / "bert", WORDS), tmp_path)
+    model, _ = opened(make("bert", tmp_path / "bert", WORDS), tmp_path)
     body, top = model.parameter_groups(2e-5, 1e-3)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert {names[id(p)] for p in top["params"]} == (
@@ -124,16 +80,9 @@ def test_the_seed_decides_the_new_layer(tmp_path):
 
 
 def test_scores_are_float32_under_bf16_autocast(tmp_path):
+    texts = make_texts({f"d{i}": 10 for i in range(150)}, seed=3)
     for make in (make_encoder, make_cross_encoder):
-        model, inputs_of, _ = opened(make("bert", tmp_path / make.__name__, WORDS), tmp_path)
-        texts = make_texts({f"d{i}": 10 for i in range(150)}, seed=3)
-        inputs_of = make_inputs(
-            tmp_path / make.__name__ / "t",
-            open_cross_encoder(str(tmp_path / make.__name__), "mean", 0)[1],
-            512,
-            QUERIES,
-            texts,
-        )
+        model, inputs_of = opened(make("bert", tmp_path / make.__name__, WORDS), tmp_path, texts=texts)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             scores = scores_of(model, inputs_of([("p", doc_id) for doc_id in texts]))
         assert scores.dtype == torch.float32

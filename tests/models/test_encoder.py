@@ -8,11 +8,9 @@ from safetensors.torch import load_file, save_file
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError
-from tests.support.paths import SHARED_DATA
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
-MINILM = SHARED_DATA / "encoders" / "all-MiniLM-L6-v2"
 
 
 def change_config(folder: Path, **changes: object) -> None:
@@ -73,16 +71,6 @@ def test_weights_in_a_pickle_open_too(tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     table = load_encoder(str(folder)).model.get_input_embeddings().weight
     assert torch.equal(table, weights["embeddings.word_embeddings.weight"])
-
-
-@pytest.mark.skipif(not MINILM.is_dir(), reason="the pretrained encoder is not here")
-def test_pretrained_encoder_stored_in_float16() -> None:
-    loaded = load_encoder(str(MINILM))
-    assert (loaded.max_length, loaded.hidden_size, loaded.own_head) == (512, 384, False)
-    assert {p.dtype for p in loaded.model.parameters()} == {torch.float32}
-    stored = load_file(MINILM / "model.safetensors")["embeddings.word_embeddings.weight"]
-    assert stored.dtype == torch.float16
-    assert torch.equal(loaded.model.get_input_embeddings().weight, stored.float())
 
 
 def test_token_types_are_dropped_where_the_model_takes_none(tmp_path: Path) -> None:
@@ -153,6 +141,9 @@ MISTAKES = {
     "an encoder turned into a decoder": (
         lambda folder: change_config(folder, is_decoder=True), "a bert model, not a text encoder",
     ),
+    "a classifier with two outputs": (
+        lambda folder: make_cross_encoder("bert", folder, WORDS, outputs=2), "a classifier with 2 outputs; expected",
+    ),
     "an unknown type": (
         lambda folder: change_config(folder, model_type="mystery", auto_map={"AutoConfig": "mystery.Config"}),
         "AutoConfig cannot open",
@@ -172,12 +163,6 @@ def test_what_is_no_encoder_is_one_line(mistake: str, tmp_path: Path) -> None:
     assert str(folder) in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "weights_only" not in str(raised.value)
-
-
-def test_classifier_with_two_outputs_is_an_error(tmp_path: Path) -> None:
-    folder = make_cross_encoder("bert", tmp_path / "bert", WORDS, outputs=2)
-    with pytest.raises(UserError, match="a classifier with 2 outputs; expected"):
-        load_encoder(str(folder))
 
 
 def test_tokenizer_without_padding_is_an_error(tmp_path: Path) -> None:

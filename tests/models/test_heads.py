@@ -13,7 +13,7 @@ from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, open_traine
 from rerank.models.heads import FORMS, folded
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
-from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder, make_tokenizer
+from tests.support.tiny_encoders import CROSS_ENCODER_KINDS, KINDS, make_cross_encoder, make_encoder, make_tokenizer
 
 QUERY = "amber river"
 DOCUMENTS = list(make_texts({"empty": 0, "word": 1, "short": 8, "long": 60, "longer": 90}).values())
@@ -83,9 +83,9 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 128
 
 
-@pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])  # the three forms
+@pytest.mark.parametrize("kind", KINDS)
 def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
-    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS))
+    model, tokenizer = trained(make_encoder(kind, tmp_path / kind, WORDS), pooling="max")
     names = [name for name, _ in model.named_parameters()]
     body = {id(parameter) for parameter in model.encoder.parameters()}
     model.train()
@@ -96,7 +96,9 @@ def test_opening_a_checkpoint_gives_the_layer_back_bit_by_bit(kind, tmp_path):
     assert all(module.training for module in model.modules())
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     assert [name for name, _ in model.named_parameters()] == names  # saving leaves nothing behind
-    again, _, _ = open_cross_encoder(str(tmp_path / "saved"), "mean", seed=9)
+    again, _, _ = open_cross_encoder(str(tmp_path / "saved"), "max", seed=9)
+    settings = {name: value for name, value in again.encoder.config.rerank.items() if name != "head"}
+    assert settings == {"pooling": "max", "max_doc_tokens": 800}
     assert [name for name, _ in again.named_parameters()] == names
     for (name, before), (_, after) in zip(model.named_parameters(), again.named_parameters(), strict=True):
         assert torch.equal(before, after), name
@@ -117,15 +119,18 @@ def test_small_and_large_scores_keep_their_digits(kind, scale, tmp_path):
     assert difference <= relative * np.abs(ours).max()
 
 
-@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+@pytest.mark.parametrize("kind", CROSS_ENCODER_KINDS)
 def test_a_trained_cross_encoder_keeps_its_own_head_and_gets_the_identity(kind, tmp_path):
     folder = make_cross_encoder(kind, tmp_path / kind, WORDS)
     model, tokenizer, _ = open_cross_encoder(str(folder), "mean", 0)
     assert model.head is None
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     assert "head" not in json.loads((tmp_path / "saved" / "config.json").read_text())["rerank"]
+    assert not (tmp_path / "saved" / HEAD_FILE).exists()
     ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
-    np.testing.assert_allclose(scores_in_sentence_transformers(tmp_path / "saved"), ours, atol=1e-5)
+    assert np.array_equal(ours, Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS))
+    for theirs in (scores_in_sentence_transformers(tmp_path / "saved"), scores_in_transformers(folder)):
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "electra", "modernbert"])

@@ -1,8 +1,6 @@
 import shutil
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,31 +70,15 @@ def test_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
         encoder_folder(str(tmp_path / "model.safetensors"))
 
 
-@pytest.fixture
-def empty_hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server on this machine that answers as huggingface.co does for a model that it does not have."""
-    from huggingface_hub import constants
+def test_name_that_the_hub_does_not_have(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
 
-    class Nothing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(404)
-            self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def nothing(*_: object, local_files_only: bool = False, **__: object) -> None:
+        if local_files_only:
+            raise huggingface_hub.errors.LocalEntryNotFoundError("not in the cache")
+        answer = SimpleNamespace(headers={}, request=None)
+        raise huggingface_hub.errors.RepositoryNotFoundError("not found", response=answer)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Nothing)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    yield
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.mark.usefixtures("empty_hub")
-def test_name_that_the_hub_does_not_have() -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", nothing)
     with pytest.raises(UserError, match="has no model of this name that you may read; check the name"):
         encoder_folder("someone/nothing")

@@ -13,6 +13,7 @@ from rerank.models import packed_attention as packing
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.packed_attention import Passages, attend
 from tests.models.gradients import assert_same_gradients, scores_and_gradients
+from tests.models.test_placement import attend_within
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
@@ -174,15 +175,7 @@ def test_half_precision_on_a_gpu_is_one_call_of_varlen_attention(monkeypatch):
         assert given["max_q"] == given["max_k"] == 5
         assert given["cu_seq_q"].dtype == torch.int32
         assert given["query"].dtype == given["key"].dtype == given["value"].dtype
-        outs = []
-        for begin, end in pairwise(given["cu_seq_q"].tolist()):
-            grids = (given[name][begin:end].transpose(0, 1) for name in ("query", "key", "value"))
-            places = torch.arange(end - begin)
-            left, right = (end if side < 0 else side for side in given["window_size"])  # negative: no limit
-            apart = places[:, None] - places
-            near = (apart <= left) & (-apart <= right)
-            outs.append(F.scaled_dot_product_attention(*grids, attn_mask=near, scale=given["scale"]).transpose(0, 1))
-        return torch.cat(outs)
+        return attend_within(*args, **kwargs)
 
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
     lengths = [5, 4, 4, 1]

@@ -10,7 +10,6 @@ import torch
 from rerank import Reranker
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
-from rerank.data.tokens import make_store, open_store
 from rerank.data.trec import read_run
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
@@ -18,7 +17,7 @@ from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
-from tests.support.tiny_encoders import make_cross_encoder, make_encoder, make_tokenizer
+from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 DOCUMENTS = ["amber birch", "", "cedar delta ember", "amber birch", " ".join(WORDS * 20)]
 
@@ -98,17 +97,6 @@ def test_bf16_is_used_where_it_is_asked_for(folder, reranker):
     half = Reranker.load(folder, device="cpu", precision="bf16").score("fjord", DOCUMENTS)
     difference = np.abs(half - reranker.score("fjord", DOCUMENTS))
     assert 0 < difference.max() < 0.1
-
-
-def test_the_store_in_memory_equals_the_one_on_disk(tmp_path):
-    texts, tokenizer = make_texts({"a": 5, "b": 0, "c": 300}), make_tokenizer("bert", WORDS)
-    on_disk = open_store(tmp_path, list(texts), lambda ids: [texts[i] for i in ids], tokenizer, 100, "x")
-    in_memory = make_store(list(texts), texts.values(), tokenizer, 100)
-    assert in_memory.sha256() == on_disk.sha256()
-    assert in_memory.statistics() == on_disk.statistics()
-    assert in_memory.rows == on_disk.rows
-    assert in_memory["c"].tolist() == on_disk["c"].tolist()
-    assert in_memory.tokens.dtype == on_disk.tokens.dtype
 
 
 def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch, caplog):

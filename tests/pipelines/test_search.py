@@ -8,11 +8,10 @@ import pytest
 
 from rerank import open_collection
 from rerank.config import CollectionSettings, Config, EncoderSettings, FirstStageSettings
-from rerank.pipelines.open import bm25_and
+from rerank.pipelines.open import bm25_and, candidates_of
 from rerank.retrieval.bm25 import retrieve
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
-from tests.support.small_collection import write_german
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
@@ -74,30 +73,10 @@ def test_a_title_is_marked_and_not_repeated(here, model):
     assert (hits["e"].title.parts(), hits["e"].snippet.parts(), hits["e"].text.parts()) == ([("Good", True)], [], [])
 
 
-def test_words_are_those_of_the_language(here, model):
-    write_german(Path("stadt"))
-    (hit,) = opened(model, "stadt", language="de").search("häusern")
-    assert (hit.doc_id, hit.snippet.parts()) == ("d0", [("Das ", False), ("Haus", True), (" am Markt", False)])
-    assert opened(model, "stadt").search("häusern") == []
-
-
 @pytest.mark.parametrize("query", ["the of and", "zzzz", "?!", "the " * 5000])
 def test_a_query_without_a_word_of_the_index_has_no_hits_and_asks_no_model(here, model, query, monkeypatch):
     monkeypatch.setattr(model, "scorer", None)
     assert opened(model).search(query) == []
-
-
-def test_bad_queries_and_collections_are_one_line(here, model):
-    pipeline = opened(model)
-    for query, expected in [("", "query: is empty"), (" \n", "query: is empty"), ("\udcff", "query: is not Unicode")]:
-        with pytest.raises(UserError, match=expected):
-            pipeline.search(query)
-    Path("empty").mkdir()
-    with pytest.raises(UserError, match=r"empty: no corpus\.jsonl"):
-        opened(model, "empty")
-    Path("empty", "corpus.jsonl").touch()
-    with pytest.raises(UserError, match="there is no document with text to index"):
-        opened(model, "empty")
 
 
 def test_neither_the_log_nor_an_error_shows_the_query(here, model, caplog):
@@ -112,7 +91,16 @@ def test_neither_the_log_nor_an_error_shows_the_query(here, model, caplog):
 
 def test_it_needs_documents_alone(here, model):
     write(Path("alone"), {"d": ("", "amber0")})
-    assert [hit.doc_id for hit in opened(model, "alone").search(QUERY)] == ["d"]
+    pipeline = opened(model, "alone")
+    assert [hit.doc_id for hit in pipeline.search(QUERY)] == ["d"]
+    assert candidates_of(pipeline) is None
+
+
+def test_candidates_of_the_model_are_those_of_the_stage_below(here, model):
+    sample, collection = candidates_of(opened(model)), open_collection("towns")
+    found = {query_id: set(texts) for query_id, texts in sample.documents.items()}
+    assert found == {query_id: set(run) for query_id, run in retrieve(collection, 20).items()}
+    assert sample.queries == collection.queries
 
 
 def write(folder, documents):

@@ -17,7 +17,7 @@ from rerank.pipelines.folder import read_evidence
 from rerank.stages.world import World
 from rerank.utils import temporary
 from tests.pipelines.test_fit import FOLDER, QUERY, pipeline
-from tests.support.small_collection import failed, in_a_copy
+from tests.support.small_collection import exit_code, failed, in_a_copy
 
 NEW, CHANGED, REMOVED = "new", "d0-0", "d14-5"
 
@@ -56,8 +56,10 @@ def vectors(world):
     return {doc_id: store.vectors_of(number) for number, doc_id in enumerate(store.ids)}
 
 
-def test_a_fit_embeds_new_and_changed_documents_alone(changed):
+def test_a_fit_embeds_new_and_changed_documents_alone(changed, capsys):
+    """A line says that vectors are not used, and why."""
     rerank.fit("towns", pipeline())
+    assert "the documents have changed: new ones, and those with another text, are embedded" in capsys.readouterr().err
     assert sorted(changed) == ["alpha0 new", "alpha0 new", "good again", "good again"]  # vectors, and those of tokens
     again = vectors(rerank.Pipeline.load(FOLDER).fitted.world)
     shutil.rmtree("runs")
@@ -65,6 +67,11 @@ def test_a_fit_embeds_new_and_changed_documents_alone(changed):
     assert list(again) == list(afresh)
     for doc_id, some in afresh.items():  # a vector depends, by rounding, on the texts beside it
         np.testing.assert_allclose(again[doc_id], some, atol=1e-6)
+    assert "embedded" not in capsys.readouterr().err
+    (of_encoder,) = Path("runs/towns/embeddings").iterdir()
+    of_encoder.rename(of_encoder.with_name("of another"))
+    vectors(World.open(rerank.config.Config("towns")))
+    assert "has no vectors by encoder as it is now: all documents are embedded" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", [FOLDER, Path("portable")])
@@ -79,8 +86,7 @@ def test_an_update_takes_the_documents_and_learns_nothing(folder, changed, capsy
     assert NEW in run
     assert REMOVED not in run
     if folder == FOLDER:  # a portable one has no judgments
-        with pytest.raises(SystemExit, match="0"):
-            main(["verify", str(folder)])
+        assert exit_code("verify", str(folder)) == 0
     manifest = (folder / "manifest.json").read_bytes()
     main(["update", str(folder)])
     assert "has these documents already" in capsys.readouterr().err

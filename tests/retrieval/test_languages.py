@@ -5,29 +5,12 @@ import contextlib
 import pytest
 
 from rerank.config.languages import ANALYZERS, check_language
-from rerank.data.types import Document
-from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.bm25 import retrieve
 from rerank.retrieval.java import java_class
 from rerank.retrieval.languages import open_analyzer
-from rerank.retrieval.lucene_index import build_index, choose_index
+from rerank.retrieval.lucene_index import choose_index
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_german
-
-DOCUMENTS = [
-    Document("a", "", "Das Haus am See"),
-    Document("b", "", "die Häuser der Stadt"),
-    Document("c", "", "Büchern"),
-]
-QUERIES = {"1": "Häuser", "2": "das Buch"}
-
-
-def test_german_stems_find_what_english_ones_do_not(tmp_path):
-    found = {}
-    for language in ("en", "de"):
-        build_index(DOCUMENTS, tmp_path / language, language=language)
-        run = search(tmp_path / language, QUERIES, 10, language=language)
-        found[language] = {query_id: set(documents) for query_id, documents in run.items()}
-    assert found == {"en": {"1": {"b"}, "2": {"a"}}, "de": {"1": {"a", "b"}, "2": {"c"}}}
 
 
 def test_every_analyzer_is_one_that_lucene_has(tmp_path):

@@ -40,31 +40,26 @@ def write(file, index, queries=QUERIES, depth=10, k1=0.9):
     return run
 
 
-def interrupt(file, index, monkeypatch, at):
-    """Writes until query `at`; each query is saved."""
-    lines = streamed_run.lines_of_query
-
-    def stop(path, query_id, scores, tag, **options):
-        if query_id == at:
-            raise KeyboardInterrupt
-        return lines(path, query_id, scores, tag, **options)
-
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(streamed_run, "lines_of_query", stop)
-        patch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
-        write(file, index)
-
-
-def queries_written(monkeypatch):
-    """The ids of the queries whose lines are made from now on."""
+def queries_written(monkeypatch, stop=None):
+    """The ids of the queries whose lines are made from now on; an interrupt comes at query `stop`."""
     written, lines = [], streamed_run.lines_of_query
 
     def note(path, query_id, scores, tag, **options):
+        if query_id == stop:
+            raise KeyboardInterrupt
         written.append(query_id)
         return lines(path, query_id, scores, tag, **options)
 
     monkeypatch.setattr(streamed_run, "lines_of_query", note)
     return written
+
+
+def interrupt(file, index, monkeypatch, at):
+    """Writes until query `at`; each query is saved."""
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        queries_written(patch, at)
+        patch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
+        write(file, index)
 
 
 def test_it_is_the_run_that_is_written_at_once(index, expected, tmp_path, capfd):
@@ -88,21 +83,15 @@ def test_an_interrupted_run_goes_on_and_is_the_same(index, expected, tmp_path, m
     assert [path.name for path in tmp_path.iterdir()] == ["bm25.run"]
 
 
-@pytest.mark.parametrize("change", [{"k1": 1.2}, {"depth": 9}, {"queries": QUERIES | {"q0": "orbit"}}])
-def test_other_settings_or_queries_begin_again(index, tmp_path, monkeypatch, change):
+@pytest.mark.parametrize("change", [{"k1": 1.2}, {"depth": 9}, {"queries": QUERIES | {"q0": "orbit"}}, {"index": None}])
+def test_other_settings_or_queries_or_another_index_begin_again(index, tmp_path, monkeypatch, change):
     file = tmp_path / "bm25.run"
     interrupt(file, index, monkeypatch, "q33")
+    if "index" in change:
+        change = {"index": tmp_path / "other"}
+        build_index([Document("d", "", " ".join(WORDS))], tmp_path / "other")
     written = queries_written(monkeypatch)
-    write(file, index, **change)
-    assert written[0] == "q0"
-
-
-def test_another_index_begins_again(index, tmp_path, monkeypatch):
-    file = tmp_path / "bm25.run"
-    interrupt(file, index, monkeypatch, "q33")
-    build_index([Document("d", "", " ".join(WORDS))], tmp_path / "other")
-    written = queries_written(monkeypatch)
-    write(file, tmp_path / "other")
+    write(file, **{"index": index} | change)
     assert written[0] == "q0"
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from rerank.config.languages import ANALYZERS
+from rerank.retrieval.java import java_class
+from rerank.retrieval.languages import open_analyzer
 from rerank.retrieval.words import find_words
 from rerank.utils.errors import UserError
 
@@ -31,3 +34,20 @@ def test_every_language_has_its_own_words():
     assert shown("The cities", "standard") == [("the", "The"), ("cities", "cities")]
     with pytest.raises(UserError, match=r"--collection\.language xx: Lucene has no analyzer"):
         find_words("word", "xx")
+
+
+TEXT = (
+    "The l'été  café-bars\u00a0of (d'Artagnan's), 𝒜😀 wings. H-index t-athair e\u0301 東京 都庁 대학교 अनुभव\u2028"
+    "Häuser\tإلى x\u200by"
+)
+
+
+@pytest.mark.parametrize("language", sorted(ANALYZERS))
+def test_the_words_of_parts_are_those_of_the_whole_text(language):
+    try:
+        analyzer = open_analyzer(language)
+    except UserError as error:
+        pytest.skip(str(error))
+    expected = list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, TEXT))
+    for _ in range(2):
+        assert [word.term for word in find_words(TEXT, language)] == expected

@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from rerank.data.trec import ranked, read_run
-from rerank.evaluation.evaluate import evaluate
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
@@ -22,9 +21,6 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
     assert {q: ranked(scores) for q, scores in good.candidates().items()} == {
         q: ranked(first[q])[:DEPTH] for q in first
     }
-    before, after = results.values(good)
-    assert after == evaluate(results.qrels, good.run, ["nDCG@5"])["nDCG@5"]
-    assert sum(after.values()) > sum(before.values())
 
 
 def test_an_experiments_own_folder_is_read_alone(folder):
@@ -53,22 +49,17 @@ def test_a_missing_first_stage_is_an_error_when_it_is_needed(folder):
         good.candidates()
 
 
-@pytest.mark.parametrize("command", [["report"], ["plot", "depth", "--out", "depth.pdf"]])
-def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys, command):
+def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    name, *rest = command
-    line = failed(capsys, name, *rest[:1], str(folder.parent), *rest[1:])
-    assert f"{folder.parent}: not a folder of runs: it has no qrels.txt; expected {folder}" in line
-    assert "no experiment here has a finished fold" in unfinished(
-        folder, capsys, name, *rest[:1], str(folder), *rest[1:]
-    )
-    assert not (tmp_path / "depth.pdf").exists()
-
-
-def unfinished(folder, capsys, *words):
+    commands = ["report"], ["plot", "depth", "--out", "depth.pdf"]
+    for words in commands:
+        line = failed(capsys, *words, str(folder.parent))
+        assert f"{folder.parent}: not a folder of runs: it has no qrels.txt; expected {folder}" in line
     for path in folder.glob("*/fold*"):
         shutil.rmtree(path)
-    return failed(capsys, *words)
+    for words in commands:
+        assert "no experiment here has a finished fold" in failed(capsys, *words, str(folder))
+    assert not (tmp_path / "depth.pdf").exists()
 
 
 def test_a_damaged_log_is_named_with_its_line(folder, capsys):
@@ -86,12 +77,12 @@ def test_an_unknown_measure_is_one_line(folder, capsys):
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):
     results = read_results(folder, "AP")
     good, poor = results.experiments
-    assert results.first_stage_name(good) == results.first_stage_name(poor) == FIRST_STAGE
+    assert results.first_stage_names[good.name] == results.first_stage_names[poor.name] == FIRST_STAGE
     settings = folder / "poor" / "config.toml"
     settings.write_text(settings.read_text().replace('run = ""', f'run = "{folder / FIRST_STAGE}.run"'))
-    assert results.first_stage_name(read_results(folder, "AP").experiments[1]) == FIRST_STAGE
+    assert read_results(folder, "AP").first_stage_names["poor"] == FIRST_STAGE
     settings.write_text(settings.read_text().replace(f"depth = {DEPTH}", "depth = 3"))
     results = read_results(folder, "AP")
-    names = [results.first_stage_name(experiment) for experiment in results.experiments]
+    names = [results.first_stage_names[experiment.name] for experiment in results.experiments]
     assert names == [f"{FIRST_STAGE}, first {DEPTH}", f"{FIRST_STAGE}, first 3"]
     assert {len(scores) for scores in results.experiments[1].candidates().values()} == {3}

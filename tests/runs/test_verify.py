@@ -13,7 +13,7 @@ from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.manifest import source_commit, write_manifest
-from tests.support.small_collection import command, failed, in_a_copy
+from tests.support.small_collection import command, exit_code, failed, in_a_copy
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
 TOWNS = Path("runs/towns")
@@ -33,11 +33,10 @@ def home(home, tmp_path_factory):
 def verified(capsys, folder=TOWNS):
     """The exit code, what is said of each line of the table, and the lines below it."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", str(folder)])
+    code = exit_code("verify", str(folder))
     table, below = capsys.readouterr().out.split("\n\n")
     rows = [line.split(maxsplit=1) for line in table.splitlines()[1:]]
-    return ended.value.code, dict(rows), below
+    return code, dict(rows), below
 
 
 def facts_of(fold):
@@ -93,18 +92,14 @@ def instead(old, new):
     ("file", "damage", "rows", "told"),
     [
         ("hinge/fold2/test.run", instead(b" 1 ", b" 9 "), ["hinge/fold2"], "test.run: expected SHA-256"),
-        ("hinge/fold2/valid.run", instead(b" 1 ", b" 9 "), ["hinge/fold2"], "valid.run: expected SHA-256"),
         ("hinge/fold2/test.run", instead(b" Q0 ", b" "), ["hinge/fold2", "hinge/all.run"], "test.run:1: expected 6"),
         ("hinge/fold2/test.run", None, ["hinge/fold2", "hinge/all.run"], "test.run: expected a file, found none"),
-        ("hinge/fold2/log.jsonl", cut, ["hinge/fold2"], "log.jsonl: expected "),
         ("hinge/fold2/log.jsonl", None, ["hinge/fold2"], "log.jsonl: expected a file, found none"),
         ("hinge/fold2/test.passages.json", cut, ["hinge/fold2"], "test.passages.json: expected "),
         ("hinge/fold2/checkpoint/model.safetensors", flipped, ["hinge/fold2"], "model.safetensors: expected XXH3"),
         ("hinge/fold2/checkpoint/README.md", None, ["hinge/fold2"], "checkpoint/README.md: expected a file"),
         ("hinge/fold2/manifest.json", instead(b"{", b"["), ["hinge/fold2"], "manifest.json: not JSON"),
-        ("hinge/fold2/manifest.json", lambda _: b"[" * 100_000, ["hinge/fold2"], "manifest.json: not JSON"),
         ("hinge/fold2/manifest.json", lambda _: b"{}", ["hinge/fold2"], "manifest.json: has no manifest_hash"),
-        ("hinge/fold2/manifest.json", instead(b'"seconds": ', b'"seconds": 1'), ["hinge/fold2"], "was changed since"),
         ("hinge/fold2/manifest.json", instead(b'"epochs": 1', b'"epochs": 2'), ["hinge/fold2"], "was changed since"),
         ("hinge/fold2/manifest.json", None, ["hinge/fold2"], "manifest.json: cannot be read"),
         ("hinge/config.toml", instead(b"epochs = 1", b"epochs = 3"), FOLDS, "training.epochs: expected 1, found 3"),
@@ -200,6 +195,8 @@ def test_feature_vectors_fold_by_fold(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train = ["train", "--config", "letor.toml", "--epochs", "1", "--training.measure", "nDCG@5"]
     main([*train, "--fold", "2"])
+    checkpoint = Path("runs/letor/smoothi/fold2/checkpoint")
+    assert sorted(path.name for path in checkpoint.iterdir()) == ["config.json", "model.safetensors"]  # no model card
     assert verified(capsys, "runs/letor/smoothi/fold2")[0] == 0
     main(train)  # other folds' judgments join qrels.txt
     code, said, below = verified(capsys, "runs/letor")

@@ -9,9 +9,8 @@ from accelerate import Accelerator
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
-from rerank.losses import hinge, smoothi
-from scripts.benchmarks import training
-from scripts.benchmarks.baselines import Cedr, cedr_step, open_sentence_cross_encoder, smoothi_graph
+from rerank.losses import smoothi
+from scripts.benchmarks.baselines import Cedr, open_sentence_cross_encoder, smoothi_graph
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP, forward_flops
 from scripts.benchmarks.losses import inputs
 from scripts.benchmarks.scoring import our_scores, predictions, text_pairs
@@ -57,45 +56,6 @@ def test_cedr_scores_documents_of_equal_length_as_rerank_does(workload, cedr, le
         theirs = cedr([builder.query("q0")] * 4, tokens.tolist())
     assert ours.std() > 1e-3
     torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
-
-
-def test_cedr_cuts_all_documents_into_as_many_parts_as_the_longest_needs(workload, cedr):
-    seen = []
-    cedr.encoder.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs), with_kwargs=True)
-    with torch.no_grad():
-        cedr.eval()([[7, 8, 9]] * 3, [[10] * 700, [11] * 5, [12] * 400])
-    (given,) = seen
-    assert given["input_ids"].shape == (2 * 3, 350 + 3 + 3)
-    assert given["attention_mask"].sum(1).tolist() == [356, 11, 356, 356, 6, 56]
-    assert given["token_type_ids"][0].tolist() == [0] * 5 + [1] * 351
-
-
-def test_cedr_learns_and_both_train_on_the_same_documents(workload, cedr, monkeypatch):
-    builder = workload.builder
-    lists = [
-        (builder.query(c.query_id), [builder.documents[d].tolist()[:60] for d in c.doc_ids], c.labels)
-        for c in workload.candidates[:2]
-    ]
-
-    def value():
-        with torch.no_grad():
-            scores = [cedr.eval()([query] * len(documents), documents) for query, documents, _ in lists]
-        return sum(float(hinge(s[None], torch.tensor([y]).float())) for s, (*_, y) in zip(scores, lists, strict=True))
-
-    before, optimizer = value(), torch.optim.Adam(cedr.parameters(), lr=1e-3)
-    torch.manual_seed(0)
-    for _ in range(25):
-        cedr_step(cedr.train(), optimizer, lists, hinge)
-    assert value() < 0.5 * before
-    begun = workload.model.head.weight.clone()
-    training.our_steps(workload, Accelerator(cpu=True))(workload.candidates)
-    assert not torch.equal(workload.model.head.weight, begun)
-    seen = []
-    monkeypatch.setattr(training, "cedr_step", lambda model, optimizer, lists, loss, dtype: seen.append(lists))
-    training.cedr_steps(workload, CPU)(workload.candidates)
-    assert [len(some) for some in seen] == [8, 1]
-    documents = [document for some in seen for _, of_list, _ in some for document in of_list]
-    assert documents == [builder.documents[d].tolist() for c in workload.candidates for d in c.doc_ids]
 
 
 def test_smoothi_with_a_graph_is_smoothi():

@@ -1,10 +1,6 @@
 """`python -m scripts.campaign` with a small bound, and planted faults."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -12,19 +8,12 @@ from rerank.cli.app import app
 from scripts.campaign import campaign, neighbours, trials
 from scripts.campaign.commands import main
 from scripts.campaign.contents import contents, differences
-from scripts.campaign.forked import Command, Forked
+from scripts.campaign.forked import Command
 from scripts.campaign.world import CASES, write_world
 from tests.support.paths import ROOT
-from tests.support.patience import SECONDS
-from tests.support.small_collection import failed
+from tests.support.small_collection import exit_code, failed
 
 HERE = "tests.scripts.planted:"
-
-
-def ended(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    return end.value.code
 
 
 def rows_of(report: str) -> list[list[str]]:
@@ -52,7 +41,7 @@ def fault(monkeypatch):
 
 @pytest.mark.usefixtures("fault")
 def test_a_broken_trial_is_reported_and_can_be_repeated(capsys):
-    assert ended("--seed", "3", "--trials", "2") == 1
+    assert exit_code("--seed", "3", "--trials", "2", main=main) == 1
     report = capsys.readouterr().out
     assert rows_of(report)[2:] == [["faulty", "2", "0", "2"], ["skipped", "0", "0", "0"], ["all", "2", "0", "2"]]
     assert "skipped: 2 skipped" in report
@@ -62,7 +51,7 @@ def test_a_broken_trial_is_reported_and_can_be_repeated(capsys):
     again = "faulty:1 broke; again: python -m scripts.campaign --seed 3 --trial faulty:1"
     assert again in report
     assert "saw: prints 'Traceback (most recent'" in report
-    assert ended("--seed", "3", "--trial", "faulty:1") == 1
+    assert exit_code("--seed", "3", "--trial", "faulty:1", main=main) == 1
     repeated = capsys.readouterr().out
     assert again in repeated
     assert seen[1] in repeated
@@ -80,37 +69,6 @@ def test_a_mistake_is_one_line(capsys, words, expected):
 def test_the_documentation_says_what_each_kind_does():
     rows = rows_of((ROOT / "docs" / "reliability.md").read_text())
     assert [row[0] for row in rows if len(row) == 2][2:] == list(trials.KINDS)
-
-
-def test_commands_at_the_same_time_with_signals_and_limits(tmp_path):
-    forked = Forked()
-    greeting, killed, endless, limited = forked.run(
-        tmp_path,
-        Command(("a", "b"), HERE + "greet"),
-        Command((), HERE + "wait", signals=((0.1, int(signal.SIGTERM)),)),
-        Command((), HERE + "wait", limit=0.2),
-        Command((), HERE + "write", largest_file=100),
-    )
-    forked.close()
-    assert (greeting.code, greeting.out, greeting.err) == (2, f"a b {tmp_path.name}\n", "aside\n")
-    assert (killed.code, killed.hung) == (-signal.SIGTERM, False)
-    assert (endless.code, endless.hung) == (-signal.SIGKILL, True)
-    assert "File too large" in limited.err
-    assert (tmp_path / "file").stat().st_size == 100
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes whose parent has died are found on Linux only")
-def test_a_process_that_is_left_behind_is_found_and_killed():
-    script = (
-        "import json; from scripts.campaign import fork_server, forked; from dataclasses import asdict;"
-        "fork_server.GRACE = 0.1; fork_server.adopt_orphans();"
-        f"found = fork_server.run([asdict(forked.Command((), {HERE + 'leave_a_process'!r}))]);"
-        "print(json.dumps(found)) if found else None"
-    )
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    words, environment = [sys.executable, "-c", script], {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=SECONDS)
-    assert '"orphans": true' in done.stdout, done.stderr
 
 
 def test_times_locks_and_the_index_do_not_count_and_every_other_difference_does(tmp_path):

@@ -3,8 +3,7 @@
 `write_standin(home, ...)` makes `home` what IR_DATASETS_HOME names on the machine of a user with disks 4 and 5;
 `write_topics(home)` makes it that of a user without them, and `write_prebuilt_index(cache, home)` makes `cache` what
 PYSERINI_CACHE names after Pyserini has downloaded its index `robust04`: the documents as Anserini's TrecCollection
-stores them. Every document of a topic has the words of its title; the relevant ones also say so in words that all
-topics share, which BM25 cannot know and a re-ranker can learn.
+stores them. Every document of a topic has the words of its title.
 """
 
 import gzip
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import SHARED_DATA
+from tests.support.small_world import WORDS
 
 SHARED = SHARED_DATA / "data" / "robust04"
 """Where the real topics and qrels are; tests that need them skip where the folder is absent."""
@@ -27,34 +27,11 @@ FILES = {"FBIS": 492, "FR94": 645, "FT": 428, "LATIMES": 730}
 PARTS = {"FBIS": "FBIS", "FR": "FR94", "FT": "FT", "LA": "LATIMES"}
 """How the document ids begin -> newspaper."""
 
-RELEVANT = ["detailed", "evidence", "confirmed", "by", "the", "investigation", "documented", "in", "full"]
-OTHER = ["mentioned", "in", "passing", "among", "unrelated", "announcements", "advertisements"]
-FILLER = [
-    "year",
-    "people",
-    "report",
-    "week",
-    "market",
-    "city",
-    "officials",
-    "company",
-    "state",
-    "water",
-    "court",
-    "group",
-]
-FILLER += ["plan", "school", "road", "letter", "music", "season", "weather", "board", "council", "minister", "price"]
 
-
-def write_standin(
-    home: Path, docs_per_topic: int = 6, topics: list[str] | None = None, seed: int = 1
-) -> dict[str, str]:
-    """Writes topics, qrels and documents below `home`; `topics=None` gives documents to all 249 judged topics.
-
-    Up to half of the documents of a topic are relevant. Returns the SGML of each document by its id.
-    """
+def write_standin(home: Path, docs_per_topic: int, topics: list[str]) -> None:
+    """Writes topics, qrels and documents of these topics below `home`; up to half of a topic's are relevant."""
     write_topics(home)
-    documents = _documents(docs_per_topic, topics, random.Random(seed))
+    documents = _documents(docs_per_topic, topics)
     paths = {part: [home / "disks45" / "corpus" / name for name in _file_names(part)] for part in FILES}
     contents: dict[Path, list[str]] = {path: [] for part in paths.values() for path in part}
     turn: Counter[str] = Counter()
@@ -65,7 +42,6 @@ def write_standin(
     for path, texts in contents.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(texts))
-    return documents
 
 
 def write_topics(home: Path) -> None:
@@ -112,20 +88,16 @@ def write_prebuilt_index(cache: Path, home: Path) -> Path:
     return index
 
 
-def _documents(docs_per_topic: int, topics: list[str] | None, rng: random.Random) -> dict[str, str]:
-    titles, judged = _titles(), _judged()
+def _documents(docs_per_topic: int, topics: list[str]) -> dict[str, str]:
+    titles, judged, rng = _titles(), _judged(), random.Random(1)
     documents: dict[str, str] = {}
-    for number, topic in enumerate(topics or list(judged)):
-        pools = {relevant: [d for d in judged[topic][relevant] if d not in documents] for relevant in (True, False)}
-        for relevant, pool in pools.items():
-            rng.shuffle(pool)
-            share = docs_per_topic // 2 if relevant else docs_per_topic - min(docs_per_topic // 2, len(pools[True]))
-            for doc_id in pool[:share]:
-                long = number % 25 == 0  # some documents are two passages of BERT
-                words = rng.choices(FILLER, k=600 if long else rng.randint(30, 80))
-                words += [*titles[topic], *(RELEVANT if relevant else OTHER)]
-                rng.shuffle(words)
-                documents[doc_id] = _sgml(doc_id, f"{rng.choice(FILLER)} and {rng.choice(FILLER)}", words)
+    for topic in topics:
+        pools = judged[topic]
+        relevant = rng.sample(pools[True], min(docs_per_topic // 2, len(pools[True])))
+        for doc_id in [*relevant, *rng.sample(pools[False], docs_per_topic - len(relevant))]:
+            words = [*rng.choices(WORDS, k=rng.randint(30, 80)), *titles[topic]]
+            rng.shuffle(words)
+            documents[doc_id] = _sgml(doc_id, f"{rng.choice(WORDS)} and {rng.choice(WORDS)}", words)
     return documents
 
 

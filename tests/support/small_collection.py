@@ -88,11 +88,16 @@ def command(*words):
     return ["train", "--config", "towns.toml", *words]
 
 
-def failed(capsys, *words, main=main):
-    """The one line that a wrong command prints before it ends with exit code 2."""
+def exit_code(*words, main=main):
+    """The exit code of a command that ends with one."""
     with pytest.raises(SystemExit) as ended:
         main(list(words))
-    assert ended.value.code == 2
+    return ended.value.code
+
+
+def failed(capsys, *words, main=main):
+    """The one line that a wrong command prints before it ends with exit code 2."""
+    assert exit_code(*words, main=main) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith("rerank: ")
     return lines[-1]

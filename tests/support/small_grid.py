@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from rerank.utils.errors import UserError
+from rerank.utils.plugins import named_plugins
 from rerank.utils.workers import outcome
 from tests.support.patience import SECONDS
 
@@ -35,6 +36,8 @@ def job(word: str) -> None:
     """What the workers are given: each word is one way to end."""
     if word == "wrong":
         raise UserError("a mistake")
+    if word == "named":
+        raise UserError(" ".join(named_plugins()))
     if word == "broken":
         raise ZeroDivisionError("a fault")
     if word == "killed":

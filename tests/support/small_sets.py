@@ -41,9 +41,11 @@ def put(path: Path, content: str) -> Path:
     return path
 
 
-def write_folds(folder: Path, form: str = LETOR, width: int = 46, names: str = "Fold{}", end: str = ".txt") -> None:
+def write_folds(
+    folder: Path, form: str = LETOR, width: int = 46, names: str = "Fold{}", parts: str = "test vali train"
+) -> None:
     """Five folds of three files; fold k tests the queries `k0` and `k1`, and those after it validate and train."""
     for k in range(5):
-        for j, part in enumerate(("test", "vali", "train")):
+        for j, part in enumerate(parts.split()):
             queries = {f"{1 + (k + j) % 5}{q}": matrix(3, width, seed=10 * k + 2 * j + q) for q in range(2)}
-            put(folder / names.format(k + 1) / f"{part}{end}", text(form, queries))
+            put(folder / names.format(k + 1) / (part if "." in part else f"{part}.txt"), text(form, queries))

@@ -9,7 +9,17 @@ from typing import Any
 
 import torch
 
-DECODERS = ["qwen3", "llama", "gemma", "gemma2", "gemma3", "mistral"]
+from tests.support.tiny_encoders import numbered, spelled
+
+CONFIGS = {
+    "qwen3": "Qwen3Config",
+    "llama": "LlamaConfig",
+    "gemma": "GemmaConfig",
+    "gemma2": "Gemma2Config",
+    "gemma3": "Gemma3TextConfig",
+    "mistral": "MistralConfig",
+}
+DECODERS = list(CONFIGS)
 PACKED_DECODERS = ["qwen3", "llama", "gemma", "gemma3", "mistral"]
 
 _CHARACTERS = [chr(code) for code in range(33, 127)]
@@ -53,32 +63,23 @@ def make_tokenizer(kind: str, words: list[str], max_length: int = 300) -> Any:
 
     words = list(dict.fromkeys(words))
     if kind == "qwen3":
-        merges = _spelled([f"Ġ{word}" for word in words] + words + ["?Ċ", ".Ċ", ")Ċ", ">Ċ"])
+        merges = spelled([f"Ġ{word}" for word in words] + words + ["?Ċ", ".Ċ", ")Ċ", ">Ċ"])
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
         return transformers.Qwen2Tokenizer(
-            vocab=_vocabulary(specials, alphabet, merges),
+            vocab=numbered([*specials, *alphabet, *map("".join, merges)]),
             merges=merges,
             model_max_length=max_length,
             extra_special_tokens=specials[1:],
         )
-    merges = _spelled([f"▁{word}" for word in words] + words)
+    merges = spelled([f"▁{word}" for word in words] + words)
     alphabet = [f"<0x{byte:02X}>" for byte in range(256)] + ["▁", *_CHARACTERS]
     if kind in ("llama", "mistral"):
         specials, name = ["<unk>", "<s>", "</s>"], "LlamaTokenizer"
     else:
         specials, name = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"], "GemmaTokenizer"
-    vocabulary = _vocabulary(specials, alphabet, merges)
+    vocabulary = numbered([*specials, *alphabet, *map("".join, merges)])
     return getattr(transformers, name)(vocab=vocabulary, merges=merges, model_max_length=max_length)
-
-
-def _spelled(words: list[str]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((word[:end], word[end]) for word in words for end in range(1, len(word))))
-
-
-def _vocabulary(specials: list[str], alphabet: list[str], merges: list[tuple[str, str]]) -> dict[str, int]:
-    tokens = [*specials, *alphabet, *(left + right for left, right in merges)]
-    return {token: number for number, token in enumerate(dict.fromkeys(tokens))}
 
 
 def _config(kind: str, tokenizer: Any, max_positions: int, **settings: Any) -> Any:
@@ -96,14 +97,9 @@ def _config(kind: str, tokenizer: Any, max_positions: int, **settings: Any) -> A
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
-        **settings,
     }
-    windowed = {"sliding_window": 24, **sizes}
     if kind == "gemma3":
-        return transformers.Gemma3TextConfig(**windowed, layer_types=["sliding_attention", "full_attention"])
-    if kind == "gemma2":
-        return transformers.Gemma2Config(**windowed)
-    if kind == "mistral":
-        return transformers.MistralConfig(**windowed)
-    name = {"qwen3": "Qwen3Config", "llama": "LlamaConfig", "gemma": "GemmaConfig"}[kind]
-    return getattr(transformers, name)(**sizes)
+        settings["layer_types"] = ["sliding_attention", "full_attention"]
+    if kind in ("gemma2", "gemma3", "mistral"):
+        settings.setdefault("sliding_window", 24)
+    return getattr(transformers, CONFIGS[kind])(**{**sizes, **settings})

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-KINDS = ["bert", "roberta", "electra", "distilbert", "mpnet", "deberta-v2", "modernbert", "xlm-r"]
 CROSS_ENCODER_KINDS = ["bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"]
 
 _DEBERTA_V3: dict[str, Any] = {  # as in deberta-v3-base
@@ -22,6 +21,19 @@ _DEBERTA_V3: dict[str, Any] = {  # as in deberta-v3-base
     "share_att_key": True,
     "norm_rel_ebd": "layer_norm",
 }
+_ROBERTA = {"type_vocab_size": 1, "bos_token_id": 0, "eos_token_id": 2}
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertConfig", {}),
+    "roberta": ("RobertaConfig", _ROBERTA),
+    "electra": ("ElectraConfig", {"embedding_size": 16}),
+    "distilbert": ("DistilBertConfig", {}),
+    "mpnet": ("MPNetConfig", {"bos_token_id": 0, "eos_token_id": 2}),
+    "deberta-v2": ("DebertaV2Config", _DEBERTA_V3),
+    "modernbert": ("ModernBertConfig", {}),
+    "xlm-r": ("XLMRobertaConfig", _ROBERTA),
+}
+"""The name of each kind's configuration in transformers, and what only this kind has."""
+KINDS = list(CONFIGS)
 _CHARACTERS = string.ascii_letters + string.digits + string.punctuation
 
 
@@ -79,66 +91,40 @@ def make_tokenizer(kind: str, words: list[str], max_positions: int | None = None
 
     words = list(dict.fromkeys(words))
     limit: dict[str, Any] = {"model_max_length": max_positions or 512}
-    if kind in ("bert", "electra", "distilbert"):
-        vocabulary = _numbered(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_word_pieces(words)])
-        name = {"bert": "BertTokenizer", "electra": "ElectraTokenizer", "distilbert": "DistilBertTokenizer"}[kind]
-        return getattr(transformers, name)(vocab=vocabulary, **limit)
-    if kind == "mpnet":
-        vocabulary = _numbered(["<s>", "<pad>", "</s>", "<unk>", "[UNK]", *_word_pieces(words), "<mask>"])
-        return transformers.MPNetTokenizer(vocab=vocabulary, **limit)
+    if kind == "modernbert":
+        return _modernbert_tokenizer(words, max_positions or 8192)
     if kind == "roberta":
         vocabulary, merges = _byte_pairs(["<s>", "<pad>", "</s>", "<unk>"], words)
         return transformers.RobertaTokenizer(vocab=vocabulary, merges=merges, **limit)
-    if kind == "modernbert":
-        return _modernbert_tokenizer(words, max_positions or 8192)
+    if kind == "xlm-r":
+        pieces = _unigrams(["<s>", "<pad>", "</s>", "<unk>"], words, ["<mask>"])
+        return transformers.XLMRobertaTokenizer(vocab=pieces, **limit)
     if kind == "deberta-v2":  # the real one sets no limit
         limit = {"model_max_length": max_positions} if max_positions else {}
         pieces = _unigrams(["[PAD]", "[CLS]", "[SEP]", "[UNK]"], words, ["[MASK]"])
         return transformers.DebertaV2Tokenizer(vocab=pieces, unk_id=3, **limit)
-    if kind == "xlm-r":
-        pieces = _unigrams(["<s>", "<pad>", "</s>", "<unk>"], words, ["<mask>"])
-        return transformers.XLMRobertaTokenizer(vocab=pieces, **limit)
-    raise ValueError(f"{kind}: expected one of {', '.join(KINDS)}")
+    if kind == "mpnet":
+        tokens = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", *_word_pieces(words), "<mask>"]
+    else:
+        tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_word_pieces(words)]
+    return getattr(transformers, CONFIGS[kind][0].replace("Config", "Tokenizer"))(vocab=numbered(tokens), **limit)
 
 
 def _config(kind: str, tokenizer: Any, max_positions: int | None, **settings: Any) -> Any:
     import transformers
 
-    positions = max_positions or 512
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 64,
-    }
-    sizes |= {name: settings.pop(name) for name in sizes if name in settings}
-    common: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **settings}
-    roberta_like = {**sizes, **common, "max_position_embeddings": positions + 2}  # positions start at 2, after padding
-    if kind == "bert":
-        return transformers.BertConfig(**sizes, **common, max_position_embeddings=positions)
-    if kind == "electra":
-        return transformers.ElectraConfig(**sizes, **common, embedding_size=16, max_position_embeddings=positions)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    name, of_kind = CONFIGS[kind]
+    positions = max_positions or (8192 if kind == "modernbert" else 512)
+    if of_kind.get("bos_token_id") == 0:  # as RoBERTa's, which start at 2, after padding
+        positions += 2
     if kind == "distilbert":
-        return transformers.DistilBertConfig(
-            dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=positions, **common
-        )
-    if kind == "mpnet":
-        return transformers.MPNetConfig(**roberta_like, bos_token_id=0, eos_token_id=2)
-    if kind == "roberta":
-        return transformers.RobertaConfig(**roberta_like, type_vocab_size=1, bos_token_id=0, eos_token_id=2)
-    if kind == "xlm-r":
-        return transformers.XLMRobertaConfig(**roberta_like, type_vocab_size=1, bos_token_id=0, eos_token_id=2)
-    if kind == "deberta-v2":
-        return transformers.DebertaV2Config(**sizes, **common, **_DEBERTA_V3, max_position_embeddings=positions)
-    return transformers.ModernBertConfig(
-        **sizes,
-        **common,
-        max_position_embeddings=max_positions or 8192,
-        cls_token_id=tokenizer.cls_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-    )
+        sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    if kind == "modernbert":
+        first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+        sizes |= {"cls_token_id": first, "sep_token_id": last, "bos_token_id": first, "eos_token_id": last}
+    sizes |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    return getattr(transformers, name)(max_position_embeddings=positions, **{**sizes, **of_kind, **settings})
 
 
 def _modernbert_tokenizer(words: list[str], max_length: int) -> Any:
@@ -165,7 +151,8 @@ def _modernbert_tokenizer(words: list[str], max_length: int) -> Any:
     )
 
 
-def _numbered(tokens: list[str]) -> dict[str, int]:
+def numbered(tokens: list[str]) -> dict[str, int]:
+    """The vocabulary of these tokens."""
     return {token: number for number, token in enumerate(dict.fromkeys(tokens))}
 
 
@@ -174,18 +161,20 @@ def _word_pieces(words: list[str]) -> list[str]:
     return [*(word.lower() for word in words), *characters, *(f"##{character}" for character in characters)]
 
 
+def spelled(words: list[str]) -> list[tuple[str, str]]:
+    """Merges that spell every word from its left."""
+    return list(dict.fromkeys((word[:end], word[end]) for word in words for end in range(1, len(word))))
+
+
 def _byte_pairs(specials: list[str], words: list[str]) -> tuple[dict[str, int], Any]:
-    """Merges that spell every word from its left: first as inside a text (Ġ is a space), then as at its start."""
+    """Words first as inside a text (Ġ is a space), then as at its start."""
     from tokenizers import pre_tokenizers
 
-    spelled = [pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(word) for word in words]
-    starts = [part for parts in spelled for part, _ in parts]
-    merges = [
-        (word[:end], word[end]) for word in [f"Ġ{start}" for start in starts] + starts for end in range(1, len(word))
-    ]
-    merges = list(dict.fromkeys(merges))
+    parts = [pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(word) for word in words]
+    starts = [part for of_word in parts for part, _ in of_word]
+    merges = spelled([f"Ġ{start}" for start in starts] + starts)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    return _numbered([*specials, *alphabet, *(left + right for left, right in merges)]), merges
+    return numbered([*specials, *alphabet, *(left + right for left, right in merges)]), merges
 
 
 def _unigrams(specials: list[str], words: list[str], last: list[str]) -> list[tuple[str, float]]:

@@ -1,6 +1,5 @@
 """BM25's run is used only if it is the one that was retrieved."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -31,10 +30,3 @@ def test_a_damaged_record_is_one_line(here, capsys, content):
     line = failed(capsys, *RETRIEVE)
     assert line.startswith("rerank: runs/towns/bm25.json: ")
     assert line.endswith("; remove it and bm25.run to retrieve again")
-
-
-def test_a_run_of_an_older_version_is_accepted(here):
-    origin = json.loads(ORIGIN.read_text())
-    del origin["run"]
-    ORIGIN.write_text(json.dumps(origin))
-    main(RETRIEVE)

@@ -7,6 +7,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from tests.support import robust04_standin as standin
+from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 
 pytestmark = pytest.mark.skipif(not standin.SHARED.is_dir(), reason="the shared Robust04 topics and qrels are not here")
@@ -19,8 +20,7 @@ QUICK = ["--epochs", "1", "--training.lists-per-epoch", "8"]
 def user(tmp_path, monkeypatch):
     """A folder where `bert-base-uncased` is a tiny BERT, so that the default name needs no network."""
     monkeypatch.chdir(tmp_path)
-    words = [*standin.RELEVANT, *standin.OTHER, *standin.FILLER]
-    make_encoder("bert", tmp_path / "bert-base-uncased", words)
+    make_encoder("bert", tmp_path / "bert-base-uncased", WORDS)
     return tmp_path
 
 
@@ -38,15 +38,3 @@ def test_with_the_prebuilt_index_alone(user, monkeypatch):
     assert "302" in manifest["fold"]["test"]  # Huston & Croft's fold 1
     assert "304" in manifest["fold"]["valid"]  # fold 5, the one before
     assert {"302", "303"} <= set(read_run(fold / "test.run")) <= set(manifest["fold"]["test"])
-
-
-def test_with_neither_the_line_says_what_to_do(user, monkeypatch, capsys):
-    standin.write_topics(user / "ir")
-    monkeypatch.setenv("PYSERINI_CACHE", str(user / "cache"))
-    standin.use_home(monkeypatch, user / "ir")
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--fold", "1", "--loss", "smoothi"])
-    assert ended.value.code == 2
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "robust04" in line
-    assert "--first-stage.run" in line

@@ -12,7 +12,7 @@ from rerank.data.types import Fold
 from rerank.jobs.train import open_experiment
 from rerank.tasks.training_lists import lists_of_fold
 from rerank.utils.errors import UserError
-from tests.support.small_collection import command, failed
+from tests.support.small_collection import command, exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
 LISTS = Path("lists.jsonl")
@@ -24,11 +24,6 @@ def write(*records):
 
 def corpus():
     lines = Path("towns/corpus.jsonl").read_text().splitlines()
-    return {line["_id"]: line["text"] for line in map(json.loads, lines)}
-
-
-def queries():
-    lines = Path("towns/queries.jsonl").read_text().splitlines()
     return {line["_id"]: line["text"] for line in map(json.loads, lines)}
 
 
@@ -47,13 +42,6 @@ def settings(loss="margin_mse", **training):
         loss=LossSettings(loss),
         training=TrainingSettings(lists=str(LISTS), device="cpu", **training),
     )
-
-
-def verified():
-    """The exit code of `rerank verify`."""
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "runs/towns/margin_mse/fold1"])
-    return ended.value.code
 
 
 def manifest(name="margin_mse"):
@@ -165,55 +153,30 @@ def test_an_interrupted_training_goes_on_with_the_same_file_only(here, capsys, i
 def test_a_file_of_other_lists_does_not_pass_verification(here, capsys):
     write(*(mined(number) for number in range(15)))
     main(command("--fold", "1", "--loss", "margin_mse", "--training.lists", str(LISTS)))
-    assert verified() == 0
+    assert exit_code("verify", "runs/towns/margin_mse/fold1") == 0
     write(*(mined(number) for number in range(14)))
-    assert verified() == 1
+    assert exit_code("verify", "runs/towns/margin_mse/fold1") == 1
     assert "lists.jsonl: expected SHA-256" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "lines", "expected"),
-    [
-        (["--loss", "margin_mse"], None, "--loss margin_mse: learns from a teacher's scores, not from judgments"),
-        (
-            ["--loss", "margin_mse", "--training.lists", "nowhere.jsonl"],
-            None,
-            "--training.lists nowhere.jsonl: no such file",
-        ),
-        (["--training.lists", "towns"], None, "--training.lists towns: is a folder, expected a file"),
-        (
-            ["--loss", "distill_kl", "--training.lists", "lists.jsonl", "--training.measure", "loss"],
-            [{}],
-            "--training.measure loss: distill_kl needs a teacher's scores",
-        ),
-        (
-            ["--pretraining.steps", "2", "--pretraining.loss", "margin_mse"],
-            None,
-            "--pretraining.loss margin_mse: learns from a teacher's scores",
-        ),
-        (["--training.lists", "lists.jsonl"], [{}], "lists.jsonl:1: expected judgments from 0 to 30 under 'labels'"),
-        (
-            ["--loss", "margin_mse", "--training.lists", "lists.jsonl"],
-            [{}, {"query_id": "q99"}],
-            "lists.jsonl:2: the collection has no query q99",
-        ),
-        (
-            ["--loss", "margin_mse", "--training.lists", "lists.jsonl"],
-            [{}, {}, {"doc_ids": ["d0-0", "d0-1", "d99-0"]}],
-            "lists.jsonl:3: the collection has no document d99-0",
-        ),
-        (
-            ["--training.lists", "lists.jsonl"],
-            [{"labels": [0, 0.5, 0]}],
-            "lists.jsonl: fold 1 can train on none of its 1 lists",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line_and_nothing_is_trained(here, capsys, words, lines, expected):
-    if lines:
-        write(*({**mined(number), **line} for number, line in enumerate(lines)))
-    line = failed(capsys, *command("--fold", "1", *words))
-    assert expected in line
+TAUGHT = "--loss margin_mse --training.lists lists.jsonl"
+MISTAKES = [
+    ("--loss margin_mse", [], "--loss margin_mse: learns from a teacher's scores, not from judgments"),
+    ("--pretraining.steps 2 --pretraining.loss margin_mse", [], "--pretraining.loss margin_mse: learns from a teacher"),
+    ("--training.lists towns", [], "--training.lists towns: is a folder, expected a file"),
+    (f"{TAUGHT} --training.measure loss", [{}], "--training.measure loss: margin_mse needs a teacher's scores"),
+    ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 to 30 under 'labels'"),
+    (TAUGHT, [{}, {"query_id": "q99"}], "lists.jsonl:2: the collection has no query q99"),
+    (TAUGHT, [{}, {"doc_ids": ["d0-0", "d0-1", "d99-0"]}], "lists.jsonl:2: the collection has no document d99-0"),
+    ("--training.lists lists.jsonl", [{"labels": [0, 0.5, 0]}], "fold 1 can train on none of its 1 lists"),
+]
+"""Flags, the changes of the lists in the file, and what the line says."""
+
+
+@pytest.mark.parametrize(("flags", "lines", "expected"), MISTAKES)
+def test_a_mistake_is_one_line_and_nothing_is_trained(here, capsys, flags, lines, expected):
+    write(*({**mined(number), **line} for number, line in enumerate(lines)))
+    assert expected in failed(capsys, *command("--fold", "1", *flags.split()))
     assert not list(Path("runs").rglob("state"))
 
 

@@ -74,19 +74,6 @@ def test_a_damaged_checkpoint_of_an_earlier_epoch_is_not_the_result(encoder, beg
         trained(encoder, begun)
 
 
-def test_a_kill_between_the_checkpoint_and_the_state_changes_nothing(encoder, tmp_path, monkeypatch):
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("rerank.training.saving.save_state", killed)
-        with pytest.raises(KeyboardInterrupt):
-            trained(encoder, tmp_path, epochs=1)
-    (tmp_path / "run" / "log.jsonl").unlink(missing_ok=True)
-    parts = trained(encoder, tmp_path)
-    assert torch.equal(parts, trained(encoder, tmp_path / "whole"))
-
-
 @pytest.mark.parametrize("in_background", [False, True])
 def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatch, in_background):
     """The weights and the whole state, with the optimizer's values and the average; no default training is the same."""

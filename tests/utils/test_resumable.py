@@ -92,18 +92,14 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_begins_again(tmp_path, damage):
+@pytest.mark.parametrize("damage", [*DAMAGES, None])
+def test_damage_and_other_work_begin_again(tmp_path, damage):
     write(tmp_path / "whole")
     interrupt(tmp_path / "cut")
-    DAMAGES[damage](unfinished_folder(tmp_path / "cut"))
-    assert write(tmp_path / "cut") == list(range(10))
+    if damage:
+        DAMAGES[damage](unfinished_folder(tmp_path / "cut"))
+    assert write(tmp_path / "cut", work="letters" if damage else "digits") == list(range(10))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
-
-
-def test_other_work_begins_again(tmp_path):
-    interrupt(tmp_path / "cut")
-    assert write(tmp_path / "cut", work="digits") == list(range(10))
 
 
 def test_nothing_is_left_if_nothing_was_saved(tmp_path, monkeypatch):

@@ -33,7 +33,9 @@ def details_table(
             head += ["difference [95 %]", "d", "p", "p corrected", "won/tied/lost", "detectable"]
         blocks.append([cells(head), *(_row(row, with_folds, single) for row in rows)])
     legend = _legend(with_folds, len(rows_of_first) - 1, baseline, test, correction)
-    return Table(f"Comparison over {averaged_over}", blocks, [*legend, *measure_notes(comparisons)], notes)
+    return Table(
+        f"Comparison over {averaged_over}", blocks, [*legend, *measure_notes(comparisons)], notes, of_runs=True
+    )
 
 
 def _row(row: RunComparison, with_folds: bool, single: bool) -> list[Cell]:

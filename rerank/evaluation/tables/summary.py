@@ -35,7 +35,13 @@ def summary_table(
         ]
         blocks.append([cells(["run", *measures]), *body])
     legend = [] if len(runs) == 1 else [_marks(len(runs) - 1, baseline, test, correction)]
-    return Table(f"Mean ± standard error over {averaged_over}", blocks, [*legend, *measure_notes(comparisons)], notes)
+    return Table(
+        f"Mean ± standard error over {averaged_over}",
+        blocks,
+        [*legend, *measure_notes(comparisons)],
+        notes,
+        of_runs=True,
+    )
 
 
 def describe_test(others: int, test: str, correction: str) -> str:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
+from rerank.config.named import config_file
+from rerank.config.registered import describe_hyperparameters
 from rerank.runs.settings import canonical_value, read_toml
 from rerank.utils.errors import UserError, nearest
-from rerank.utils.registry import describe_hyperparameters
 
 KEYS = ("config", "fold", "grid")
 SHORT = ("loss", "training")
@@ -27,7 +28,7 @@ class Grid(NamedTuple):
 
 
 def read_grid(path: Path) -> Grid:
-    """Reads `config` (relative to the file), `fold` and the `[[grid]]` tables of settings such as loss.alpha.
+    """Reads `config` (relative to the file, or a name such as mq2008), `fold` and the `[[grid]]` tables of settings.
 
     Raises UserError for a file that is not TOML, an unknown key or setting, and a setting without values.
     """
@@ -38,7 +39,7 @@ def read_grid(path: Path) -> Grid:
     tables = given.get("grid")
     if not isinstance(tables, list) or not tables:
         raise UserError(f"{path}: expected one or more [[grid]] tables of settings and their values, got none")
-    config = path.parent / given["config"] if "config" in given else None
+    config = config_file(given["config"], base=path.parent) if "config" in given else None
     return Grid(config, str(given.get("fold", "all")), [_table(path, i, table) for i, table in enumerate(tables, 1)])
 
 

@@ -18,6 +18,7 @@ from rerank.models.export.rows import Graph, Rows, RowScores, example, rows_of, 
 from rerank.models.gpu import Autocast
 from rerank.models.hub import EXPORT_FILE
 from rerank.models.pooling import POOLINGS, expect_pooling
+from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import Record, as_record, changes, record_of
 from rerank.utils.json_files import read_json
@@ -63,6 +64,7 @@ class ExportedCrossEncoder:
     def __init__(self, folder: Path, facts: ExportFacts, graph: Graph) -> None:
         self.folder = folder
         self.settings = facts["settings"]
+        self.precision: str = facts["precision"]
         self.pooling = facts["pooling"]
         self.template = facts["template"]
         self.splitting = Splitting.of(self.settings)
@@ -115,7 +117,7 @@ def write_export(
     tokenizer.save_pretrained(target)
     inputs = example(open_template(tokenizer, model.template).token_types is not None)
     rows = None if calibration is None else [rows for packed in calibration for _, rows in rows_of(packed)]
-    with traceable(name, model) as module:
+    with quiet_transformers(), traceable(name, model) as module:
         try:
             FORMATS[form].write(module, inputs, target, rows)
         except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations

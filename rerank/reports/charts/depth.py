@@ -6,8 +6,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Compared, Results
 from rerank.utils.errors import UserError
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
@@ -26,17 +25,26 @@ class Depths(NamedTuple):
     upper_bounds: dict[str, list[float]]
 
 
-def common_queries(results: CollectionResults) -> list[str]:
+def common_queries(results: Results) -> list[str]:
     """The judged queries that every experiment with a first stage has tested; raises UserError if there is none."""
     sets = [set(experiment.run) for experiment in results.experiments if experiment.first_stage]
     query_ids = [query_id for query_id in results.qrels if sets and all(query_id in tested for tested in sets)]
     if not query_ids:
         for experiment in results.experiments:
             experiment.candidates()
-        raise UserError(
-            f"{results.folder.path}: no query was tested by all experiments, so one chart cannot compare them"
-        )
+        raise UserError(f"{results.where}: no query was tested by all experiments, so one chart cannot compare them")
     return query_ids
+
+
+def expect_re_rankings(results: Results) -> None:
+    """Raises UserError for a run with a document that its first stage does not have."""
+    for experiment in results.experiments:
+        for query_id, candidates in experiment.first_stage.items():
+            if added := experiment.run.get(query_id, {}).keys() - candidates.keys():
+                raise UserError(
+                    f"{experiment.name}: has document {min(added)} of query {query_id}, which "
+                    f"{results.first_stage_names[experiment.name]} does not have; expected a re-ranking of it"
+                )
 
 
 def re_ranked(first: Run, run: Run, depth: int) -> Run:
@@ -63,9 +71,10 @@ def ideal(first: Run, qrels: Qrels) -> Run:
     }
 
 
-def depths(results: CollectionResults) -> Depths:
+def depths(results: Results) -> Depths:
     """The curves over the queries that all experiments have tested; raises UserError if there are none."""
     queries = common_queries(results)
+    expect_re_rankings(results)
     experiments = [experiment for experiment in results.experiments if experiment.first_stage]
     deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
     steps = [0, *(depth for depth in DEPTHS if depth < deepest), deepest]
@@ -80,7 +89,7 @@ def depths(results: CollectionResults) -> Depths:
         first = {
             query_id: experiment.first_stage[query_id] for query_id in queries if query_id in experiment.first_stage
         }
-        name = results.first_stage_name(experiment)
+        name = results.first_stage_names[experiment.name]
         if name not in upper_bounds:
             ideal_run = ideal(first, qrels)
             upper_bounds[name] = [mean(re_ranked(first, ideal_run, depth)) for depth in steps]
@@ -101,7 +110,7 @@ def draw_depths(figure: Any, data: Depths) -> None:
     legend_above(axes, columns=2)
 
 
-def _needed_judgments(qrels: Qrels, experiments: list[ExperimentResults], measure: str) -> Qrels:
+def _needed_judgments(qrels: Qrels, experiments: list[Compared], measure: str) -> Qrels:
     """Leaves out judgments that only bpref and infAP use: they are most of all, and converting them takes most time."""
     if measure.lower().startswith(("bpref", "infap")):
         return qrels

@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, SERIES, hover
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Compared, Results
 
 
 class Gain(NamedTuple):
@@ -28,9 +28,10 @@ class Gains(NamedTuple):
     queries: list[Gain]
 
 
-def gains(results: CollectionResults, experiment: ExperimentResults) -> Gains:
-    """The gain of every judged test query; raises UserError if the first stage's run is missing."""
-    before, after = results.values(experiment)
+def gains(results: Results, experiment: Compared) -> Gains:
+    """The gain of every judged query of the run; raises UserError if the first stage's run is missing."""
+    qrels, runs = results.judged(experiment.run), (experiment.candidates(), experiment.run)
+    before, after = (evaluate(qrels, run, [results.measure])[results.measure] for run in runs)
     queries = [
         Gain(query_id, results.queries.get(query_id, ""), before[query_id], after[query_id]) for query_id in before
     ]

@@ -8,7 +8,7 @@ from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.reports.charts.depth import common_queries
 from rerank.reports.charts.drawing import QUIET, colour, legend_above
-from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Results
 
 
 class Judged(NamedTuple):
@@ -36,7 +36,7 @@ def judged_shares(run: Run, qrels: Qrels, query_ids: list[str], depth: int) -> n
     return np.asarray(np.mean(shares, axis=0))
 
 
-def judged(results: CollectionResults) -> Judged:
+def judged(results: Results) -> Judged:
     """The shares over the queries that all experiments have tested; raises UserError if there are none."""
     queries = common_queries(results)
     experiments = [experiment for experiment in results.experiments if experiment.first_stage]
@@ -44,7 +44,7 @@ def judged(results: CollectionResults) -> Judged:
     return Judged(
         len(queries),
         {
-            results.first_stage_name(e): judged_shares(e.first_stage, results.qrels, queries, deepest)
+            results.first_stage_names[e.name]: judged_shares(e.first_stage, results.qrels, queries, deepest)
             for e in experiments
         },
         {e.name: judged_shares(e.run, results.qrels, queries, deepest) for e in experiments},

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.reports.charts.drawing import SERIES, legend_above
-from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Compared, Results
 from rerank.utils.errors import UserError
 
 BINS = 40
@@ -19,7 +18,7 @@ class Scores(NamedTuple):
     others: np.ndarray
 
 
-def scores(results: CollectionResults, experiment: ExperimentResults) -> Scores:
+def scores(results: Results, experiment: Compared) -> Scores:
     """The scores of the judged queries; raises UserError if one side has none."""
     relevant: list[float] = []
     others: list[float] = []

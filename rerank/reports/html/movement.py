@@ -1,18 +1,21 @@
 """How far re-ranking moved documents, how many are judged, what was truncated, and the influence of length."""
 
+from collections.abc import Sequence
+
 from rerank.data.trec import ranked
 from rerank.reports.charts.judged import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
 from rerank.reports.html.parts import Missing, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Compared, Results
 from rerank.utils.errors import UserError
 
 LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)
 
 
-def movement_table(experiments: list[ExperimentResults]) -> Rows:
+def movement_table(experiments: Sequence[Compared]) -> Rows:
     """How the test rankings differ from the first stage's: a row per experiment, over all queries that it tested."""
     head = ["run", "queries", "Kendall's τ", "top 10 that stayed", "top 20 that stayed", "ranks moved"]
     rows = []
@@ -23,7 +26,7 @@ def movement_table(experiments: list[ExperimentResults]) -> Rows:
     return Rows(head, rows)
 
 
-def _movement(experiment: ExperimentResults) -> list[float]:
+def _movement(experiment: Compared) -> list[float]:
     """Means over the queries with several candidates: Kendall's tau, the shares of the first 10 and 20, ranks moved."""
     import numpy as np
     from scipy.stats import kendalltau  # only here: it takes a second to import
@@ -41,7 +44,7 @@ def _movement(experiment: ExperimentResults) -> list[float]:
     return means
 
 
-def judged_table(results: CollectionResults) -> Rows:
+def judged_table(results: Results) -> Rows:
     """The share of judged documents at several depths, a row per run, over the queries that all experiments tested."""
     shares = judged(results)
     runs = shares.first_stages | shares.experiments

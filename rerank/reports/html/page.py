@@ -1,11 +1,13 @@
-"""`rerank report`: writes one HTML file about the experiments of a collection, by report.html and report.css."""
+"""`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rerank.data.collections import Collection, open_collection
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import chart_figure
@@ -18,6 +20,8 @@ from rerank.reports.html.texts import Texts, open_queries, read_documents
 from rerank.reports.html.upper_bounds import recall_table, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import CollectionResults, read_results
+from rerank.runs.run_file_results import Compared, Results, RunFileResults, read_run_files
+from rerank.runs.table import compare_files
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
 
@@ -67,6 +71,22 @@ def write_report(folder: Path | str, out: Path | str | None = None, measure: str
     return out
 
 
+def write_report_of_files(
+    paths: Sequence[Path], out: Path | None, measure: str, qrels: Path | None, collection: str
+) -> Path:
+    """Writes the page of run files, of which the first is compared with, and returns the file.
+
+    `out` is report.html in the working directory by default. The collection, if one is named, has the texts. Raises
+    UserError as `write_report` does, and if the files or the collection are wrong.
+    """
+    out = out or Path("report.html")
+    check_output(out)
+    results = read_run_files(paths, qrels, measure)
+    with atomic_write(out) as tmp:
+        tmp.write_text(_page_of_files(results, open_collection(collection) if collection else None), encoding="utf-8")
+    return out
+
+
 def open_templates() -> Environment:
     """The templates of this folder; they escape what they show."""
     return Environment(
@@ -78,49 +98,89 @@ def page(results: CollectionResults) -> str:
     """The page as HTML. Texts of collections are escaped by the template, which trusts only the charts."""
     queries, collection, reason = open_queries(results)
     results.queries.update(queries)
-    changed = {e.name: gains(results, e) for e in results.experiments if e.first_stage}
+    changed = _changed(results)
     texts = Texts(queries, {}, reason)
     if collection:
-        doc_ids = [
-            document.doc_id
-            for experiment in results.experiments
-            if experiment.name in changed
-            for side in most_changed(changed[experiment.name])
-            for gain in side
-            for document in shown_documents(results, experiment, gain.query_id)
-        ]
-        texts = read_documents(results, collection, doc_ids)
+        texts = read_documents(collection, _shown(results, changed), results)
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
     differing, settings = settings_tables(results.experiments)
-    return (
-        open_templates()
-        .get_template("report.html")
-        .render(
-            name=results.folder.path.resolve().name,
-            css=CSS.read_text(encoding="utf-8"),
-            measure=results.measure,
-            texts_missing=texts.reason,
-            summary=summary(results),
-            unfinished=unfinished(results),
-            fold_tables=fold_tables(results),
-            **_upper_bound_parts(results),
-            experiments=[_experiment(results, e, changed.get(e.name), texts) for e in results.experiments],
-            cost=cost_table(results.experiments),
-            differing_settings=differing,
-            settings=settings,
-            origins=origin_tables(results.experiments),
-        )
+    charts = ("learning", "gain", "scores", "reliability", "length")
+    known = [experiment for experiment in results.experiments if experiment.first_stage]
+    return _render(
+        results,
+        name=results.folder.path.resolve().name,
+        texts_missing=texts.reason,
+        summary=summary(results),
+        unfinished=unfinished(results),
+        fold_tables=fold_tables(results),
+        truncation=truncation_table(results.experiments),
+        lengths=length_tables(results, known),
+        experiments=[
+            _experiment(results, e, charts, _description(results, e), changed.get(e.name), texts)
+            for e in results.experiments
+        ],
+        cost=cost_table(results.experiments),
+        differing_settings=differing,
+        settings=settings,
+        origins=origin_tables(results.experiments),
     )
 
 
-def _upper_bound_parts(results: CollectionResults) -> dict[str, Any]:
+def _page_of_files(results: RunFileResults, collection: Collection | None) -> str:
+    """The page of run files: without settings, times and what is known of trained models alone."""
+    results.queries.update(collection.queries if collection else {})
+    changed = _changed(results)
+    no_texts = Texts({}, {}, "no --collection is named")
+    texts = read_documents(collection, _shown(results, changed)) if collection else no_texts
+    first = next(iter(results.runs))
+    return _render(
+        results,
+        name=", ".join(results.runs),
+        texts_missing=texts.reason,
+        summary=compare_files(results.paths, results.qrels_file).table(),
+        unfinished=[],
+        fold_tables={},
+        truncation=None,
+        lengths=[],
+        experiments=[
+            _experiment(results, e, ("gain", "scores"), f"Compared with {first}.", changed[e.name], texts)
+            for e in results.experiments
+        ],
+        cost=None,
+    )
+
+
+def _render(results: Results, **parts: Any) -> str:
+    css = CSS.read_text(encoding="utf-8")
+    parts |= {"css": css, "measure": results.measure, **_upper_bound_parts(results)}
+    return open_templates().get_template("report.html").render(**parts)
+
+
+def _changed(results: Results) -> dict[str, Gains]:
+    """The gains of each run that has a first stage, by name."""
+    return {e.name: gains(results, e) for e in results.experiments if e.first_stage}
+
+
+def _shown(results: Results, changed: dict[str, Gains]) -> list[str]:
+    """The documents of the queries that changed most."""
+    return [
+        document.doc_id
+        for experiment in results.experiments
+        if experiment.name in changed
+        for side in most_changed(changed[experiment.name])
+        for gain in side
+        for document in shown_documents(results, experiment, gain.query_id)
+    ]
+
+
+def _upper_bound_parts(results: Results) -> dict[str, Any]:
     """The section on what re-ranking could and did do."""
-    groups: dict[str, list[ExperimentResults]] = {}
+    groups: dict[str, list[Compared]] = {}
     absent = []
     for experiment in results.experiments:
         if experiment.first_stage:
-            groups.setdefault(results.first_stage_name(experiment), []).append(experiment)
+            groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
         else:
             absent.append(or_missing(experiment.candidates))
     known = [experiment for group in groups.values() for experiment in group]
@@ -130,19 +190,21 @@ def _upper_bound_parts(results: CollectionResults) -> dict[str, Any]:
         "figures": [_figure(name, results) for name in ("depth", "judged")] if known else [],
         "movement": or_missing(movement_table, known) if known else None,
         "judged": or_missing(judged_table, results) if known else None,
-        "truncation": truncation_table(results.experiments),
-        "lengths": length_tables(results, known),
     }
 
 
-def _bounds(results: CollectionResults, experiments: list[ExperimentResults]) -> tuple[Rows, Rows, str]:
+def _bounds(results: Results, experiments: list[Compared]) -> tuple[Rows, Rows, str]:
     return (upper_bound_table(results, experiments), *recall_table(results, experiments[0]))
 
 
 def _experiment(
-    results: CollectionResults, experiment: ExperimentResults, changed: Gains | None, texts: Texts
+    results: Results,
+    experiment: Compared,
+    charts: Sequence[str],
+    description: str,
+    changed: Gains | None,
+    texts: Texts,
 ) -> ExperimentSection:
-    charts = ("learning", "gain", "scores", "reliability", "length")
     sides = None
     if changed:
         details = partial(query_details, results, experiment, texts=texts)
@@ -151,7 +213,6 @@ def _experiment(
             for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True)
         ]
     figures = [_figure(name, results, experiment) for name in charts]
-    description = _description(results, experiment)
     return ExperimentSection(experiment.name, description, figures, sides, changed.queries if changed else [])
 
 
@@ -165,8 +226,9 @@ def _description(results: CollectionResults, experiment: ExperimentResults) -> s
     return f"Loss: {loss}. {model}. Finished folds: {finished}, with {queries} judged queries."
 
 
-def _figure(name: str, results: CollectionResults, *experiment: ExperimentResults) -> Figure:
+def _figure(name: str, results: Results, *experiment: Compared) -> Figure:
     title, caption = CHARTS[name]
-    key = "-".join([name, *(str(results.experiments.index(e)) for e in experiment)])
+    names = [e.name for e in results.experiments]
+    key = "-".join([name, *(str(names.index(e.name)) for e in experiment)])
     label = ", ".join([title, *(e.name for e in experiment)])
     return Figure(title, caption, or_missing(lambda: inline_svg(chart_figure(name, results, *experiment), key, label)))

@@ -7,7 +7,7 @@ from rerank.data.trec import ranked
 from rerank.reports.charts.gain import Gain, Gains
 from rerank.reports.html.texts import Texts, excerpt, passage
 from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.run_file_results import Compared, Results
 
 QUERIES = 10
 DOCUMENTS = 10
@@ -51,7 +51,7 @@ def most_changed(gains: Gains) -> tuple[list[Gain], list[Gain]]:
     return helped[:QUERIES], hurt[:QUERIES]
 
 
-def shown_documents(results: CollectionResults, experiment: ExperimentResults, query_id: str) -> list[ShownDocument]:
+def shown_documents(results: Results, experiment: Compared, query_id: str) -> list[ShownDocument]:
     """The first DOCUMENTS after re-ranking, then those that were among the first only before."""
     orders = [ranked(run.get(query_id, {})) for run in (experiment.candidates(), experiment.run)]
     before, after = ({doc_id: rank for rank, doc_id in enumerate(order, 1)} for order in orders)
@@ -60,25 +60,26 @@ def shown_documents(results: CollectionResults, experiment: ExperimentResults, q
     return [ShownDocument(doc_id, before.get(doc_id), after.get(doc_id), grades.get(doc_id)) for doc_id in chosen]
 
 
-def query_details(results: CollectionResults, experiment: ExperimentResults, gain: Gain, texts: Texts) -> QueryDetails:
+def query_details(results: Results, experiment: Compared, gain: Gain, texts: Texts) -> QueryDetails:
     """A query and its documents."""
     documents = shown_documents(results, experiment, gain.query_id)
     return QueryDetails(gain, [_row(experiment, gain, document, texts) for document in documents])
 
 
-def _row(experiment: ExperimentResults, gain: Gain, document: ShownDocument, texts: Texts) -> DocumentRow:
+def _row(experiment: Compared, gain: Gain, document: ShownDocument, texts: Texts) -> DocumentRow:
     """The document's first words, and the excerpt that matches the query best in the passage that scored highest."""
     text = texts.documents.get(document.doc_id)
     if text is None:
         return DocumentRow(document, "", "", [])
     source, read = "", text
-    fold = next(fold for fold in experiment.folds if gain.query_id in fold.run)
-    if best := fold.passages.get(gain.query_id, {}).get(document.doc_id):
-        number, count = best
-        source = f"passage {number + 1} of {count} scored highest: "
-        encoder = experiment.settings["encoder"]
-        limit, splitting = encoder["max_doc_tokens"], Splitting.of(encoder)
-        read = passage(text, number, count, fold.folder.checkpoint, limit, splitting)
+    if isinstance(experiment, ExperimentResults):
+        fold = next(fold for fold in experiment.folds if gain.query_id in fold.run)
+        if best := fold.passages.get(gain.query_id, {}).get(document.doc_id):
+            number, count = best
+            source = f"passage {number + 1} of {count} scored highest: "
+            encoder = experiment.settings["encoder"]
+            limit, splitting = encoder["max_doc_tokens"], Splitting.of(encoder)
+            read = passage(text, number, count, fold.folder.checkpoint, limit, splitting)
     part = excerpt(read, gain.text)
     words = text.split(maxsplit=BEGINNING)[:BEGINNING]
     beginning = "" if part.text.split()[:BEGINNING] == words else " ".join(words)

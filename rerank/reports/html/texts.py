@@ -45,11 +45,11 @@ def open_queries(results: CollectionResults) -> tuple[dict[str, str], Collection
         return {}, None, f"{error}"
 
 
-def read_documents(results: CollectionResults, collection: Collection, doc_ids: Iterable[str]) -> Texts:
-    """The texts of these documents, from the collection or else from the index that was searched."""
+def read_documents(collection: Collection, doc_ids: Iterable[str], results: CollectionResults | None = None) -> Texts:
+    """The texts of these documents, from the collection or else from the index that was searched for the results."""
     wanted = sorted(set(doc_ids))
     try:
-        if not collection.has_documents:
+        if results and not collection.has_documents:
             table = results.experiments[0].settings["first_stage"]
             index = choose_index(table["index"], collection, results.folder.index)
             collection = with_indexed_texts(collection, index)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rerank.utils.errors import UserError
+from rerank.utils.plugins import add_plugins
 from rerank.utils.workers import SECONDS_TO_END, Pipe, outcome
 
 RAY = "ray"
@@ -43,7 +44,7 @@ class Work(NamedTuple):
 
     engine: `ray` or `ray://HOST:PORT`. cwd: the folder that the jobs run in. probe: a file that every node must see.
     workers: how many work at the same time; None for as many as the cluster can run. gpus: whether a worker takes a GPU
-    where the cluster has some.
+    where the cluster has some. plugins: the modules of `--plugin`, which a node finds in `cwd` too.
     """
 
     engine: str
@@ -52,6 +53,7 @@ class Work(NamedTuple):
     probe: Path
     workers: int | None
     gpus: bool
+    plugins: list[str]
 
 
 def drive(pipe: Pipe, work: Work, jobs: Sequence[bytes]) -> None:
@@ -172,6 +174,7 @@ def run_job(work: Work, job: bytes) -> tuple[str, str]:
             return "", socket.gethostname()
         time.sleep(0.5)
     os.chdir(work.cwd)
+    add_plugins(work.plugins)
     return outcome(_call_pickled, (work.function, job)), ""
 
 

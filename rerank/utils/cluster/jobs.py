@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from rerank.utils.cluster.driver import AGAIN, CONNECTED, ENVIRONMENT, RAY, Work, drive
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import Pattern
+from rerank.utils.plugins import named_plugins
 from rerank.utils.temporary import temporary_place
 from rerank.utils.workers import SECONDS_TO_END, end, start
 
@@ -48,7 +49,7 @@ def work_on_ray(
     where = f"the Ray cluster at {engine if engine != RAY else os.environ.get('RAY_ADDRESS') or 'this machine'}"
     with temporary_place(folder.absolute() / "shared") as place:
         place.new.touch()
-        task = Work(engine, pickle.dumps(function), Path.cwd(), place.new, workers, gpus)
+        task = Work(engine, pickle.dumps(function), Path.cwd(), place.new, workers, gpus, named_plugins())
         driver = start(drive, task, [pickle.dumps(job) for job in jobs], environment=ENVIRONMENT)
         try:
             if not driver.pipe.poll(SECONDS_TO_CONNECT):

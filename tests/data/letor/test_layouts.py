@@ -28,12 +28,18 @@ def refused(source: Path, name: str = "1", folds: int = 5) -> str:
 
 
 @pytest.mark.parametrize(
-    ("form", "width", "names", "end"),
-    [(LETOR, 46, "Fold{}", ".txt"), (OHSUMED, 45, "fold{}", ".txt"), (MSLR, 136, "Fold{}", ".txt.gz")],
+    ("form", "width", "names", "parts"),
+    [
+        (LETOR, 46, "Fold{}", "test vali train"),
+        (OHSUMED, 45, "fold{}", "test vali train"),
+        (MSLR, 136, "Fold{}", "test.txt.gz vali.txt.gz train.txt.gz"),
+        (OHSUMED, 25, "Fold{}", "testset validationset trainingset"),
+        (OHSUMED, 25, "Fold{}", "testset.txt.gz validationset.txt.gz trainingset.txt.gz"),
+    ],
 )
-def test_five_folds(tmp_path, form, width, names, end):
+def test_five_folds(tmp_path, form, width, names, parts):
     source = tmp_path / "set"
-    write_folds(source, form, width, names, end)
+    write_folds(source, form, width, names, parts)
     assert is_feature_source(str(source))
     assert fold_names(str(source), 7) == ["1", "2", "3", "4", "5"]
     fold = opened(source, "4")
@@ -114,18 +120,6 @@ def test_sizes_that_do_not_fit(tmp_path, sizes, expected):
     source = put(tmp_path / "rank.train", text(COUNTED, {"": matrix(3, 4)}))
     put(tmp_path / "rank.train.query", sizes)
     assert re.search(expected, refused(source))
-
-
-@pytest.mark.parametrize("end", ["", ".gz"])
-def test_letor_3_names(tmp_path, end):
-    source = tmp_path / "OHSUMED" / "Feature-min"
-    write_folds(source, OHSUMED, 25)
-    for folder in source.iterdir():
-        for old, new in (("train", "trainingset"), ("vali", "validationset"), ("test", "testset")):
-            put(folder / f"{new}.txt{end}", (folder / f"{old}.txt").read_text())
-            (folder / f"{old}.txt").unlink()
-    assert is_feature_source(str(source))
-    assert opened(source, "4").fold == Fold("4", ("10", "11"), ("50", "51"), ("40", "41"))
 
 
 def test_lightgbm_example_without_a_validation_file(tmp_path, caplog):

@@ -4,7 +4,7 @@ import json
 
 from rerank.data.types import Measurements
 from rerank.evaluation.run_comparison import compare_measurements
-from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
+from rerank.evaluation.tables.records import as_csv, as_json, comparison_records
 
 ROWS: dict[str, Measurements] = {
     "bm25": {"AP": {"a": 0.1, "b": 1 / 3}},
@@ -23,13 +23,3 @@ def test_comparisons_keep_every_digit_and_have_no_nan() -> None:
     assert [row["run"] for row in rows] == list(ROWS)
     assert float(rows[1]["p"]) == second["p"]
     assert rows[0]["p"] == ""
-
-
-def test_values_of_every_query() -> None:
-    records = per_query_records(ROWS, {"a": "1"})
-    assert as_csv(records).splitlines()[:3] == [
-        "query_id,fold,run,measure,value",
-        "a,1,bm25,AP,0.1",
-        "b,,bm25,AP,0.3333333333333333",
-    ]
-    assert json.loads(as_json("values", records))["values"][3]["value"] == 0.25

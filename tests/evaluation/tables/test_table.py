@@ -26,6 +26,14 @@ def test_text() -> None:
     )
 
 
+def test_a_long_name_is_told_once() -> None:
+    long = "collection/smoothi-metric=ndcg_10-alpha=10-seed=1"
+    blocks = [[cells(["run", measure]), cells(["bm25", "0.1"]), cells([long, "0.2"])] for measure in ("AP", "P@5")]
+    assert render(Table("Means", blocks, of_runs=True)) == (
+        f"Means\n\nrun 2:  {long}\n\nrun    AP\nbm25   0.1\nrun 2  0.2\n\nrun    P@5\nbm25   0.1\nrun 2  0.2\n"
+    )
+
+
 def test_markdown() -> None:
     assert render(TABLE, "markdown") == (
         "Mean ± standard error over 5 folds\n\n"

@@ -11,7 +11,6 @@ from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, PretrainingSettings
 from rerank.data.formats import _beir_judgments, beir
 from rerank.data.trec import read_run
-from rerank.jobs import train
 from rerank.jobs.pretraining import pretrain
 from rerank.training import loop
 from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
@@ -64,7 +63,10 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
 
     monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
     monkeypatch.setattr(_beir_judgments, "read_qrels", closed)
+    tried, probe = [], loop.probe_memory
+    monkeypatch.setattr(loop, "probe_memory", lambda *given: (probe(*given), tried.append(given[-1].tokens)))
     main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
+    assert tried == [4096]  # there and back: validation before the first epoch takes less memory than training
     assert capsys.readouterr().out.strip() == "again"
     assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()
     (again,) = Path("other", "documents").glob("pretrained-*")
@@ -100,18 +102,8 @@ def test_the_checkpoint_says_how_it_was_made_and_is_an_ordinary_encoder(here, ca
     main(["train", "--config", "plain.toml", "--fold", "1", "--encoder", "warm", "--name", "after"])
     assert json.loads(Path("runs/towns/after/fold1/manifest.json").read_text())["pretraining"] == facts
     capsys.readouterr()
-    main(
-        [
-            "eval",
-            "alone.run",
-            "runs/towns/bm25.run",
-            "runs/towns/after/fold1/test.run",
-            "--qrels",
-            "runs/towns/qrels.txt",
-            "--fold",
-            "1",
-        ]
-    )
+    runs = ["alone.run", "runs/towns/bm25.run", "runs/towns/after/fold1/test.run"]
+    main(["eval", *runs, "--qrels", "runs/towns/qrels.txt", "--fold", "1"])
     table = capsys.readouterr().out
     how = f"({facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']})"
     assert f"Pre-trained on the documents alone: alone, after {how}.\n" in table
@@ -162,43 +154,14 @@ def test_an_interrupted_warm_up_goes_on_and_ends_with_the_same_weights(here, cap
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("removed", ["checkpoint", "pretrained"])
-def test_a_pretraining_that_is_removed_between_two_folds_is_one_line_and_is_made_again(
-    here, capsys, monkeypatch, removed
-):
-    """The second fold of a command, after the first one has used it."""
-    finish = train._write_results
-    made = {}
-
-    def remove(*arguments):
-        finish(*arguments)
-        folder = folder_of("towns")
-        made["folder"], made["weights"] = folder, (folder / "checkpoint" / "model.safetensors").read_bytes()
-        shutil.rmtree(folder / "checkpoint" if removed == "checkpoint" else folder)
-
-    words = ["train", "--config", "warm.toml", "--epochs", "1"]
-    monkeypatch.setattr(train, "_write_results", remove)
-    line = failed(capsys, *words)
-    folder = made["folder"]
-    assert line == (
-        f"rerank: {folder}/checkpoint: is missing, although its pre-training is finished; remove {folder}, if it is "
-        "there, and run again to pre-train again"
-    )
-    monkeypatch.setattr(train, "_write_results", finish)
-    if removed == "checkpoint":
-        assert failed(capsys, *words, "--fold", "2") == line
-        shutil.rmtree(folder)
-    main([*words, "--fold", "2"])
-    assert (folder / "checkpoint" / "model.safetensors").read_bytes() == made["weights"]
-    manifests = [json.loads(Path(f"runs/towns/smoothi/fold{fold}/manifest.json").read_text()) for fold in (1, 2)]
-    assert manifests[0]["pretraining"] == manifests[1]["pretraining"]
-
-
 def test_the_weights_of_a_finished_pretraining_are_checked(here, capsys):
     folder = folder_of("documents")
     (folder / "checkpoint" / "model.safetensors").unlink()
     line = failed(capsys, *pretraining("documents", "--out", "again"))
     assert "the pre-training is damaged: checkpoint/model.safetensors: expected a file, found none; remove" in line
+    shutil.rmtree(folder / "checkpoint")
+    line = failed(capsys, *pretraining("documents", "--out", "again"))
+    assert f"{folder}/checkpoint: is missing, although its pre-training is finished; remove {folder}" in line
     shutil.rmtree(folder)
     main(pretraining("documents", "--out", "again"))
     assert Path("again/model.safetensors").read_bytes() == Path("warm/model.safetensors").read_bytes()
@@ -208,18 +171,14 @@ def test_the_weights_of_a_finished_pretraining_are_checked(here, capsys):
     ("words", "expected"),
     [
         (["--pretraining.loss", "softmx"], "--pretraining.loss softmx: no such loss; did you mean softmax?"),
-        (["--pretraining.titles", "-1"], "--pretraining.titles: got -1.0, expected 0 or more"),
         (["--pretraining.keep-sentence", "2"], "--pretraining.keep-sentence: got 2.0, expected 0 to 1"),
         (["--pretraining.titles", "0", "--pretraining.sentences", "0", "--pretraining.keywords", "0"], "all are 0"),
-        (["--pretraining.lists_per_step", "0"], "--pretraining.lists-per-step: got 0"),
-        (["--collection", "nowhere"], "nowhere"),
         (["--out", "towns"], "--out towns: already exists"),
     ],
 )
 def test_a_mistake_is_one_line(here, capsys, words, expected):
     given = [] if "--out" in words else ["--out", "new"]
-    source = [] if "--collection" in words else ["--collection", "documents"]
-    assert expected in failed(capsys, "pretrain", "--config", "warm.toml", *source, *given, *words)
+    assert expected in failed(capsys, *pretraining("documents", *given, *words))
     assert not Path("new").exists()
 
 
@@ -288,17 +247,3 @@ def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
     ]
     assert json.loads(Path("german/config.json").read_text())["rerank"]["language"] == "de"
     assert "language" not in json.loads(Path("warm/config.json").read_text())["rerank"]
-
-
-def test_the_budget_is_tried_there_and_back(here, monkeypatch):
-    """Validation before the first epoch takes forward passes alone, which need less memory."""
-    tried, probe = [], loop.probe_memory
-
-    def spy(model, batch, accelerator, memory):
-        probe(model, batch, accelerator, memory)
-        tried.append(memory.tokens)
-
-    monkeypatch.setattr(loop, "probe_memory", spy)
-    main(pretraining("documents", "--out", "again", "--output.folder", "other"))
-    assert tried == [4096]
-    assert Path("again", "model.safetensors").read_bytes() == Path("warm", "model.safetensors").read_bytes()

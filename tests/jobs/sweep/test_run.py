@@ -16,8 +16,8 @@ from rerank.jobs.sweep import jobs as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
-from tests.support.patience import SECONDS
-from tests.support.small_collection import failed
+from tests.support.patience import SECONDS, until
+from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 from tests.support.small_grid import CELLS, GRID, work_here
 
@@ -35,10 +35,7 @@ def inline(monkeypatch):
 
 
 def sweep(*words):
-    """Returns the exit code."""
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", "grid.toml", *words])
-    return ended.value.code
+    return exit_code("sweep", "grid.toml", *words)
 
 
 def test_workers_train_each_cell_as_train_does(grid, capsys):
@@ -117,11 +114,10 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--workers", "0"], "--workers: got 0, expected 1 or more"),
         (["--fold", "9"], "fold 9: no such fold"),
-        (["--loss.delta", "0.7"], f"cell {CELLS[1]}: --loss smoothi: "),
         (["--config", "nowhere.toml"], "--config nowhere.toml: no such file"),
-        (["--training.lr", "1"], "Parameter --training.lr specified multiple times"),
+        (["--workers", "0"], "--workers: got 0, expected 1 or more"),
+        (["--loss.delta", "0.7"], f"cell {CELLS[1]}: --loss smoothi: "),
         (["--workres", "2"], "Unknown option: --workres"),
     ],
 )
@@ -143,9 +139,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--workers", "2"]
     long = ["--epochs", "100000", "--training.patience", "100000"]  # no worker ends before the other begins
     process = subprocess.Popen([*words, *long], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + SECONDS
-    while len(list(grid.glob("*/fold1/state/history.json"))) < 2 and not process.poll() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: len(list(grid.glob("*/fold1/state/history.json"))) == 2 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, told

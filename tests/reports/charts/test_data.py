@@ -57,8 +57,10 @@ def test_depth_measures_as_eval_does_whatever_judgments_it_leaves_out(folder, me
 
 def test_gains_are_differences_most_helped_first(results):
     data = gains(results, results.experiments[0])
-    before, after = results.values(results.experiments[0])
+    good = results.experiments[0]
+    before, after = (evaluate(results.qrels, run, ["nDCG@5"])["nDCG@5"] for run in (good.first_stage, good.run))
     assert [query.gain for query in data.queries] == sorted((after[q] - before[q] for q in before), reverse=True)
+    assert sum(after.values()) > sum(before.values())
     assert data.measure == "nDCG@5"
 
 

@@ -6,10 +6,12 @@ import re
 import pytest
 
 from rerank.cli.main import main
+from rerank.data.trec import write_run
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.plot import COLLECTION_CHARTS, EXPERIMENT_CHARTS, chart_figure
+from rerank.reports.charts.plot import COLLECTION_CHARTS, EXPERIMENT_CHARTS, RUN_CHARTS, chart_figure
 from rerank.runs.results import read_results
 from tests.support.small_collection import failed
+from tests.support.small_results import FIRST_STAGE
 
 HEADS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
@@ -55,6 +57,32 @@ def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     assert len(re.findall("<title>", inline)) == 15
     titles = [html.unescape(title) for title in re.findall("<title>(.*?)</title>", inline)]
     assert all(re.fullmatch(r"""q\d+: a "b" <script>& it's — .*""", title) for title in titles)
+
+
+@pytest.mark.parametrize("chart", RUN_CHARTS)
+def test_run_files_have_the_charts_of_the_experiment_that_wrote_them(folder, tmp_path, chart):
+    """The folder's first stage has more documents than were re-ranked; here it has those."""
+    out, first = str(tmp_path / "chart.svg"), tmp_path / f"{FIRST_STAGE}.run"
+    write_run(first, read_results(folder / "good", "AP").experiments[0].first_stage, "bm25")
+    main(["plot", chart, str(folder / "good"), "--out", out])
+    expected = (tmp_path / "chart.svg").read_text()
+    files = [str(first), str(folder / "good" / "all.run"), "--qrels", str(folder / "qrels.txt")]
+    main(["plot", chart, *files, "--out", out])
+    assert (tmp_path / "chart.svg").read_text() == expected
+    main(["plot", chart, *files, "--out", out, "--collection", str(tmp_path / "towns")])
+    assert ("<title>q1: " in (tmp_path / "chart.svg").read_text()) == (chart == "gain")
+
+
+def test_wrong_run_files_are_one_line(folder, tmp_path, capsys):
+    first, good, poor = (str(folder / name) for name in (f"{FIRST_STAGE}.run", "good/all.run", "poor/all.run"))
+    for chart, paths, expected in (
+        ("gain", [first], "is one run; expected two or more"),
+        ("gain", [first, good, poor], f"gain: expected two runs, got 3: {FIRST_STAGE}, good, poor"),
+        ("gain", [first, str(folder)], f"{folder}: is a folder, expected it alone, or run files"),
+        ("learning", [first, good], "learning: needs the folder of an experiment; run files have gain, scores"),
+        ("depth", [good, first], "which good does not have; expected a re-ranking of it"),
+    ):
+        assert expected in failed(capsys, "plot", chart, *paths, "--out", str(tmp_path / "chart.pdf"))
 
 
 def test_mistakes_are_one_line(folder, tmp_path, capsys):

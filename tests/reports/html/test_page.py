@@ -74,6 +74,23 @@ def test_the_table_is_that_of_eval(page, written):
     assert all(value in page.text for value in values)
 
 
+def test_the_page_of_run_files_has_what_runs_and_judgments_tell(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = [str(folder / name) for name in (f"{FIRST_STAGE}.run", "good/all.run", "poor/all.run")]
+    main(["report", *runs, "--measure", "nDCG@5"])
+    page = Page(tmp_path / "report.html")
+    assert page.count("svg") == CHARTS_OF_ALL + 2 * 2
+    assert "ids are shown: no --collection is named" in page.text
+    assert "Time, speed" not in page.text
+    assert all(
+        value in page.text for value in re.findall(r"\d\.\d{4} ± \d\.\d{4}", str(compare_files(map(Path, runs))))
+    )
+    main(["report", *runs, "--collection", "towns", "--out", "texts.html"])
+    page = Page(tmp_path / "texts.html")
+    assert "ids are shown" not in page.text
+    assert page.count("mark") > 0
+
+
 def test_texts_of_a_collection_are_never_markup(folder, tmp_path):
     evil = "<script>alert('x')</script> </td></svg> \"quoted\" & 'single' <img src=x onerror=alert(1)>"
     edit(tmp_path / "towns" / "corpus.jsonl", lambda row: {**row, "text": f"{evil} {row['text']}"})

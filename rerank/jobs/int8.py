@@ -1,0 +1,197 @@
+"""An int8 graph in the place of a cross-encoder that is served on a CPU, if it is faster there and ranks alike."""
+
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypedDict, TypeVar
+
+import numpy as np
+import torch
+import xxhash
+
+from rerank.data.types import Qrels, Run
+from rerank.evaluation.agreement import agreement_of
+from rerank.evaluation.evaluate import evaluate
+from rerank.models.checkpoints import saved_settings
+from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.export.folder import FORMATS, write_export
+from rerank.models.reranker import Reranker
+from rerank.utils.errors import UserError
+from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.json_files import read_json
+from rerank.utils.locks import make_once
+from rerank.utils.progress import log, progress
+from rerank.utils.user_cache import user_cache
+
+FORMAT = "openvino"
+GRAPH, MEASURED = "graph", "measured.json"
+Item = TypeVar("Item")
+MEASURE = "nDCG@10"
+LEAST_TAU = 0.97
+"""Kendall's τ of the rankings in float32 and in int8."""
+MOST_LOST = 0.005
+"""The part of the measure that int8 may lose, more than by chance: by a standard error."""
+LEAST_GAIN = 1.1
+"""How many times as fast int8 must be."""
+TRIES = 2
+"""Times that a list is scored; the first one may wait for kernels that a process compiles for new lengths."""
+SMALL = 2_000_000
+"""Parameters of a model that is fast enough in float32."""
+QUERIES, DOCUMENTS = 16, 20
+"""Queries of a sample, and documents of each."""
+LONG, CHARACTERS = 800, 1500
+"""Characters of a topic of Python's help that is taken, at least, and those that are kept of it."""
+
+
+class Sample(NamedTuple):
+    """Queries with their candidates: query_id -> text, query_id -> doc_id -> text; and the judgments, {} without.
+
+    int8 is compared with float32 on them.
+    """
+
+    name: str
+    queries: dict[str, str]
+    documents: dict[str, dict[str, str]]
+    qrels: Mapping[str, dict[str, int]]
+
+
+class Measured(TypedDict):
+    """How int8 compares with float32; `refused` is why it is not taken, or empty."""
+
+    refused: str
+    gain: float
+    tau: float
+
+
+def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) -> Reranker:
+    """A reranker of an int8 graph, or the given one if that is faster, or better; logs which, and why.
+
+    The graph is made once and kept in the user's cache, under the hash of the weights. `name` is that of the
+    checkpoint; `sample` gives the texts that compare it.
+    """
+    scorer, model = reranker.scorer, reranker.model
+    if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu" or scorer.precision != "float32":
+        return reranker
+    if sum(weight.numel() for weight in model.parameters()) < SMALL:
+        return reranker
+    try:
+        FORMATS[FORMAT].check_packages(True)
+    except UserError as error:
+        log.info(f"{name}: served in float32; int8 may be faster: {error}")
+        return reranker
+    machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    place = user_cache("int8") / short_hash(_digest(model), scorer.max_doc_tokens, FORMAT, *machine)
+    make_once(place, "int8 graph", lambda: _make(place, reranker, name, sample()))
+    measured: Measured = read_json(place / MEASURED, Measured, f"remove {place}")
+    if measured["refused"]:
+        log.info(f"{name}: served in float32: {measured['refused']}")
+        return reranker
+    log.info(
+        f"{name}: served in int8, {measured['gain']:.1f} times as fast as float32, with Kendall's tau "
+        f"{measured['tau']:.3f}; --speed exact serves float32"
+    )
+    found = Reranker.load(place / GRAPH)
+    found.scorer.max_doc_tokens = scorer.max_doc_tokens
+    return found
+
+
+def _digest(model: CrossEncoder) -> str:
+    """The hash of the weights."""
+    digest = xxhash.xxh3_128()
+    for key, weight in sorted(model.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(weight.detach().contiguous().numpy())
+    return digest.hexdigest()
+
+
+def _make(place: Path, reranker: Reranker, name: str, sample: Sample) -> None:
+    """Writes the folder `place`: the graph, if it is taken, and how it compares."""
+    log.info(f"{name}: making an int8 graph, once, and comparing it on texts of {sample.name}")
+    with atomic_write(place) as tmp:
+        tmp.mkdir()
+        try:
+            measured = _write_graph(tmp / GRAPH, reranker, name, sample)
+        except UserError as error:
+            measured = Measured(refused=str(error), gain=0.0, tau=0.0)
+        if measured["refused"]:
+            shutil.rmtree(tmp / GRAPH, ignore_errors=True)
+        (tmp / MEASURED).write_text(json.dumps(measured), encoding="utf-8")
+
+
+def _write_graph(folder: Path, reranker: Reranker, name: str, sample: Sample) -> Measured:
+    """Writes a graph and compares it. Raises UserError for a model that cannot be exported."""
+    scorer, model = reranker.scorer, reranker.model
+    assert isinstance(model, CrossEncoder)  # as int8_if_faster has checked
+    sizes = scorer.max_length, scorer.max_doc_tokens
+    settings = saved_settings(model) | {"pooling": model.pooling, "max_doc_tokens": sizes[1]}
+    write_export(folder, name, model, scorer.tokenizer, sizes, FORMAT, [], settings)
+    return _compare(reranker, Reranker.load(folder), sample)
+
+
+def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
+    """How int8 compares with float32 on the sample, which both score in turn."""
+    runs: tuple[Run, Run] = ({}, {})
+    ratios: list[float] = []
+    for query_id in progress(sample.documents, len(sample.documents), "comparing int8 with float32"):
+        seconds = []
+        for run, model in zip(runs, (exact, rounded), strict=True):
+            times = [_score(model, sample, query_id) for _ in range(TRIES)]
+            run[query_id], _ = times[0]
+            seconds.append(min(spent for _, spent in times))
+        ratios.append(seconds[0] / seconds[1])
+    gain, tau = statistics.median(ratios), agreement_of(*runs).tau
+    qrels = {query_id: sample.qrels[query_id] for query_id in sample.documents if query_id in sample.qrels}
+    return Measured(refused=_why_not(gain, tau, qrels, runs), gain=gain, tau=tau)
+
+
+def _score(model: Reranker, sample: Sample, query_id: str) -> tuple[dict[str, float], float]:
+    """The scores of a query's documents, and the seconds that they took."""
+    texts, start = sample.documents[query_id], time.perf_counter()
+    scores = model.score(sample.queries[query_id], list(texts.values()))
+    return dict(zip(texts, scores.tolist(), strict=True)), time.perf_counter() - start
+
+
+def _why_not(gain: float, tau: float, qrels: Qrels, runs: tuple[Run, Run]) -> str:
+    """Why int8 is not taken; "" if it is."""
+    if gain < LEAST_GAIN:
+        return f"int8 is {gain:.2f} times as fast here"
+    if tau < LEAST_TAU:
+        return f"int8 ranks otherwise, with Kendall's tau {tau:.3f}, expected {LEAST_TAU} or more"
+    if qrels:
+        before, after = (evaluate(qrels, run, [MEASURE])[MEASURE] for run in runs)
+        lost, mean = [before[query_id] - after[query_id] for query_id in before], statistics.mean(before.values())
+        error = statistics.stdev(lost) / len(lost) ** 0.5 if len(lost) > 1 else 0.0
+        if statistics.mean(lost) - error > MOST_LOST * mean:
+            return f"int8 loses {statistics.mean(lost):.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
+    return ""
+
+
+def texts_of_python() -> Sample:
+    """Texts that every machine has: the topics of Python's `help()`, for a model that is served without a collection.
+
+    A query is the heading of a topic, and its documents are the beginnings of this topic and of the next ones.
+    """
+    from pydoc_data.topics import topics
+
+    parts = [text.partition("\n***") for _, text in sorted(topics.items())]
+    found = [(heading.strip(), body.lstrip("* \n")[:CHARACTERS]) for heading, _, body in parts if len(body) > LONG]
+    chosen = evenly_spaced(range(len(found)), QUERIES)
+    queries = {str(place): found[place][0] for place in chosen}
+    documents = {
+        str(place): {str(shift): found[(place + shift) % len(found)][1] for shift in range(DOCUMENTS)}
+        for place in chosen
+    }
+    return Sample("Python's help", queries, documents, {})
+
+
+def evenly_spaced(items: Sequence[Item], count: int) -> list[Item]:
+    """`count` of the items, or all if they are fewer.
+
+    >>> evenly_spaced("abcdefg", 3)
+    ['a', 'd', 'g']
+    """
+    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
+    return [items[place] for place in places]
