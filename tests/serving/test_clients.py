@@ -1,4 +1,4 @@
-"""Client libraries against the running server, without a change but the address."""
+"""Cohere's client against the running server, without a change but the address; `scripts/clients` has the others."""
 
 import cohere
 import pytest
@@ -37,14 +37,3 @@ def test_cohere_reads_a_refusal(server):
     with cohere.ClientV2(api_key="none", base_url=address) as client, pytest.raises(cohere.BadRequestError) as refused:
         client.rerank(model="rerank-v3.5", query=QUERY, documents=[])
     assert "documents: is empty" in str(refused.value.body)
-
-
-def test_the_re_ranker_of_llama_index_for_tei(server, reranker, best_first):
-    """Its packages are too many for the test extra: pip install llama-index-postprocessor-tei-rerank."""
-    tei = pytest.importorskip("llama_index.postprocessor.tei_rerank")
-    schema = pytest.importorskip("llama_index.core.schema")
-    nodes = [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.0) for text in DOCUMENTS]
-    client = tei.TextEmbeddingInference(top_n=3, base_url=f"http://127.0.0.1:{server.port}")
-    found = client.postprocess_nodes(nodes, query_str=QUERY)
-    assert [node.node.text for node in found] == [DOCUMENTS[index] for index in best_first[:3]]
-    assert [node.score for node in found] == sorted((node.score for node in found), reverse=True)
