@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parent / "configs"
 SWEEPS = CONFIGS / "sweeps"
 
 

@@ -15,7 +15,7 @@ from rerank.data.tokens import make_store
 from rerank.data.trec import read_run
 from rerank.data.types import Candidates, Run
 from rerank.evaluation.agreement import agreement_of
-from rerank.jobs.int8 import evenly_spaced
+from rerank.jobs.int8 import DOCUMENTS, QUERIES, evenly_spaced
 from rerank.jobs.model_card import write_export_card
 from rerank.jobs.scoring import open_queried
 from rerank.models.checkpoints import open_trained_weights, saved_settings
@@ -28,17 +28,12 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log
 
-QUERIES = 16
-"""Queries of the run that are taken, evenly spaced; every other one calibrates."""
-DEPTH = 20
-"""Documents of each."""
-
 
 @dataclass(frozen=True)
 class Sample:
     """The candidates that calibrate and those that measure, and their passages.
 
-    The queries of the two are distinct if the run has several.
+    Every second query calibrates. The queries of the two are distinct if the run has several.
     """
 
     calibrating: list[Candidates]
@@ -98,7 +93,7 @@ def _sample(
             f"{run}: {collection.source} has none of its {len(found)} queries; expected a run for this collection"
         )
     chosen = evenly_spaced(known, QUERIES)
-    candidates = list(select_candidates(found, {}, DEPTH, chosen).values())
+    candidates = list(select_candidates(found, {}, DOCUMENTS, chosen).values())
     doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
     template = open_template(tokenizer, model.template)
     texts = (document.text for document in collection.get(doc_ids))

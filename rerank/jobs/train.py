@@ -125,9 +125,9 @@ def train_folds(
     `trainings` are those of the whole command, if these are not all.
     """
     experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
-    unfinished = [part for part in experiment.folds if not experiment.folder.fold(part.name).finished]
+    trainings = trainings or Trainings(sum(not experiment.folder.fold(part.name).finished for part in experiment.folds))
     for part in experiment.folds:
-        _train_unless_finished(experiment, part, trainings := trainings or Trainings(len(unfinished)))
+        _train_unless_finished(experiment, part, trainings)
     if fold != FINAL and experiment.accelerator.is_main_process:
         write_joined_run(experiment)
     experiment.accelerator.wait_for_everyone()

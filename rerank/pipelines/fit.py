@@ -234,19 +234,18 @@ def _unlearned(
 
 def _times(pipeline: Fitted, queries: Mapping[str, str]) -> dict[str, float]:
     """The milliseconds that each stage takes for a query: the median over some queries, asked one by one."""
-    seconds: dict[int, list[float]] = {id(ranker): [] for ranker in pipeline.rankers.values()}
+    rows: list[list[float]] = []
 
     def timed(ranker: Ranker, queries: Mapping[str, str], under: Sequence[Run]) -> Run:
         start = time.perf_counter()
         run = ranker.rank(queries, under)
-        seconds[id(ranker)].append(time.perf_counter() - start)
+        rows[-1].append(1000 * (time.perf_counter() - start))
         return run
 
     for query_id, text in list(queries.items())[:TIMED]:
+        rows.append([])
         pipeline.rank_all({query_id: f"{text} "}, timed)  # with a space, the world has not kept the vector of the text
-    return {
-        name: 1000 * median(seconds[id(ranker)]) for name, ranker in pipeline.rankers.items() if seconds[id(ranker)]
-    }
+    return {name: median(column) for name, column in zip(pipeline.stages, zip(*rows, strict=True), strict=False)}
 
 
 def _write_runs(fitting: CrossFitting, tested: list[str]) -> None:

@@ -71,6 +71,15 @@ def _place(document: Document, passage: "BestPassage | None") -> tuple[int, int]
 
 def _place_of_snippet(shown: str, body: str) -> tuple[int, int]:
     """Where a snippet, which has single spaces and may have dots around it, begins and ends in the body."""
-    words = shown.removeprefix("… ").removesuffix(" …").split()
-    found = re.search(r"\s+".join(map(re.escape, words)), body)
-    return found.span() if found else (0, 0)
+    snippet_words = " ".join(shown.removeprefix("… ").removesuffix(" …").split())
+    words = list(re.finditer(r"\S+", body))
+    text = " ".join(word[0] for word in words)
+    begin = text.find(snippet_words)
+    if begin < 0 or not snippet_words:
+        return 0, 0
+
+    def place_in_body(at: int) -> int:
+        word = words[text.count(" ", 0, at)]
+        return word.start() + at - (text.rfind(" ", 0, at) + 1)
+
+    return place_in_body(begin), place_in_body(begin + len(snippet_words) - 1) + 1

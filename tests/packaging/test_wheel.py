@@ -36,4 +36,8 @@ def test_the_wheel_has_the_package_its_data_and_the_configs_and_nothing_else(tmp
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert packed == files(tmp_path / "rerank")
-    assert {"rerank/py.typed", "rerank/configs/robust04.toml", "rerank/configs/sweeps/letor.toml"} <= packed
+    assert {
+        "rerank/py.typed",
+        "rerank/config/configs/robust04.toml",
+        "rerank/config/configs/sweeps/letor.toml",
+    } <= packed

@@ -107,7 +107,7 @@ def write_export(
     calibration: Sequence[Packed] | None,
     settings: Mapping[str, Any],
 ) -> None:
-    """Writes the folder of a model that is on the CPU, in int8 if there are passages to calibrate with.
+    """Writes the folder of a model that is on the CPU, in int8 unless `calibration` is None.
 
     `name` is the checkpoint; `sizes` are the tokens of a passage and those kept of a document. Raises UserError for a
     model that cannot be exported, and for a float32 graph that gives other scores.
