@@ -101,10 +101,11 @@ def _check_run(file: Path, expected: Sequence[dict[str, str]], source: str) -> N
     """
     again, record = "remove it to retrieve again, or take another --output.folder", file.with_suffix(".json")
     remedy = f"remove it and {file.name} to retrieve again"
-    origin = read_json(record, dict[str, Any], remedy) if record.exists() else None
-    run = {file.name: origin.pop("run")} if origin and "run" in origin else {}
+    if not record.exists():
+        raise UserError(f"{file}: has no {record.name} beside it, which says what it was retrieved from; {again}")
+    origin = read_json(record, dict[str, Any], remedy)
     try:
-        changed = list(changes(file.parent, as_record(run))) if run else []
+        changed = list(changes(file.parent, as_record({file.name: origin.pop("run", None)})))
     except ValueError as error:
         raise UserError(f"{record}: {error}; {remedy}") from error
     if origin not in expected:

@@ -61,10 +61,11 @@ def start(folder: Path, *words: str) -> subprocess.Popen:
     return begun("-c", COMMAND, str(folder / "target"), *words)
 
 
-@pytest.mark.parametrize("number, code, what", SIGNALS)
-def test_a_signal_cleans_up_and_is_one_line_and_the_code_of_the_shell(tmp_path, number, code, what):
+@pytest.mark.parametrize("number, code, what, times", [*((*row, 1) for row in SIGNALS), (*SIGNALS[0], 3)])
+def test_signals_clean_up_and_are_one_line_and_the_code_of_the_shell(tmp_path, number, code, what, times):
     process = start(tmp_path)
-    process.send_signal(number)
+    for _ in range(times):
+        process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (code, LINE.format(what))
     assert list(tmp_path.iterdir()) == []

@@ -49,6 +49,11 @@ def make_device(path):
         pytest.skip("only root may make a device")
 
 
+def make_link_to_a_fifo(path):
+    os.mkfifo("pipe")
+    path.symlink_to("pipe")
+
+
 def identity(path):
     about = path.lstat()
     return about.st_ino, about.st_mode, about.st_mtime_ns
@@ -56,6 +61,7 @@ def identity(path):
 
 REFUSED = {
     "a FIFO": os.mkfifo,
+    "FIFO": make_link_to_a_fifo,
     "a socket": make_socket,
     "a character device": make_device,
     "Too many levels": lambda path: path.symlink_to(path.name),

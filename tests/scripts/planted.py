@@ -1,9 +1,27 @@
 """Functions that tests run in other processes; a module that imports little, as every such process imports it."""
 
+import sys
+import time
+from pathlib import Path
+
 
 def fail(words: list[str]) -> None:
     """A command with a fault."""
     raise OSError(f"planted {words[0]}")
+
+
+def greet(words: list[str]) -> None:
+    print(*words, Path.cwd().name)
+    print("aside", file=sys.stderr)
+    sys.exit(len(words))
+
+
+def wait(words: list[str]) -> None:
+    time.sleep(60)
+
+
+def write(words: list[str]) -> None:
+    Path("file").write_bytes(b"x" * 1000)
 
 
 def two_peaks():

@@ -1,6 +1,7 @@
 """`python -m scripts.campaign` with a small bound, and planted faults."""
 
 import json
+import signal
 
 import pytest
 
@@ -8,7 +9,7 @@ from rerank.cli.app import app
 from scripts.campaign import campaign, neighbours, trials
 from scripts.campaign.commands import main
 from scripts.campaign.contents import contents, differences
-from scripts.campaign.forked import Command
+from scripts.campaign.forked import Command, Forked
 from scripts.campaign.world import CASES, write_world
 from tests.support.paths import ROOT
 from tests.support.small_collection import exit_code, failed
@@ -56,6 +57,23 @@ def test_a_broken_trial_is_reported_and_can_be_repeated(capsys):
     assert again in repeated
     assert seen[1] in repeated
     assert seen[0] not in repeated
+
+
+def test_commands_at_the_same_time_with_signals_and_limits(tmp_path):
+    forked = Forked()
+    greeting, killed, endless, limited = forked.run(
+        tmp_path,
+        Command(("a", "b"), HERE + "greet"),
+        Command((), HERE + "wait", signals=((0.1, int(signal.SIGTERM)),)),
+        Command((), HERE + "wait", limit=0.2),
+        Command((), HERE + "write", largest_file=100),
+    )
+    forked.close()
+    assert (greeting.code, greeting.out, greeting.err) == (2, f"a b {tmp_path.name}\n", "aside\n")
+    assert (killed.code, killed.hung) == (-signal.SIGTERM, False)
+    assert (endless.code, endless.hung) == (-signal.SIGKILL, True)
+    assert "File too large" in limited.err
+    assert (tmp_path / "file").stat().st_size == 100
 
 
 @pytest.mark.parametrize(
