@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -71,7 +72,7 @@ def serve(
     budget
         The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers.
     speed
-        auto: int8 on a CPU if that is faster and ranks alike; exact: never.
+        auto: bf16 or int8 on a CPU if that is faster and ranks alike; exact: float32.
     max_doc_tokens
         Tokens kept of a document, or all; default: those that the checkpoint was trained with.
     max_body_mib
@@ -97,10 +98,13 @@ def serve(
     access = Access(read_keys(api_key_file) if api_key_file else (), allow_origin, open_metrics)
     name, metrics, kept = served_name or default_name(model), Metrics(), max_doc_tokens
     searched: list[bool] = []
+    quick = speed == "auto" and config.training.precision == "auto"
+    if not quick and config.training.precision == "auto":
+        config = replace(config, training=replace(config.training, precision="float32"))
 
     @contextlib.contextmanager
     def opened() -> "Iterator[ASGIApp]":
-        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget), speed == "auto") as served:
+        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget), quick) as served:
             searched.append(bool(served.page))
             yield make_app(served, access, live.reload if access.keys else None)
 
@@ -151,7 +155,7 @@ def _opened(
         if reranker:
             if max_doc_tokens is not None:
                 reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
-            if quick and config.training.precision == "auto":
+            if quick:
                 reranker = int8_if_faster(
                     reranker, model, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python()
                 )
@@ -184,7 +188,8 @@ def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | N
         pipeline = open_pipeline(model, config)
         return cross_encoder_of(pipeline), bi_encoder_of(pipeline), pipeline
     if is_bi_encoder(Path(model)):
-        return None, BiEncoder.load(model, device=select_device(config.training.device)), None
+        training = config.training
+        return None, BiEncoder.load(model, device=select_device(training.device), precision=training.precision), None
     reranker = open_reranker(config, model)
     if not config.collection.source:
         return reranker, None, None

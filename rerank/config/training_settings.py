@@ -77,7 +77,7 @@ class TrainingSettings:
     device: Annotated[str, Parameter(alias="--device", validator=DEVICE)] = "auto"
     """auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
-    """auto: on CUDA GPUs bf16, on Volta and Turing fp16 (with a gradient scaler); elsewhere float32."""
+    """auto: bf16 on CUDA GPUs, and on CPUs that it makes faster; fp16 on Volta and Turing; elsewhere float32."""
     tf32: bool = True
     """Let float32 products on CUDA GPUs round their factors to TF32: faster from Ampere on."""
     deterministic: bool = False

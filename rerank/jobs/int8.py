@@ -18,6 +18,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.models.checkpoints import saved_settings
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, write_export
+from rerank.models.gpu import SMALL
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -31,15 +32,13 @@ GRAPH, MEASURED = "graph", "measured.json"
 Item = TypeVar("Item")
 MEASURE = "nDCG@10"
 LEAST_TAU = 0.97
-"""Kendall's τ of the rankings in float32 and in int8."""
+"""Kendall's τ of the rankings in the model's precision and in int8."""
 MOST_LOST = 0.005
 """The part of the measure that int8 may lose, more than by chance: by a standard error."""
 LEAST_GAIN = 1.1
 """How many times as fast int8 must be."""
 TRIES = 2
 """Times that a list is scored; the first one may wait for kernels that a process compiles for new lengths."""
-SMALL = 2_000_000
-"""Parameters of a model that is fast enough in float32."""
 QUERIES, DOCUMENTS = 16, 20
 """Queries of a sample, and documents of each."""
 LONG, CHARACTERS = 800, 1500
@@ -49,7 +48,7 @@ LONG, CHARACTERS = 800, 1500
 class Sample(NamedTuple):
     """Queries with their candidates: query_id -> text, query_id -> doc_id -> text; and the judgments, {} without.
 
-    int8 is compared with float32 on them.
+    int8 is compared on them with the precision that the model has, float32 or bf16.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Sample(NamedTuple):
 
 
 class Measured(TypedDict):
-    """How int8 compares with float32; `refused` is why it is not taken, or empty."""
+    """How int8 compares; `refused` is why it is not taken, or empty."""
 
     refused: str
     gain: float
@@ -73,24 +72,24 @@ def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) 
     checkpoint; `sample` gives the texts that compare it.
     """
     scorer, model = reranker.scorer, reranker.model
-    if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu" or scorer.precision != "float32":
+    if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu":
         return reranker
     if sum(weight.numel() for weight in model.parameters()) < SMALL:
         return reranker
     try:
         FORMATS[FORMAT].check_packages(True)
     except UserError as error:
-        log.info(f"{name}: served in float32; int8 may be faster: {error}")
+        log.info(f"{name}: served in {scorer.precision}; int8 may be faster: {error}")
         return reranker
-    machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
     place = user_cache("int8") / short_hash(_digest(model), scorer.max_doc_tokens, FORMAT, *machine)
     make_once(place, "int8 graph", lambda: _make(place, reranker, name, sample()))
     measured: Measured = read_json(place / MEASURED, Measured, f"remove {place}")
     if measured["refused"]:
-        log.info(f"{name}: served in float32: {measured['refused']}")
+        log.info(f"{name}: served in {scorer.precision}: {measured['refused']}")
         return reranker
     log.info(
-        f"{name}: served in int8, {measured['gain']:.1f} times as fast as float32, with Kendall's tau "
+        f"{name}: served in int8, {measured['gain']:.1f} times as fast as {scorer.precision}, with Kendall's tau "
         f"{measured['tau']:.3f}; --speed exact serves float32"
     )
     found = Reranker.load(place / GRAPH)
@@ -132,10 +131,10 @@ def _write_graph(folder: Path, reranker: Reranker, name: str, sample: Sample) ->
 
 
 def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
-    """How int8 compares with float32 on the sample, which both score in turn."""
+    """How int8 compares with the model as it is, on the sample, which both score in turn."""
     runs: tuple[Run, Run] = ({}, {})
     ratios: list[float] = []
-    for query_id in progress(sample.documents, len(sample.documents), "comparing int8 with float32"):
+    for query_id in progress(sample.documents, len(sample.documents), f"comparing int8 with {exact.scorer.precision}"):
         seconds = []
         for run, model in zip(runs, (exact, rounded), strict=True):
             times = [_score(model, sample, query_id) for _ in range(TRIES)]

@@ -85,7 +85,7 @@ def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[N
         if accelerator.is_main_process:
             device = accelerator.device
             facts = {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
-            plan.write(number, run, {**facts, **precision_facts(accelerator)})
+            plan.write(number, run, {**facts, **precision_facts(accelerator, scoring.model)})
 
 
 def score_on_cluster(config: Config, scoring: Scoring, run: Path | None, plan: Parts, engine: str) -> bool:

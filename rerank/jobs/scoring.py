@@ -83,7 +83,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         dataset, notes = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
     notes = [*notes, truncation_summary(passages, max_doc_tokens)]
-    notes += model.place(accelerator.device, accelerator.autocast)
+    notes += model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     if accelerator.is_main_process:
         for line in notes:
             log.info(line)

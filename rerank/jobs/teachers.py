@@ -22,7 +22,7 @@ from rerank.models.hub import encoder_folder, file_hashes
 from rerank.retrieval.bm25 import search
 from rerank.tasks.first_stage import find_index
 from rerank.tasks.text import TextDataset
-from rerank.training.device import uses_tf32
+from rerank.training.device import precision_of, uses_tf32
 from rerank.training.processes import exclusive, main_process_first
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -58,7 +58,7 @@ def teacher_lists(
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
         with main_process_first(accelerator, "candidates that teachers score"):
             asked = _pseudo_queries(config, dataset, pseudo) if pseudo else _candidates(config, dataset)
-        encoder, precision = config.encoder, (accelerator.mixed_precision, uses_tf32(accelerator))
+        encoder, precision = config.encoder, (precision_of(accelerator), uses_tf32(accelerator))
         runs = []
         for files, teacher in models.items():
             scored = (asked.run.name, template, encoder.max_doc_tokens, encoder.pooling, *precision)

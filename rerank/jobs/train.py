@@ -32,7 +32,6 @@ from rerank.training.device import (
     kept_torch_settings,
     open_training_accelerator,
     peak_memory,
-    precision_facts,
 )
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
@@ -188,7 +187,6 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
             "device": str(accelerator.device),
             "device_name": device_name(accelerator.device),
             "arithmetic": arithmetic(),
-            **precision_facts(accelerator),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),

@@ -11,9 +11,10 @@ import torch
 
 from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.config_file import CheckpointConfig, check_config_files
-from rerank.models.gpu import usable_device
+from rerank.models.gpu import Precision, usable_device
 from rerank.models.hub import bi_encoder_hash, encoder_folder
 from rerank.models.modules_json import MODULES_FILE
+from rerank.models.quick_bodies import quicken
 from rerank.models.quiet import quiet_transformers
 from rerank.models.rankings import check_texts
 from rerank.utils.errors import UserError
@@ -30,7 +31,7 @@ EXPECTED = "expected a bi-encoder; choose one such as sentence-transformers/all-
 
 @dataclass(frozen=True)
 class BiEncoder:
-    """A bi-encoder in float32 on its device; `BiEncoder.load` opens one.
+    """A bi-encoder on its device; `BiEncoder.load` opens one.
 
     `max_tokens` is the longest text that it reads, None for any. `tokenizer` says where a passage may begin; None if no
     text is cut.
@@ -42,12 +43,19 @@ class BiEncoder:
     tokenizer: OffsetTokenizer | None = field(repr=False)
 
     @classmethod
-    def load(cls, name_or_folder: str | Path, *, device: str | torch.device | None = None) -> "BiEncoder":
+    def load(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        device: str | torch.device | None = None,
+        precision: Precision = "auto",
+    ) -> "BiEncoder":
         """Opens the bi-encoder in a folder, or of a name on huggingface.co, as sentence-transformers does.
 
         Its own files state pooling, normalisation, prompts and similarity. A folder without them, as of a plain
-        encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` is as in
-        `Reranker.load`. Raises UserError if it cannot be found or opened, or is a cross-encoder.
+        encoder, gets the mean of the tokens' vectors and the cosine, which is logged. `device` and `precision` are as
+        in `Reranker.load`; on a GPU vectors are computed in float32. Raises UserError if it cannot be found or opened,
+        or is a cross-encoder.
         """
         from sentence_transformers import SentenceTransformer
 
@@ -55,7 +63,7 @@ class BiEncoder:
         folder = encoder_folder(name)
         check_config_files(folder)
         _expect_bi_encoder(folder, name)
-        model = open_model(SentenceTransformer, folder, name, str(usable_device(device)))
+        model = open_model(SentenceTransformer, folder, name, str(usable_device(device)), precision)
         pooling = cls(name, model, None, None).facts()["pooling"]
         if not (folder / MODULES_FILE).is_file():
             log.info(
@@ -67,6 +75,11 @@ class BiEncoder:
     def hash(self) -> str:
         """A hash of its files: all are read once."""
         return bi_encoder_hash(self.name)
+
+    @property
+    def precision(self) -> str:
+        """That of its matrix products: float32 or bf16."""
+        return "bf16" if any(weight.dtype == torch.bfloat16 for weight in self.model.parameters()) else "float32"
 
     @property
     def compares(self) -> str:
@@ -173,7 +186,7 @@ def _expect_bi_encoder(folder: Path, name: str) -> None:
         raise UserError(f"encoder {name}: is a {heads[0]}, which compares no vectors; {EXPECTED}")
 
 
-def open_model(kind: Any, folder: Path, name: str, device: str) -> Any:
+def open_model(kind: Any, folder: Path, name: str, device: str, precision: Precision) -> Any:
     """Opens a model of this class of sentence-transformers. Raises UserError if it cannot be opened."""
     settings: dict[str, Any] = {"device": device, "local_files_only": True, "trust_remote_code": False}
     try:
@@ -186,12 +199,5 @@ def open_model(kind: Any, folder: Path, name: str, device: str) -> Any:
             "or choose another"
         ) from error
     if model.device.type == "cpu":
-        _turn_weights(model)
+        quicken(model, precision)
     return model
-
-
-def _turn_weights(model: torch.nn.Module) -> None:
-    """Turns the weights of linear layers in memory as a product reads them: a short query takes a fifth less time."""
-    for module in model.modules():
-        if type(module) is torch.nn.Linear:
-            module.weight.data = module.weight.data.t().contiguous().t()

@@ -13,16 +13,17 @@ from torch import nn
 def cast_weights(
     model: object, device: torch.device, autocast: Callable[[], AbstractContextManager[Any]]
 ) -> Iterator[None]:
-    """Within the block, the weights of linear layers on a GPU are of the type that `autocast` casts them to.
+    """Within the block, the weights of linear layers are of the type that `autocast` casts them to.
 
     Scores are the same bits as without. Only the weights that autocast would cast are copied: a head in float32
     (`Float32Linear`) and a weight that is an embedding table too keep theirs. After the block the parameters are the
-    float32 ones again. A `model` that is no module of torch, as an exported one, has no such weights.
+    float32 ones again. A `model` that is no module of torch, as an exported one, has no such weights; one that computes
+    in float32 whatever the precision keeps them.
     """
     with autocast():
         casts = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type)
-    casts = casts and device.type != "cpu"
+    casts = casts and not getattr(model, "in_float32", False)
     weights = _cast_by_autocast(model) if casts and isinstance(model, nn.Module) else []
     originals = [weight.data for weight in weights]
     try:

@@ -13,10 +13,10 @@ from rerank.batches.microbatches import restore_order
 from rerank.data.splitting import NOTHING_SHARED
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
-from rerank.models.gpu import Autocast, has_flash_attention
+from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
 from rerank.models.packed_attention import IMPLEMENTATION, Passages
-from rerank.models.packing import Probe, layers_of, pack, packing_error
+from rerank.models.packing import Probe, layers_of, pack, packing_error, rounding_error
 from rerank.models.padding import bucket_by_length, pad
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
@@ -33,7 +33,8 @@ class CrossEncoder(nn.Module):
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
     passage are put into, if any; `splitting` is what the passages of a document share; `first_stage_weight` is that of
     the first stage's score in a document's score, which those who know that score add; `flash` is whether
-    FlashAttention may be called; `compiled` is whether its layers are. Raises UserError for an unknown pooling.
+    FlashAttention may be called; `compiled` is whether its layers are; `in_float32` is whether it computes in float32
+    whatever the precision of the run. Raises UserError for an unknown pooling.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -55,9 +56,13 @@ class CrossEncoder(nn.Module):
         self.padding_reason = pack(self._probe())
         self.flash = True
         self.compiled = False
+        self.in_float32 = False
 
-    def place(self, device: torch.device, autocast: Autocast) -> list[str]:
-        """Moves the model to a device, and tries its attention there.
+    def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
+        """Moves the model to a device, and tries its attention and its precision there.
+
+        `chosen` is whether the precision is the choice of `auto`. On a CPU a model that is SMALL, or whose values
+        differ too much from those in float32, then computes in float32.
 
         On a GPU packed passages go through FlashAttention where it runs; they are compared with padded ones in the
         precision that `autocast` gives. If they differ, attention runs in groups of passages (SDPA), and if those
@@ -67,6 +72,9 @@ class CrossEncoder(nn.Module):
             A line for each way that was tried and is not taken.
         """
         self.to(device)
+        self.in_float32 = False
+        if device.type == "cpu" and chosen:
+            return self._choose_float32(autocast)
         if device.type == "cpu" or self.is_padded:
             return []
         probe, lines = self._probe(), []
@@ -81,6 +89,18 @@ class CrossEncoder(nn.Module):
             lines.append(self.padding_reason)
         return lines
 
+    def _choose_float32(self, autocast: Autocast) -> list[str]:
+        """Sets `in_float32` for a model that it is better for; a line if its values differ in the run's precision."""
+        with autocast():
+            half = torch.is_autocast_enabled("cpu")
+        if not half:
+            return []
+        self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
+        if self.in_float32 or (difference := rounding_error(self._probe(), autocast)) <= FARTHEST:
+            return []
+        self.in_float32 = True
+        return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
+
     def _probe(self) -> Probe:
         return Probe(self.encoder, self.first_position, self.pad_id, self.max_length, self.last_token)
 
@@ -91,6 +111,12 @@ class CrossEncoder(nn.Module):
 
     def forward(self, inputs: Packed) -> Tensor:
         """(passages,) float32 scores, in one pass through the encoder. In training the inputs need seeds."""
+        if self.in_float32:
+            with torch.autocast(inputs.input_ids.device.type, enabled=False):
+                return self._scores(inputs)
+        return self._scores(inputs)
+
+    def _scores(self, inputs: Packed) -> Tensor:
         if not self.is_padded:
             return self._packed_scores(inputs)
         groups = bucket_by_length(inputs.lengths())
@@ -178,15 +204,18 @@ class CrossEncoder(nn.Module):
     def attention_kernel(self, autocast: Autocast) -> str:
         """The kernel of attention where the model is, for the manifest.
 
-        FlashAttention or SDPA; for padded passages also another one, by transformers' name.
+        FlashAttention, SDPA, or products (of matrices, on a CPU in bf16); for padded passages also another one, by
+        transformers' name.
         """
         own = str(self.encoder.config._attn_implementation)
         if self.is_padded:
             return "SDPA" if own in ("sdpa", IMPLEMENTATION) else own
         device = next(self.parameters()).device
         with autocast():
-            half = torch.is_autocast_enabled(device.type)
-        return "FlashAttention" if self.flash and half and has_flash_attention(device) else "SDPA"
+            half = torch.is_autocast_enabled(device.type) and not self.in_float32
+        if self.flash and half and has_flash_attention(device):
+            return "FlashAttention"
+        return "products" if half and device.type == "cpu" else "SDPA"
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""

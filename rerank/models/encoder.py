@@ -71,8 +71,8 @@ def _load_encoder(name_or_folder: str) -> LoadedEncoder:
         # Architectures share tokenizers: BERT's returns token types, which DistilBERT does not accept.
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # saved, for other libraries
-    positions, first = _positions(model)
-    max_length = min(positions, tokenizer.model_max_length)
+    usable, first = positions(model)
+    max_length = min(usable, tokenizer.model_max_length)
     hidden_size = config.get_text_config().hidden_size
     last_token = last_token_head(model, name_or_folder) if decoder else None
     return LoadedEncoder(tokenizer, model, own_head, max_length, first, hidden_size, last_token)
@@ -151,7 +151,7 @@ def _check_tokenizer(tokenizer: Any, model: Any, name: str, needed: tuple[str, .
         )
 
 
-def _positions(model: Any) -> tuple[int, int]:
+def positions(model: Any) -> tuple[int, int]:
     """The number of usable positions, and the first; RoBERTa's positions start after the padding id: two are lost."""
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None) or DEFAULT_MAX_LENGTH
     tables = [

@@ -52,6 +52,8 @@ class FeatureMLP(nn.Module):
     """
 
     quantiles: Tensor
+    in_float32 = True
+    """Whatever the precision of a run: `batchnorm_head` has all its products."""
 
     def __init__(
         self,

@@ -1,10 +1,12 @@
-"""What the GPU of this machine can do: whether torch runs on it, in which precision, with which attention kernel."""
+"""What the device of this machine can do: whether torch runs on its GPU, in which precision, with which attention."""
 
 import contextlib
+import functools
 import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,6 +26,18 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 FAST_HALF = (7, 0)
 """The compute capability from which float16 is faster than float32 (Volta)."""
+
+FASTER_BF16 = 1.5
+"""How many times as fast as in float32 a CPU multiplies in bf16 if it has instructions for it: 2 to 9 times."""
+
+SMALL = 2_000_000
+"""Parameters of a model that bf16 and int8 make no faster on a CPU."""
+
+FARTHEST = 0.05
+"""The largest difference of vectors in bf16 from float32, relative to the largest value; rounding gives about 0.01."""
+
+PRODUCT = (512, 768)
+"""Rows and columns of the product that compares them: 0.6 Gflop."""
 
 FLASH_ATTENTION = (8, 0)
 """The compute capability from which torch's FlashAttention runs (Ampere)."""
@@ -103,11 +117,15 @@ def _has_nvidia_gpu() -> bool:
 def choose_precision(precision: Precision, device: torch.device, flag: str = "--training.precision") -> str:
     """The precision of a run on a device: float32, bf16 or fp16.
 
-    "auto" is bf16 on GPUs that have it in hardware, fp16 on those before (Volta and Turing), and otherwise float32:
-    older GPUs compute float16 slowly, and nobody has measured Apple's. Raises UserError for one that the device lacks.
+    "auto" is bf16 on GPUs that have it in hardware and on CPUs whose products it makes faster (see `bf16_gain`), fp16
+    on Volta and Turing, and otherwise float32: older GPUs compute float16 slowly, and nobody has measured Apple's. Of
+    several processes on CPUs each would measure for itself, so that is float32 too. Raises UserError for a precision
+    that the device lacks.
     """
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
+        if device.type == "cpu" and "LOCAL_RANK" not in os.environ:
+            return "bf16" if bf16_gain() >= FASTER_BF16 else "float32"
         if device.type != "cuda":
             return "float32"
         return "bf16" if native else "fp16" if torch.cuda.get_device_capability(device) >= FAST_HALF else "float32"
@@ -118,6 +136,25 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     if precision == "fp16" and device.type == "cpu":
         raise UserError(f"{flag} fp16: is for GPUs, got the CPU; expected auto, float32 or bf16")
     return precision
+
+
+@functools.cache
+def bf16_gain() -> float:
+    """How many times as fast as in float32 the CPU multiplies matrices in bf16: the ratio of the best of some times.
+
+    It takes about 0.1 s, with the threads that torch has when it is first called.
+    """
+    seconds: dict[torch.dtype, float] = {}
+    rows, columns = PRODUCT
+    with torch.inference_mode():
+        factors = {kind: torch.ones(rows, columns, dtype=kind) for kind in (torch.float32, torch.bfloat16)}
+        weights = {kind: torch.ones(columns, columns, dtype=kind) for kind in factors}
+        for _ in range(8):  # the first ones start threads and choose kernels
+            for kind, factor in factors.items():
+                start = time.perf_counter()
+                torch.mm(factor, weights[kind])
+                seconds[kind] = min(time.perf_counter() - start, seconds.get(kind, float("inf")))
+    return seconds[torch.float32] / seconds[torch.bfloat16]
 
 
 def has_flash_attention(device: torch.device) -> bool:

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rerank.models.product_attention import attend_by_products, fits_products
+
 IMPLEMENTATION = "rerank_packed"
 
 UNSUPPORTED = {
@@ -119,14 +121,14 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Implements transformers' attention interface for packed passages; returns (1, tokens, heads, size).
 
-    Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many
-    successive heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the
-    module is causal, they attend to earlier tokens and themselves alone. There is no attention dropout: neither
-    kernel supports it. On CUDA in half precision, FlashAttention processes all passages in one call (of heads up to
-    256 wide), unless `passages` says otherwise; else adjacent passages share a call of SDPA: those of equal length on a
-    CPU, those of similar length on a GPU. Without `passages`, each row is a passage, (passages,
-    heads, tokens, size), as when the encoder is used outside of this package. Raises UnsupportedAttentionError for a
-    keyword of UNSUPPORTED.
+    Query, key and value are (1, heads, tokens, size); keys and values may have fewer heads, each for as many successive
+    heads of the queries. With a `sliding_window` of w, tokens attend to tokens less than w away. If the module is
+    causal, they attend to earlier tokens and themselves alone. There is no attention dropout: no kernel here supports
+    it. On CUDA in half precision, FlashAttention processes all passages in one call (of heads up to 256 wide), unless
+    `passages` says otherwise; else adjacent passages share a call of SDPA: those of equal length on a CPU, those of
+    similar length on a GPU. On a CPU in bf16, matrix products take the place of SDPA (see `attend_by_products`).
+    Without `passages`, each row is a passage, (passages, heads, tokens, size), as when the encoder is used outside of
+    this package. Raises UnsupportedAttentionError for a keyword of UNSUPPORTED.
     """
     for name, what in UNSUPPORTED.items():
         if others.get(name) is not None:
@@ -181,6 +183,9 @@ def _attend_rows(query: Tensor, key: Tensor, value: Tensor, scaling: float | Non
     if window[1] == 0 and not 0 <= window[0] < length - 1:  # the kernels need no mask for plain causality
         return F.scaled_dot_product_attention(query, key, value, is_causal=length > 1, scale=scaling)
     mask = _window_mask(length, window, query.device)
+    if mask is None and fits_products(value):
+        query, key = query.to(value.dtype), key.to(value.dtype)  # rotary positions make them float32
+        return attend_by_products(query, key, value, scaling)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
 
 

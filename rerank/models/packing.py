@@ -115,6 +115,19 @@ def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
 
 
 @torch.no_grad()
+def rounding_error(probe: Probe, autocast: Autocast) -> float:
+    """The largest difference of the vectors of two passages in this precision from float32, relative to the largest."""
+    lengths, training = [min(probe.max_length, length) for length in (PROBE_LENGTH, 33)], probe.model.training
+    flash = None if probe.model.config._attn_implementation != IMPLEMENTATION else False
+    probe.model.eval()
+    exact = _vectors(probe, probe.model.base_model, lengths, flash)
+    with autocast():
+        rounded = _vectors(probe, probe.model.base_model, lengths, flash)
+    probe.model.train(training)
+    return _relative(exact, rounded)
+
+
+@torch.no_grad()
 def _packed_difference(probe: Probe) -> float:
     """The largest difference between the vectors of packed and of padded passages, relative to the largest value.
 

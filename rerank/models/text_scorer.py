@@ -47,11 +47,13 @@ class TextScorer:
             if self.precision in AUTOCAST
             else contextlib.nullcontext
         )
-        for line in trained.model.place(device, self._autocast):
+        for line in trained.model.place(device, self._autocast, precision == "auto"):
             log.info(line)
         self.model, self.tokenizer, self.max_doc_tokens = trained.model, trained.tokenizer, trained.max_doc_tokens
         if isinstance(self.model, ExportedCrossEncoder):
             self.precision = self.model.precision
+        elif self.model.in_float32:
+            self.precision = "float32"
         self.device = device
         self.max_length = trained.max_length
         self._template = open_template(trained.tokenizer, trained.model.template)

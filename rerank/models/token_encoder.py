@@ -8,6 +8,7 @@ import numpy as np
 
 from rerank.models.bi_encoder import BiEncoder, open_model, with_tokenizer
 from rerank.models.config_file import CheckpointConfig, check_config_files
+from rerank.models.gpu import Precision
 from rerank.models.hub import encoder_folder
 from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
@@ -86,11 +87,11 @@ def is_multi_vector(name: str) -> bool:
     return "HF_ColBERT" in (config.get("architectures") or ())
 
 
-def open_multi_vector(name: str, device: str) -> BiEncoder:
+def open_multi_vector(name: str, device: str, precision: Precision) -> BiEncoder:
     """Opens a model that is trained for late interaction. Raises UserError if it cannot be opened."""
     from sentence_transformers import MultiVectorEncoder
 
     folder = encoder_folder(name)
     check_config_files(folder)
-    model = open_model(MultiVectorEncoder, folder, name, device)
+    model = open_model(MultiVectorEncoder, folder, name, device, precision)
     return with_tokenizer(name, model, model[0].document_length or model.max_seq_length)

@@ -16,7 +16,7 @@ from rerank.serving.access import OPEN, Access
 from rerank.serving.addresses import addressed
 from rerank.serving.dialects import EMBEDDINGS, RANKINGS
 from rerank.serving.dialects.tei import TEI
-from rerank.serving.embedder import Embedder
+from rerank.serving.embedder import DTYPES, Embedder
 from rerank.serving.metrics import Metrics
 from rerank.serving.openapi import docs_page, openapi
 from rerank.serving.refusals import Reason, RefusalError
@@ -25,8 +25,6 @@ from rerank.serving.service import Service
 
 METRICS_TYPE = "text/plain; version=0.0.4"
 VERSION = version("ir-rerank") or "0"
-DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
-"""TEI's names of precisions, where they differ from ours."""
 
 
 class Served(NamedTuple):

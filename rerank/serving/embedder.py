@@ -18,6 +18,8 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.responses import respond
 
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+"""What TEI calls precisions."""
 RETRY_AFTER = 1
 """Seconds after which other texts may be done."""
 
@@ -37,7 +39,7 @@ class Embedder:
     def info(self) -> dict[str, Any]:
         """What TEI's `/info` says of an encoder."""
         return {
-            "model_dtype": "float32",
+            "model_dtype": DTYPES.get(self.encoder.precision, self.encoder.precision),
             "model_type": {"embedding": {"pooling": self.encoder.facts()["pooling"]}},
             "max_concurrent_requests": self.limits.max_queue,
             "max_input_length": self.encoder.model.max_seq_length,

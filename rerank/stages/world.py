@@ -84,7 +84,8 @@ class World:
         if name not in self._encoders:
             from rerank.models.bi_encoder import BiEncoder  # loads torch
 
-            self._encoders[name] = BiEncoder.load(self.place_of(name), device=self._device())
+            precision = self.config.training.precision
+            self._encoders[name] = BiEncoder.load(self.place_of(name), device=self._device(), precision=precision)
         return self._encoders[name]
 
     def late_interaction(self, name: str) -> LateInteraction:
@@ -92,9 +93,9 @@ class World:
         if name not in self._matchers:
             from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
 
-            place = self.place_of(name)
-            is_trained = is_multi_vector(place)
-            encoder = open_multi_vector(place, self._device()) if is_trained else self.encoder(name)
+            place, is_trained = self.place_of(name), is_multi_vector(self.place_of(name))
+            precision = self.config.training.precision
+            encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
             self._matchers[name] = open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
         return self._matchers[name]
 

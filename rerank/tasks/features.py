@@ -29,6 +29,7 @@ from rerank.models.feature_transforms import training_quantiles
 from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.source_checks import check_fold
+from rerank.training.device import precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss_of
@@ -235,4 +236,5 @@ class FeatureTask:
         return {
             "features": {"width": self.model.features, "files": self.dataset.checksums(self.fold.name)},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            **precision_facts(self.accelerator, self.model),
         }

@@ -206,7 +206,7 @@ class TextTask:
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         self.model.splitting = self.passages.splitting
-        self.model.place(self.accelerator.device, self.accelerator.autocast)
+        self.model.place(self.accelerator.device, self.accelerator.autocast, self.config.training.precision == "auto")
 
     def facts(self) -> dict[str, Any]:
         """The texts, the first stage and the encoder, for the manifest."""

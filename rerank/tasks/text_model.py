@@ -10,6 +10,7 @@ from rerank.data.splitting import Splitting
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_if_useful
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.training.device import precision_facts
 from rerank.utils.progress import log
 
 
@@ -21,7 +22,7 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     )
     model.splitting = Splitting(settings.passage_overlap, settings.title_tokens)
     model.drop_out(settings.head_dropout)
-    lines = model.place(accelerator.device, accelerator.autocast)
+    lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
     token_types = "token_type_ids" in tokenizer.model_input_names
@@ -37,8 +38,12 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
 
 
 def kernels(model: CrossEncoder, accelerator: Accelerator) -> dict[str, Any]:
-    """For the manifest of a training: the kernel of attention, and whether the layers are compiled."""
-    return {"attention": model.attention_kernel(accelerator.autocast), "compiled": model.compiled}
+    """For the manifest of a training: the kernel of attention, the precision, and whether the layers are compiled."""
+    return {
+        "attention": model.attention_kernel(accelerator.autocast),
+        **precision_facts(accelerator, model),
+        "compiled": model.compiled,
+    }
 
 
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:

@@ -72,15 +72,15 @@ def cedr_step(
     optimizer: torch.optim.Optimizer,
     lists: Sequence[tuple[Sequence[int], Sequence[Sequence[int]], Sequence[int]]],
     loss: Callable[[Tensor, Tensor, Tensor], Tensor],
-    dtype: torch.dtype = torch.bfloat16,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """One step over lists of (query, documents, labels): forward and backward pass per list, then the optimizer.
 
-    `dtype` is the type of the products on a CUDA GPU.
+    `dtype` is the type of the products.
     """
     device = model.head.weight.device
     for query, documents, labels in lists:
-        with torch.autocast(device.type, dtype, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             scores = model([query] * len(documents), documents)
         grid = scores.float()[None]
         truth = torch.tensor([labels], dtype=grid.dtype, device=device)

@@ -13,7 +13,7 @@ from rerank.batches.prefetch import prefetch
 from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
-from rerank.training.device import open_accelerator
+from rerank.training.device import open_accelerator, precision_of
 from rerank.training.gradients import accumulate_gradient, probe_memory
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -22,7 +22,15 @@ from scripts.benchmarks.flops import FORWARDS_OF_A_STEP
 from scripts.benchmarks.memory import Peak, in_fresh_process, peak_memory
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.scoring import COLUMNS as RATES
-from scripts.benchmarks.scoring import OURS_FASTER, our_scores, product_rows, product_type, rate_row
+from scripts.benchmarks.scoring import (
+    EXACT,
+    OURS_FASTER,
+    in_float32,
+    our_scores,
+    product_rows,
+    product_type,
+    rate_row,
+)
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
 from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
 
@@ -41,7 +49,7 @@ NOTES = (
 def bench_training(name: str, rounds: int, lists: int | None = None, out: Path | None = None) -> str:
     """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
 
-    A round trains on `lists` of two relevant and two other documents, 8 per step; by default 16 on a CPU and 128 on a
+    A round trains on `lists` of two relevant and two other documents, 8 per step; by default 8 on a CPU and 128 on a
     GPU. Raises UserError for an encoder that cannot be loaded, a number that is too small, and an `out` that cannot be
     written.
     """
@@ -50,7 +58,7 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
     device = accelerator.device
     gpu = device.type == "cuda"
     name = name or ("bert-base" if gpu else "minilm")
-    lists = lists or (128 if gpu else 16)
+    lists = lists or (128 if gpu else 8)
     if lists < 1:
         raise UserError(f"--lists: got {lists}, expected 1 or more")
     with encoder(name) as folder:
@@ -71,7 +79,7 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
     rates = {row["what"]: row.get("documents/s", 0.0) for row in rows}
     hours = paper_hours(rates[OURS], rates[SCORING])
     notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", memory_note, *NOTES]
-    settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": accelerator.mixed_precision}
+    settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": precision_of(accelerator)}
     settings |= {"paper_hours": hours, "gradients": gradients}
     return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
 
@@ -93,16 +101,19 @@ def measured(workload: Workload, accelerator: Accelerator, rounds: int) -> list[
     device, dtype = accelerator.device, product_type(accelerator)
     products = [square_product(device, dtype), layer_products(workload.model.encoder, device, dtype)]
     works: dict[str, Work] = {product: work for product, work, _ in products}
-    half = torch.float16 if dtype == torch.float16 else torch.bfloat16
-    steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device, half)}
+    steps = {OURS: our_steps(workload, accelerator), BASELINE: cedr_steps(workload, device, dtype)}
     for step in steps.values():
         step(workload.candidates[:1])  # warm-up, which also creates Adam's state
     works |= {what: partial(step, workload.candidates) for what, step in steps.items()}
+    if dtype == torch.bfloat16 and device.type == "cpu":
+        works[EXACT] = in_float32(workload.model, works[OURS])
     works[SCORING] = lambda: our_scores(workload.model, workload, accelerator)
     seconds = interleaved(works, rounds, device)
     rows, product_rates = product_rows(products, seconds)
-    rows += [rate_row(what, workload, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in steps]
-    rows[-1][OURS_FASTER] = ratio(seconds[BASELINE], seconds[OURS])
+    slower = [what for what in (EXACT, BASELINE) if what in seconds]
+    rows += [rate_row(what, workload, seconds[what], product_rates, FORWARDS_OF_A_STEP) for what in (OURS, *slower)]
+    for row in rows[-len(slower) :]:
+        row[OURS_FASTER] = ratio(seconds[row["what"]], seconds[OURS])
     return [*rows, rate_row(SCORING, workload, seconds[SCORING], product_rates)]
 
 
@@ -132,10 +143,10 @@ def our_steps(workload: Workload, accelerator: Accelerator) -> Steps:
     return steps
 
 
-def cedr_steps(workload: Workload, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Steps:
+def cedr_steps(workload: Workload, device: torch.device, dtype: torch.dtype = torch.float32) -> Steps:
     """A function that trains the baseline on lists, 8 per step: same encoder, documents, loss and learning rates.
 
-    `dtype` is the type of its products on a CUDA GPU.
+    `dtype` is the type of its products.
     """
     from transformers import AutoModel
 
@@ -176,5 +187,6 @@ def step_memory(what: str, folder: Path) -> Peak:
     """The memory of one step over 8 lists, of OURS or BASELINE, in this process."""
     accelerator = open_accelerator()
     workload = make_workload(folder, LISTS_PER_STEP, LIST)
-    steps = our_steps(workload, accelerator) if what == OURS else cedr_steps(workload, accelerator.device)
+    baseline = partial(cedr_steps, workload, accelerator.device, product_type(accelerator))
+    steps = our_steps(workload, accelerator) if what == OURS else baseline()
     return peak_memory(lambda: steps(workload.candidates), accelerator.device)

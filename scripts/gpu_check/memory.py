@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
+from rerank.training.device import precision_of
 from scripts.benchmarks.training import seeded_batch
 from scripts.benchmarks.workload import on_device
 from scripts.gpu_check.gradients import device_gradient, of_norm
@@ -22,7 +23,6 @@ from scripts.gpu_check.setting import (
     of_spread,
     open_documents,
     opened,
-    precision_of,
 )
 
 LISTS = 4

@@ -11,13 +11,13 @@ import torch
 
 from rerank.evaluation.tables.table import render
 from rerank.runs.manifest import source_commit, version
-from rerank.training.device import device_name
+from rerank.training.device import device_name, precision_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
 from scripts.gpu_check.groups import run_groups
 from scripts.gpu_check.rows import Row, table_of
-from scripts.gpu_check.setting import Setting, opened, precision_of
+from scripts.gpu_check.setting import Setting, opened
 from scripts.gpu_check.speed import NOTES
 
 PACKAGES = ("ir-rerank", "torch", "transformers", "accelerate", "sentence-transformers", "triton")

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
+from rerank.models.gpu import Precision
 from rerank.models.pair_chunks import pairs_of
-from rerank.training.device import open_accelerator
+from rerank.training.device import open_accelerator, precision_of
 from scripts.benchmarks.workload import SHAPES, Workload, make_encoder, make_workload
 
 TINY = "tiny"
@@ -34,7 +35,8 @@ ENCODERS: dict[str, dict[str, Any]] = {
 LONG_LIST = 150
 """Documents of the list whose gradient is computed in parts."""
 
-FLOAT32, HALF = "float32", "bf16"
+FLOAT32: Precision = "float32"
+HALF = "bf16"
 SCORE_BOUNDS = {FLOAT32: 1e-4, "bf16": 2e-2, "fp16": 2e-2}
 """The largest difference of a score from the CPU's in float32, over the spread of the scores (highest - lowest)."""
 
@@ -74,14 +76,19 @@ class Setting:
         return {TINY: (8, 4), "bert-base": (1, 4)} if self.full else {TINY: (2, 4)}
 
     @property
+    def precision(self) -> Precision:
+        """That of a run; a CPU, which the others are compared with, computes in float32."""
+        return FLOAT32 if self.kind == "cpu" else "auto"
+
+    @property
     def largest(self) -> str:
         """The encoder that is timed."""
         return list(self.encoders)[-1]
 
 
 @contextmanager
-def opened(setting: Setting, precision: str = "auto") -> Iterator[Accelerator]:
-    """The device in a precision; float32 products are not rounded to TF32.
+def opened(setting: Setting, precision: str = "") -> Iterator[Accelerator]:
+    """The device in a precision, by default that of a run; float32 products are not rounded to TF32.
 
     accelerate keeps the precision of the first accelerator of a process, so its state is put aside within the block.
     """
@@ -91,7 +98,7 @@ def opened(setting: Setting, precision: str = "auto") -> Iterator[Accelerator]:
         state.clear()
     tf32 = torch.backends.cuda.matmul.fp32_precision
     try:
-        accelerator = open_accelerator(precision, setting.device)
+        accelerator = open_accelerator(precision or setting.precision, setting.device)
         if precision == FLOAT32:
             torch.backends.cuda.matmul.fp32_precision = "ieee"
         yield accelerator
@@ -100,12 +107,6 @@ def opened(setting: Setting, precision: str = "auto") -> Iterator[Accelerator]:
         for state, content in zip(states, before, strict=True):
             state.clear()
             state.update(content)
-
-
-def precision_of(accelerator: Accelerator) -> str:
-    """float32, bf16 or fp16."""
-    mixed = str(accelerator.mixed_precision)
-    return FLOAT32 if mixed == "no" else mixed
 
 
 def own_precision(setting: Setting) -> str:

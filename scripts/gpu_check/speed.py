@@ -6,14 +6,14 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from rerank.training.device import device_name
+from rerank.training.device import device_name, precision_of
 from scripts.benchmarks import scoring, training
 from scripts.benchmarks.memory import peak_memory
 from scripts.benchmarks.peaks import peak_of
 from scripts.benchmarks.timing import synchronise
 from scripts.benchmarks.workload import Workload, make_workload, on_device
 from scripts.gpu_check.rows import Row, at_least, at_most
-from scripts.gpu_check.setting import Setting, encoder_folder, opened, precision_of
+from scripts.gpu_check.setting import Setting, encoder_folder, opened
 
 TARGET_CARD = "H200"
 TARGETS = {f"training, {training.OURS}": 0.40, f"scoring, {scoring.OURS_LONG}": 0.50}

@@ -208,8 +208,8 @@ def _together(setting: Setting, encoder: Path, folder: Path) -> tuple[Tensor, in
 
 def main(device: str, sizes: str, encoder: str, folder: str) -> None:
     """One of the processes."""
-    accelerator = open_accelerator("auto", device)
-    workload = _lists(Path(encoder), Setting(device, sizes == "full"))
+    setting = Setting(device, sizes == "full")
+    accelerator, workload = open_accelerator(setting.precision, device), _lists(Path(encoder), setting)
     train_lists(workload, Path(folder, "together"), KEPT, accelerator)
     run = score_candidates(workload.model, workload.builder, workload.candidates, accelerator, TokenBudget(TOKENS))
     if accelerator.is_main_process:

@@ -71,12 +71,18 @@ def test_a_model_that_cannot_be_exported_is_served_as_it_is(tmp_path, limits, ca
     assert "DebertaV2" in caplog.text
 
 
-def test_nothing_is_made_for_a_small_model_and_for_another_precision(checkpoint, limits, tmp_path):
+def test_nothing_is_made_for_a_small_model(checkpoint, limits, tmp_path):
     limits(SMALL=10**9)
-    for precision in ("float32", "bf16"):
-        model = Reranker.load(checkpoint, device="cpu", precision=precision)
-        assert int8_if_faster(model, "bert", lambda: SAMPLE) is model
+    model = Reranker.load(checkpoint, device="cpu")
+    assert int8_if_faster(model, "bert", lambda: SAMPLE) is model
     assert not any(tmp_path.iterdir())
+
+
+def test_a_model_in_bf16_is_compared_as_it_is(checkpoint, limits, caplog):
+    limits(LEAST_GAIN=1e9)
+    model = Reranker.load(checkpoint, device="cpu", precision="bf16")
+    assert int8_if_faster(model, "bert", lambda: SAMPLE) is model
+    assert "bert: served in bf16: int8 is " in caplog.text
 
 
 def test_the_texts_of_python_are_queries_with_as_many_documents_each():

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import types
 
 import numpy as np
 import pytest
 import torch
 
+from rerank.models import quick_bodies
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
@@ -99,6 +101,33 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(plain):
     together, _ = encoder.encode_documents(TEXTS)
     alone = np.concatenate([encoder.encode_documents([text])[0] for text in reversed(TEXTS)][::-1])
     np.testing.assert_allclose(together, alone, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limits", "precision"),
+    [
+        ("bf16", {}, "bf16"),
+        ("auto", {"SMALL": 0}, "bf16"),
+        ("auto", {}, "float32"),  # a small model
+        ("auto", {"SMALL": 0, "FARTHEST": 1e-6}, "float32"),  # a model whose vectors differ
+    ],
+)
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "mpnet"])  # the last one is padded
+def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, monkeypatch, asked, limits, precision):
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
+    for name, value in limits.items():
+        monkeypatch.setattr(quick_bodies, name, value)
+    folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=24)
+    exact = BiEncoder.load(folder, device="cpu", precision="float32").encode_documents(TEXTS)[0]
+    encoder = BiEncoder.load(folder, device="cpu", precision=asked)
+    found, _ = encoder.encode_documents(TEXTS)
+    difference = np.abs(found - exact).max() / np.abs(exact).max()
+    assert (encoder.precision, difference > 0) == (precision, precision == "bf16")
+    assert difference < 0.03
+    packed = isinstance(encoder.model[0].model.forward, types.FunctionType)
+    assert packed == (precision == "bf16")
+    alone = np.concatenate([encoder.encode_documents([text])[0] for text in TEXTS])
+    np.testing.assert_allclose(alone, found, atol=0.03 * np.abs(exact).max())
 
 
 def test_the_folder_decides_pooling_prompts_and_similarity(configured):

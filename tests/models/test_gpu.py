@@ -5,7 +5,14 @@ import re
 import pytest
 import torch
 
-from rerank.models.gpu import choose_precision, full_float32, has_flash_attention, missing_architecture, unusable_gpu
+from rerank.models.gpu import (
+    bf16_gain,
+    choose_precision,
+    full_float32,
+    has_flash_attention,
+    missing_architecture,
+    unusable_gpu,
+)
 from rerank.utils.errors import UserError
 from tests.support.fake_cards import insert_card
 
@@ -37,10 +44,25 @@ def test_bf16_that_a_card_emulates_is_refused(monkeypatch):
         choose_precision("bf16", CUDA)
 
 
-@pytest.mark.parametrize("device", ["cpu", "mps"])
-def test_without_cuda_auto_is_float32(device):
-    assert choose_precision("auto", torch.device(device)) == "float32"
+@pytest.mark.parametrize(
+    ("device", "gain", "rank", "precision"),
+    [
+        ("cpu", 1.4, None, "float32"),
+        ("cpu", 2.0, None, "bf16"),
+        ("cpu", 9.0, "0", "float32"),
+        ("mps", 9.0, None, "float32"),
+    ],
+)
+def test_without_cuda_auto_is_bf16_on_a_cpu_that_multiplies_it_faster(device, gain, rank, precision, monkeypatch):
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: gain)
+    monkeypatch.setenv("LOCAL_RANK", rank) if rank else monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert choose_precision("auto", torch.device(device)) == precision
+    assert choose_precision("float32", torch.device(device)) == "float32"
     assert not has_flash_attention(torch.device(device))
+
+
+def test_the_product_in_bf16_is_compared_with_that_in_float32():
+    assert bf16_gain() == bf16_gain() > 0
 
 
 def test_float16_is_not_for_the_cpu():

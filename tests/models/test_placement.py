@@ -131,7 +131,7 @@ def test_a_kernel_that_is_wrong_is_not_used_and_a_line_says_so(kernel, reason, t
     assert line.startswith("FlashAttention is not used on cuda:0: ")
     assert re.search(reason, line)
     assert (model.flash, model.is_padded) == (False, False)
-    assert model.attention_kernel(AUTOCAST["bf16"]) == "SDPA"
+    assert model.attention_kernel(AUTOCAST["bf16"]) != "FlashAttention"
     tried = len(calls)
     with torch.no_grad(), AUTOCAST["bf16"]():
         scores = model(inputs)
@@ -159,7 +159,7 @@ def test_passages_are_padded_where_no_kernel_is_right(tmp_path, on_a_gpu, monkey
     assert "FlashAttention is not used" in first or "values differ" in first
     assert second == model.padding_reason
     assert second.startswith("packed passages cannot be used on cuda:0: its values differ")
-    assert model.attention_kernel(AUTOCAST["bf16"]) == "SDPA"
+    assert model.attention_kernel(AUTOCAST["bf16"]) != "FlashAttention"
     with torch.no_grad():
         torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-4)
 

@@ -11,6 +11,7 @@ from rerank import Reranker
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.trec import read_run
+from rerank.models import cross_encoder
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
 from rerank.utils.errors import UserError
@@ -93,10 +94,25 @@ def test_scores_do_not_depend_on_the_budget_which_halves_when_memory_runs_out(fo
     assert reranker.scorer.max_tokens_per_forward <= 60
 
 
-def test_bf16_is_used_where_it_is_asked_for(folder, reranker):
-    half = Reranker.load(folder, device="cpu", precision="bf16").score("fjord", DOCUMENTS)
-    difference = np.abs(half - reranker.score("fjord", DOCUMENTS))
-    assert 0 < difference.max() < 0.1
+@pytest.mark.parametrize(
+    ("asked", "limits", "precision"),
+    [
+        ("bf16", {}, "bf16"),
+        ("auto", {"SMALL": 0}, "bf16"),
+        ("auto", {}, "float32"),  # a small model
+        ("auto", {"SMALL": 0, "FARTHEST": 1e-6}, "float32"),  # a model whose values differ
+    ],
+)
+def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypatch, caplog, asked, limits, precision):
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
+    for name, value in limits.items():
+        monkeypatch.setattr(cross_encoder, name, value)
+    exact = Reranker.load(folder, device="cpu", precision="float32").score("fjord", DOCUMENTS)
+    reranker = Reranker.load(folder, device="cpu", precision=asked)
+    difference = np.abs(reranker.score("fjord", DOCUMENTS) - exact).max()
+    assert (reranker.scorer.precision, difference > 0) == (precision, precision == "bf16")
+    assert difference < 0.1
+    assert ("computed in float32: in bf16 the values of this model differ by" in caplog.text) == ("FARTHEST" in limits)
 
 
 def test_queries_that_the_collection_does_not_have_are_skipped(home, monkeypatch, caplog):

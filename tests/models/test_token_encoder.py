@@ -78,7 +78,7 @@ def test_a_text_without_word_pieces_has_special_tokens_alone(folder):
 
 def test_a_model_that_is_trained_for_late_interaction_keeps_its_projection_and_masks(trained):
     assert is_multi_vector(trained)
-    encoder = TokenEncoder(open_multi_vector(trained, "cpu"), True)
+    encoder = TokenEncoder(open_multi_vector(trained, "cpu", "float32"), True)
     text = " ".join(WORDS[:4])
     model = MultiVectorEncoder(trained, device="cpu", local_files_only=True)
     np.testing.assert_allclose(encoder.query(text)[0], model.encode_query([text], convert_to_numpy=True)[0], **CLOSE)

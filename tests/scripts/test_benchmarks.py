@@ -9,11 +9,13 @@ import torch
 from rerank import Reranker
 from rerank.data.collections import open_collection
 from rerank.losses import LOSSES
+from rerank.models.text_scorer import TextScorer
 from rerank.pipelines.pipeline import Pipeline
 from rerank.serving.app import Served, make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import page_routes
 from rerank.serving.server import address_of, open_socket, running
+from rerank.utils.errors import UserError
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks import scoring, search, serving_load, timing, training
 from scripts.benchmarks.commands import main
@@ -47,6 +49,7 @@ def rows_of(monkeypatch, tmp_path, capsys):
     def call(function, *arguments):
         return None if arguments[0] == "ot" else function(*arguments)
 
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
     monkeypatch.setattr(timing, "REPEATS", 1)
     monkeypatch.setattr(training, "GRADIENTS", {"a list of 5 documents": 5})
     monkeypatch.setattr(bench_losses, "LEAST_SECONDS", 0.0)
@@ -76,9 +79,9 @@ def test_losses(rows_of):
 def test_scoring(rows_of, encoder_folder):
     rows, _ = rows_of("scoring", "--encoder", encoder_folder, "--documents", 8, "--rounds", 1)
     peers = [what for what in rows if what.startswith("predict, batch")]
-    assert list(rows) == [*PRODUCTS, scoring.OURS, *peers, scoring.OURS_LONG]
+    assert list(rows) == [*PRODUCTS, scoring.OURS, scoring.EXACT, *peers, scoring.OURS_LONG]
     assert "predict, batch 32" in peers
-    assert all(rows[what][scoring.OURS_FASTER] > 0 for what in peers)
+    assert all(rows[what][scoring.OURS_FASTER] > 0 for what in (scoring.EXACT, *peers))
     for what in [scoring.OURS, scoring.OURS_LONG, *peers]:
         assert rows[what]["documents/s"] == pytest.approx(8 / rows[what]["seconds"][0])
         assert rows[what]["tokens/s"] > rows[what]["documents/s"]
@@ -93,7 +96,7 @@ def test_exports(rows_of, encoder_folder):
 
 def test_training(rows_of, encoder_folder):
     rows, settings = rows_of("training", "--encoder", encoder_folder, "--lists", 2, "--rounds", 1)
-    assert list(rows) == [*PRODUCTS, training.OURS, training.BASELINE, training.SCORING]
+    assert list(rows) == [*PRODUCTS, training.OURS, training.EXACT, training.BASELINE, training.SCORING]
     ours, peer = rows[training.OURS], rows[training.BASELINE]
     assert ours["documents/s"] == pytest.approx(8 / ours["seconds"][0])
     assert ours["peak MB"] > 0
@@ -140,13 +143,23 @@ def server(encoder_folder, monkeypatch):
 
 
 @pytest.mark.usefixtures("server")
-def test_serving_load(rows_of, encoder_folder):
+def test_serving_load(rows_of, encoder_folder, monkeypatch):
     rows, _ = rows_of("serving-load", "--seconds", 1, "--clients", 8, "--encoder", encoder_folder)
     (row,) = rows.values()
     assert row["answers"] >= 8
     assert (row["not 200"], row["wrong scores"]) == (0, 0)
     assert row["spread"] > 0.1
     assert 0 < row["MiB, first quarter"] <= row["MiB, end"]
+    score, requests = TextScorer.score_packed, serving_load.mixed_requests(encoder_folder)
+
+    def shifted(self, inputs):
+        scored = score(self, inputs)
+        return scored._replace(scores=scored.scores + 1e-4)
+
+    monkeypatch.setattr(TextScorer, "score_packed", shifted)
+    monkeypatch.setattr(serving_load, "mixed_requests", lambda folder: requests)
+    with pytest.raises(UserError, match="have wrong scores"):
+        serving_load.serving_load(str(encoder_folder), 0.2, 2)
 
 
 @pytest.mark.skipif(bool(library.why_not()), reason=library.why_not() or "a fake device")

@@ -5,6 +5,7 @@ import re
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import torch
 from rerank.models import cross_encoder
 from rerank.training import loop
 from scripts.benchmarks import scoring, timing
-from scripts.gpu_check import gradients, groups, scores, training
+from scripts.gpu_check import gradients, groups, memory, scores, training
 from scripts.gpu_check.command import main
 from scripts.gpu_check.groups import run_apart
 from scripts.gpu_check.setting import Setting
@@ -69,6 +70,19 @@ def test_everything_passes_on_a_cpu(run):
     assert f"- torch: {version('torch')}" in written
 
 
+def plant_wrong_score(monkeypatch):
+    score = scores.score_candidates
+
+    def one_wrong(model, builder, candidates, *others):
+        found = score(model, builder, candidates, *others)
+        documents = found[candidates[0].query_id]
+        spread = max(s for of_query in found.values() for s in of_query.values()) - min(documents.values())
+        documents[candidates[0].doc_ids[0]] += 0.2 * spread
+        return found
+
+    monkeypatch.setattr(scores, "score_candidates", one_wrong)
+
+
 def plant_attention_across_passages(monkeypatch):
     passages = cross_encoder.Passages
     monkeypatch.setattr(
@@ -110,6 +124,7 @@ def plant_error(monkeypatch):
 @pytest.mark.parametrize(
     ("group", "plant", "failures"),
     [
+        ("scores", plant_wrong_score, 2),
         ("scores", plant_attention_across_passages, 4),
         ("scores", plant_error, 1),
         ("gradients", plant_gradient_without_a_list, 3),
@@ -127,6 +142,29 @@ def test_a_fault_is_found(run, monkeypatch, group, plant, failures):
     if plant is plant_error:
         assert found[0][:2] == ["scores", "RuntimeError: CUDA error: an illegal memory access was encountered"]
         assert "in broken" in written
+
+
+def test_on_cuda_memory_is_capped_between_the_small_and_the_whole_work(monkeypatch):
+    """With stand-ins for CUDA: what the allocator holds is the tokens of a call."""
+    held, caps = [0], []
+    stand_ins = {
+        "empty_cache": lambda: None,
+        "reset_peak_memory_stats": lambda device: held.__setitem__(0, 0),
+        "max_memory_reserved": lambda device: held[0],
+        "get_device_properties": lambda device: SimpleNamespace(total_memory=1000),
+        "set_per_process_memory_fraction": lambda fraction, device: caps.append(fraction),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+
+    def work(budget):
+        held[0] = budget.tokens
+        return torch.zeros(1)
+
+    with memory.short_of_memory(work, 800, torch.nn.Identity(), torch.device("cuda")) as how:
+        assert caps == [(100 + 800) / 2 / 1000]
+        assert "cap of" in how
+    assert caps[1:] == [1.0]
 
 
 def test_a_group_in_a_process_of_its_own():

@@ -2,12 +2,15 @@
 
 import json
 import os
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rerank.cli.main import main
+from rerank.models.gpu import AUTOCAST
 from rerank.training import device
 from rerank.training.device import arithmetic
 from rerank.utils.errors import UserError
@@ -54,6 +57,7 @@ def opened(monkeypatch):
             device.open_accelerator(*arguments, **settings)
         return asked["cpu"], asked["mixed_precision"]
 
+    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
     yield open_it
@@ -77,17 +81,20 @@ def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf3
 
 
 @pytest.mark.parametrize(
-    ("kind", "mixed", "asked", "facts"),
+    ("kind", "mixed", "in_float32", "asked", "facts"),
     [
-        ("cuda", "no", "tf32", {"precision": "float32", "tf32": True}),
-        ("cuda", "bf16", "ieee", {"precision": "bf16", "tf32": False}),
-        ("cpu", "no", "tf32", {"precision": "float32", "tf32": False}),
+        ("cuda", "no", False, "tf32", {"precision": "float32", "tf32": True}),
+        ("cuda", "no", False, "ieee", {"precision": "float32", "tf32": False}),
+        ("cpu", "no", False, "tf32", {"precision": "float32", "tf32": False}),
+        ("cpu", "bf16", False, "tf32", {"precision": "bf16", "tf32": False}),
+        ("cpu", "bf16", True, "tf32", {"precision": "float32", "tf32": False}),
     ],
 )
-def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, asked, facts):
+def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, in_float32, asked, facts):
     torch.backends.cuda.matmul.fp32_precision = asked
-    accelerator = SimpleNamespace(device=torch.device(kind), mixed_precision=mixed)
-    assert device.precision_facts(accelerator) == facts
+    autocast = partial(torch.autocast, kind, AUTOCAST[mixed]) if mixed in AUTOCAST else nullcontext
+    accelerator = SimpleNamespace(device=torch.device(kind), autocast=autocast)
+    assert device.precision_facts(accelerator, SimpleNamespace(in_float32=in_float32)) == facts
 
 
 def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
@@ -139,7 +146,10 @@ def test_several_processes_have_a_card_each(opened, monkeypatch):
 
 
 def test_the_device_in_one_line(monkeypatch):
-    assert "CPU, " in device.describe_device("cpu", "auto")
+    for module in ("rerank.models.gpu", "rerank.training.device"):
+        monkeypatch.setattr(f"{module}.bf16_gain", lambda: 4.06)
+    line = device.describe_device("cpu", "auto")
+    assert " threads, bf16: products in bf16 are 4.1 times as fast as in float32; training bert-base" in line
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16, SDPA"
     insert_card(monkeypatch, "NVIDIA H200", (9, 0))

@@ -29,7 +29,7 @@ from rerank.runs.manifest import changed_files, write_manifest
 from rerank.tasks.checks import check_encoder, pretraining_loss
 from rerank.tasks.first_stage import documents_and_index, recorded
 from rerank.tasks.text_model import kernels, open_model
-from rerank.training.device import open_training_accelerator, precision_facts
+from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
@@ -243,7 +243,7 @@ def _finish(
     write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
     files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
-    computed = {**precision_facts(task.accelerator), **kernels(task.model, task.accelerator)}
+    computed = kernels(task.model, task.accelerator)
     manifest = {"config": sections(config), "pretraining": facts, "history": means, **computed, "files": files}
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them

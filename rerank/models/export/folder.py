@@ -86,13 +86,13 @@ class ExportedCrossEncoder:
         """Itself: a graph has no training mode."""
         return self
 
-    def place(self, device: torch.device, autocast: Autocast) -> list[str]:
-        """A line for a device and for a precision that a graph does not take."""
+    def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
+        """A line for a device, and for a precision that `auto` has not `chosen`, which a graph does not take."""
         lines = []
         if device.type != "cpu":
             lines.append(f"{self.folder}: an exported graph runs on the CPU, not on {device}")
         with autocast():
-            if torch.is_autocast_enabled(device.type):
+            if torch.is_autocast_enabled(device.type) and not chosen:
                 lines.append(f"{self.folder}: the precision is that of the exported graph")
         return lines
 
