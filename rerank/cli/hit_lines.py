@@ -46,6 +46,9 @@ def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: 
         yield line(row, CONTROL.sub("\ufffd", hit.doc_id) + title)
         for part in _broken(hit.snippet, width - len(INDENT)):
             yield INDENT + _marked(part, around)
+        if stages and hit.matches:
+            pairs = ", ".join(f"{word} → {match}" for word, match in hit.matches)
+            yield from textwrap.wrap(f"matched: {pairs}", width, initial_indent=INDENT, subsequent_indent=INDENT)
 
 
 def _of_stages(hit: Hit, stages: Sequence[str]) -> Iterator[str]:

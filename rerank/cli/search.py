@@ -34,14 +34,14 @@ def search(
     top
         How many documents to show.
     explain
-        Show the rank and the score that each stage gives a document.
+        Show the rank and the score that each stage gives a document, and which words late interaction matched.
     """
     check_path("model", model)
     check_query(query)
     from rerank.pipelines.open import open_pipeline
 
     pipeline = open_pipeline(model, config)
-    hits = pipeline.search(query, top)
+    hits = pipeline.search(query, top, explain=explain)
     if not hits:
         log.info("no document has a word of the query; stop words do not count")
     print_hits(hits, list(pipeline.stages) if explain else ())

@@ -58,7 +58,8 @@ class Hit(NamedTuple):
 
     `snippet` is a part of the text; the words of the query are marked in it and in `title`. `stages` are the rank and
     the score that each stage of the pipeline gives the document, of those that have it. `text` is the whole text after
-    the title; the passage of which the snippet is a part is marked in it.
+    the title; the passage of which the snippet is a part is marked in it. `matches` are, of a search that explains
+    itself by late interaction, words of the query, each with the most similar word of the document.
     """
 
     doc_id: str
@@ -68,6 +69,7 @@ class Hit(NamedTuple):
     snippet: Marked
     stages: dict[str, tuple[int, float]]
     text: Marked
+    matches: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

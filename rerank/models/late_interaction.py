@@ -37,15 +37,34 @@ def max_similarities(
     query: (tokens, dimensions) float32 and weights: (tokens,) of the query; documents: the codes of each one's tokens,
     (vectors, bits / 8). A document without tokens, and a query without, gives 0.
     """
-    bits = rotation.shape[1]
-    rotated = math.sqrt(math.pi / 2 / bits) * (query @ rotation)  # the sign of a number times this is the number's mean
-    columns, least = np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
+    columns, least = _columns(query, rotation)
     scores = np.zeros(len(documents), np.float32)
     for number, codes in enumerate(documents):
         if len(codes):
-            products = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
-            scores[number] = weights @ (products.max(0) - least)
+            scores[number] = weights @ (_products(codes, columns).max(0) - least)
     return scores
+
+
+def nearest_tokens(query: np.ndarray, codes: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each token of a query the number of the most similar one of a document, and how similar: (tokens,) each.
+
+    `codes` are those of at least one token of the document.
+    """
+    columns, least = _columns(query, rotation)
+    products = _products(codes, columns)
+    return products.argmax(0), products.max(0) - least
+
+
+def _columns(query: np.ndarray, rotation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bits, tokens) and (tokens,): a product of bits with the first, less the second, is the similarity."""
+    bits = rotation.shape[1]
+    rotated = math.sqrt(math.pi / 2 / bits) * (query @ rotation)  # the sign of a number times this is the number's mean
+    return np.ascontiguousarray(2 * rotated.T), rotated.sum(1)  # codes are 0 and 1 for -1 and 1
+
+
+def _products(codes: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    products: np.ndarray = np.unpackbits(codes, axis=1).astype(np.float32) @ columns
+    return products
 
 
 def frequency_weights(frequencies: np.ndarray, documents: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The vectors of single tokens: those of a bi-encoder's last layer, or of a model trained for late interaction."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 
 EXPECTED = "expected an encoder"
+WORD = re.compile(r"\w+")
 MULTI_VECTOR = ("MultiVectorEncoder", "ColBERT")
 """What sentence-transformers and PyLate write as the type of a model that is trained for late interaction."""
 
@@ -57,6 +59,33 @@ class TokenEncoder:
         """(tokens, dimensions) float32 vectors of a document, of all its passages."""
         passages = self.encoder.split(text)
         return np.concatenate([self._encode(self.encoder.model.encode_document, passage)[0] for passage in passages])
+
+    def words(self, text: str, is_query: bool) -> list[str]:
+        """The word that each vector of `query` or `document` is a part of; "" for a special token and the prompt.
+
+        A model that is trained for late interaction has tokens of its own, so this is for any other.
+        """
+        model, prompt = self.encoder.model, self.encoder.model.prompts.get("query" if is_query else "document") or ""
+        found = []
+        for passage in [text] if is_query else self.encoder.split(text):
+            given = prompt + passage
+            with quiet_transformers():
+                tokens = model.tokenizer(
+                    given, truncation=True, max_length=model.max_seq_length, return_offsets_mapping=True
+                )
+            places = {place: word[0] for word in WORD.finditer(given) for place in range(*word.span())}
+            ends = zip(tokens["input_ids"], tokens["offset_mapping"], strict=True)
+            special = set(model.tokenizer.all_special_ids)
+            inside = [
+                "" if piece in special or end <= len(prompt) else places.get(end - 1, "") for piece, (_, end) in ends
+            ]
+            if is_query:
+                (skipped,) = self.pieces([prompt])
+                inside = [
+                    word for word, piece in zip(inside, tokens["input_ids"], strict=True) if piece not in special
+                ][len(skipped) :]
+            found += inside
+        return found
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of the word pieces of whole texts, without special tokens."""

@@ -82,13 +82,14 @@ class Pipeline:
         """The rankings of all stages, each of which ranks once: name of the stage to run."""
         return self.fitted.rank_all(queries)
 
-    def search(self, query: str, top: int = 10, budget: float | None = None) -> list[Hit]:
+    def search(self, query: str, top: int = 10, budget: float | None = None, explain: bool = False) -> list[Hit]:
         """The best documents for a query, with what each stage says of them.
 
+        With `explain`, and a stage of late interaction, a hit has the words that matched, marked in its snippet.
         With a `budget` of milliseconds, the last stage that ends in time answers; it is the last one of a hit's stages.
         Raises UserError for a query without text, and if the pipeline is not fitted.
         """
-        return search(self.fitted, query, top, budget)
+        return search(self.fitted, query, top, budget, explain)
 
     def save(self, folder: str | Path) -> None:
         """Writes a fitted pipeline into a folder, which it replaces if that has a pipeline."""

@@ -12,20 +12,26 @@ from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
 from rerank.stages.base import Ranker
 from rerank.stages.cross_encoder import CrossEncoderRanker
+from rerank.stages.late_interaction import LateInteractionRanker
 
 if TYPE_CHECKING:
     from rerank.models.rankings import BestPassage
+    from rerank.tasks.late_interaction import LateInteraction
 
 QUERY = "query"
 """The id of the query that is asked."""
 
 
-def search(pipeline: Fitted, query: str, top: int = 10, budget: float | None = None) -> list[Hit]:
+def search(
+    pipeline: Fitted, query: str, top: int = 10, budget: float | None = None, explain: bool = False
+) -> list[Hit]:
     """The best `top` documents for a query, best first; [] if no stage finds one.
 
-    With a `budget` of milliseconds, the last stage that ends in time answers (`Fitted.rank_all`); it is the last of
-    `stages` of a hit. A snippet is of the passage that a cross-encoder scored highest, if one answers, and otherwise of
-    the whole text. Raises UserError for a query without text. Neither logs nor errors have the query.
+    To `explain` is to find the matches of a hit, if a stage compares tokens; they are marked in its snippet, which is
+    where most of them are. With a `budget` of milliseconds, the last stage that ends in time answers
+    (`Fitted.rank_all`); it is the last of `stages` of a hit. A snippet is of the passage that a cross-encoder scored
+    highest, if one answers, and otherwise of the whole text. Raises UserError for a query without text. Neither logs
+    nor errors have the query.
     """
     check_query(query)
     world = pipeline.world
@@ -44,21 +50,43 @@ def search(pipeline: Fitted, query: str, top: int = 10, budget: float | None = N
     doc_ids = ranked(answer)[:top]
     language = world.config.collection.language
     terms = {word.term for word in find_words(query, language)}
+    matcher = _matcher(pipeline, runs) if explain else None
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
     hits = []
     for rank, document in enumerate(world.texts.get(doc_ids), 1):
         doc_id = document.doc_id
         begin, end = _place(document, passages.get(doc_id))
-        title = snippet(document.title, terms, language)
-        part = snippet(document.body[begin:end], terms, language)
+        matches = _matches(matcher, query, document, language) if matcher else {}
+        matched = terms.union(*matches.values())
+        title = snippet(document.title, matched, language)
+        part = snippet(document.body[begin:end], matched, language)
         if doc_id not in passages:
             begin, end = _place_of_snippet(part.text, document.body)
         text = Marked(document.body, ((begin, end),) if begin < end else ())
         of_stages = {
             name: (places[doc_id], runs[name][QUERY][doc_id]) for name, places in ranks.items() if doc_id in places
         }
-        hits.append(Hit(doc_id, rank, answer[doc_id], title, part, of_stages, text))
+        hits.append(Hit(doc_id, rank, answer[doc_id], title, part, of_stages, text, tuple(matches)))
     return hits
+
+
+def _matcher(pipeline: Fitted, runs: Mapping[str, Run]) -> "LateInteraction | None":
+    """The late interaction of the last stage with one that has ranked; None without."""
+    rankers = [pipeline.rankers[name] for name in runs]
+    found = [ranker.matcher for ranker in rankers if isinstance(ranker, LateInteractionRanker)]
+    return found[-1] if found else None
+
+
+def _matches(
+    matcher: "LateInteraction", query: str, document: Document, language: str
+) -> dict[tuple[str, str], set[str]]:
+    """The words of a query and of a document that match, without stop words, each with the terms of the latter."""
+    found = {}
+    for word, match in matcher.matches(query, document).items():
+        terms = {one.term for one in find_words(match, language)}
+        if terms and find_words(word, language):
+            found[word, match] = terms
+    return found
 
 
 def _place(document: Document, passage: "BestPassage | None") -> tuple[int, int]:

@@ -6,9 +6,10 @@ address to other sites.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -44,11 +45,14 @@ class SearchRequest(fields.Request):
     top: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MOST)] | None, honoured(f"The number of hits, {TOP} by default.")
     ] = None
-    explain: Annotated[bool | None, honoured("Rank and score of each stage.")] = None
+    explain: Annotated[bool | None, honoured("Rank and score of each stage, and matched words.")] = None
 
 
-Search = Callable[[str, int], Sequence[Hit]]
-"""Finds so many documents of a query, best first; its errors must not have the query in them."""
+class Search(Protocol):
+    """Finds the best documents of a query; its errors must not have the query in them."""
+
+    def __call__(self, query: str, top: int, *, explain: bool) -> Sequence[Hit]:
+        """The best `top` documents, best first, with their matches if it is to explain them."""
 
 
 def page_routes(search: Search, collection: str) -> list[Route]:
@@ -72,7 +76,7 @@ def page_routes(search: Search, collection: str) -> list[Route]:
             return page("search.html", headers=_headers(), **shown)
         try:
             first = _first(request.query_params.get("from", "1"))
-            found = await searches.run(query, first + TOP)
+            found = await searches.run(query, first + TOP, True)
         except RefusalError as refusal:
             status, headers = refusal.reason.status, _headers(refusal)
             return page("search.html", status, headers, **shown | {"problem": str(refusal)})
@@ -87,7 +91,7 @@ def page_routes(search: Search, collection: str) -> list[Route]:
     async def endpoint(request: Request) -> Response:
         try:
             asked: SearchRequest = convert(parse(await _read(request, bodies)), SearchRequest, True)
-            hits = await searches.run(asked.query, asked.top or TOP)
+            hits = await searches.run(asked.query, asked.top or TOP, bool(asked.explain))
         except RefusalError as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.reason.status, _headers(refusal))
         answer: dict[str, Any] = {"hits": [_as_json(hit, bool(asked.explain)) for hit in hits]}
@@ -109,7 +113,7 @@ class _Searches:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._waiting = 0
 
-    async def run(self, query: str, top: int) -> Sequence[Hit]:
+    async def run(self, query: str, top: int, explain: bool) -> Sequence[Hit]:
         """The hits of a query; raises RefusalError."""
         try:
             check_query(query)
@@ -119,7 +123,8 @@ class _Searches:
             raise RefusalError(Reason.OVERLOADED, f"{MOST_WAITING} searches are waiting; try again", RETRY_AFTER)
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._search, query, top)
+            search = partial(self._search, query, top, explain=explain)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, search)
         except RefusalError:
             raise
         except UserError as error:
@@ -153,7 +158,8 @@ def _first(text: str) -> int:
 
 def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
     about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
-    stages, _ = about.pop("stages"), about.pop("text")
+    stages, matches, _ = about.pop("stages"), about.pop("matches"), about.pop("text")
     if explain:
         about["stages"] = {name: {"rank": rank, "score": score} for name, (rank, score) in stages.items()}
+        about["matches"] = dict(matches)
     return about

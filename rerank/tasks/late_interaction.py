@@ -10,6 +10,7 @@ import numpy as np
 
 from rerank.data.collections import Collection
 from rerank.data.token_vectors import TokenVectorStore
+from rerank.data.types import Document
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.vectors import vectors_folder
 from rerank.utils.files import atomic_write, short_hash
@@ -61,6 +62,24 @@ class LateInteraction:
             found = max_similarities(vectors, self.weights[pieces], codes, self.rotation)
             known.update(zip(missing, found.tolist(), strict=True))
         return [known[doc_id] for doc_id in doc_ids]
+
+    def matches(self, query: str, document: Document) -> dict[str, str]:
+        """Words of a query, each with the word of a document, which was added, that its pieces are most similar to.
+
+        {} for a model that is trained for late interaction, and for a document or a query without tokens.
+        """
+        from rerank.models.late_interaction import nearest_tokens
+
+        codes = self.store[document.doc_id]
+        vectors, _ = self.encoder.query(query)
+        if self.encoder.is_trained or not len(codes) or not len(vectors):
+            return {}
+        asked, words = self.encoder.words(query, True), self.encoder.words(document.text, False)
+        found: dict[str, tuple[float, str]] = {}
+        for word, place, similarity in zip(asked, *nearest_tokens(vectors, codes, self.rotation), strict=True):
+            if word and words[place]:
+                found[word] = max(found.get(word, (float("-inf"), "")), (float(similarity), words[place]))
+        return {word: match for word, (_, match) in found.items()}
 
 
 def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sentence_transformers.util.similarity import maxsim
 
-from rerank.models.late_interaction import frequency_weights, max_similarities, rotation_of, to_codes
+from rerank.models.late_interaction import (
+    frequency_weights,
+    max_similarities,
+    nearest_tokens,
+    rotation_of,
+    to_codes,
+)
 
 TOKENS = (3, 1, 0, 40, 10_000)
 """Tokens of the documents."""
@@ -35,11 +41,14 @@ def test_scores_are_those_of_a_double_loop(dimensions, tokens):
     expected = []
     for codes in documents:
         vectors, score = estimates(codes, rotation), 0.0
-        for token, weight in zip(query.astype(np.float64), weights, strict=True):
+        for number, (token, weight) in enumerate(zip(query.astype(np.float64), weights, strict=True)):
             largest = 0.0 if not len(vectors) else -np.inf
             for vector in vectors:
                 largest = max(largest, float(token @ vector))
             score += weight * largest
+            if len(vectors):
+                place, similarity = (found[number] for found in nearest_tokens(query, codes, rotation))
+                assert [vectors[place] @ token, similarity] == pytest.approx([largest] * 2, abs=1e-5)
         expected.append(score)
     found = max_similarities(query, weights, documents, rotation)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -58,6 +58,11 @@ def test_a_bi_encoder_gives_its_last_layer_without_the_special_tokens_and_the_pr
     assert numbers.tolist() == pieces[3:-1] == encoder.pieces([text])[0]
     np.testing.assert_allclose(encoder.document(text), last_layer(folder, text)[1], **CLOSE)
     assert encoder.dimensions == 32
+    assert encoder.words(f"{text}!", True) == text.split() + [""] * (len(encoder.query(f"{text}!")[1]) - 4)
+    many = " ".join(LONG.split()[:60])  # several passages
+    words = encoder.words(many, False)
+    assert len(words) == len(encoder.document(many))
+    assert [word for word in words if word] == many.split()
 
 
 def test_a_long_document_has_the_tokens_of_all_its_passages(folder):

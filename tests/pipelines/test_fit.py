@@ -243,6 +243,7 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     capsys.readouterr()
     main(["search", str(FOLDER), "good", "--top", "2", "--explain"])
     head, *lines = capsys.readouterr().out.splitlines()
+    assert any(line.strip().startswith("matched: good → ") for line in lines)
     assert re.split("  +", head.strip())[:4] == ["rank", "score", "bm25 rank", "bm25 score"]
     assert read_run("new.run")["new"][lines[0].split()[-1]] == pytest.approx(float(lines[0].split()[1]), abs=1e-3)
 

@@ -30,13 +30,14 @@ HITS = [
         Marked("… the lift of a wing …", ((16, 20),)),
         {"a": (12, 10.25)},
         WHOLE,
+        (("wing", "wings"),),
     ),
     Hit(HOSTILE, 2, -1.25, Marked(""), Marked(HOSTILE, ((0, 8),)), {}, Marked(HOSTILE)),
 ]
 JSON = "application/json"
 
 
-def find(query, top):
+def find(query, top, *, explain):
     """A search that knows some queries."""
     if query == "fails":
         raise UserError("index gone: not a folder with a Lucene index")
@@ -128,7 +129,7 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
     assert answer.json()["hits"][0] == hit
     assert (len(answer.json()["hits"]), answer.json()["answered_by"]) == (2, "a")
     explained = ask_json("wing", top=1, explain=True).json()["hits"]
-    assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}}]
+    assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}, "matches": {"wing": "wings"}}]
 
 
 def test_nothing_found_is_a_line_or_an_empty_list():
@@ -175,7 +176,7 @@ def test_addresses_without_a_search_are_refused_on_the_page():
 
 def test_further_results_have_an_address():
     many = [HITS[0]._replace(doc_id=f"d{rank}", rank=rank) for rank in range(1, 25)]
-    application, query = app(lambda query, top: many[:top]), "wing & ä"
+    application, query = app(lambda query, top, explain: many[:top]), "wing & ä"
     address, shown = "/?query=wing+%26+%C3%A4", []
     while address:
         page = Page(TestClient(application).get(address).text)
@@ -202,7 +203,7 @@ def test_a_search_that_fails_is_a_line_and_no_query_is_in_the_log(caplog):
 def test_searches_run_one_after_the_other_and_too_many_are_refused():
     running, most, begin, threads = [0], [0], threading.Event(), set()
 
-    def slow(query, top):
+    def slow(query, top, *, explain):
         running[0] += 1
         most[0] = max(most[0], running[0])
         threads.add(threading.get_ident())
@@ -252,7 +253,7 @@ CONTRAST = """(() => {
 def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_path):
     many = [HITS[0]._replace(doc_id=f"d{rank}" + "x" * 200, rank=rank) for rank in range(1, 25)]
     with (
-        served_at(app(lambda query, top: many[:top])) as port,
+        served_at(app(lambda query, top, explain: many[:top])) as port,
         open_tab(tmp_path / "profile", *SMALL) as tab,
     ):
         tab.call("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=True)
