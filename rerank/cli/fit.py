@@ -23,6 +23,7 @@ from rerank.utils.progress import print_result
     "first_stage.index",
     "first_stage.threads",
     "training.device",
+    "training.precision",
     "training.seed",
     "output.folder",
 )

@@ -78,8 +78,8 @@ def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) 
         return reranker
     try:
         FORMATS[FORMAT].check_packages(True)
-    except UserError as error:
-        log.info(f"{name}: served in {scorer.precision}; int8 may be faster: {error}")
+    except UserError:  # it names flags of `rerank export`
+        log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
         return reranker
     machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
     place = user_cache("int8") / short_hash(_digest(model), scorer.max_doc_tokens, FORMAT, *machine)

@@ -28,7 +28,7 @@ FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17
 """The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.
 
 Smaller factors lose digits in float16, larger ones in float32: 2^-13 gives the scores of a plain linear layer in both,
-2^-17 errors of 3e-5 in float32, 0.1 in bfloat16 and 0.1 in float16 for scores up to 20 (`scripts.benchmarks heads`).
+2^-17 errors of 3e-5 in float32, 0.1 in bfloat16 and 0.1 in float16 for scores up to 20 (docs/guides/sharing.md).
 """
 
 TOLERANCE = 1e-4

@@ -65,27 +65,21 @@ class TokenEncoder:
 
         A model that is trained for late interaction has tokens of its own, so this is for any other.
         """
-        model, prompt = self.encoder.model, self.encoder.model.prompts.get("query" if is_query else "document") or ""
+        model, tokenizer = self.encoder.model, self.encoder.model.tokenizer
+        prompt, special = model.prompts.get("query" if is_query else "document") or "", set(tokenizer.all_special_ids)
         found = []
         for passage in [text] if is_query else self.encoder.split(text):
             given = prompt + passage
+            words = {place: word[0] for word in WORD.finditer(given) for place in range(*word.span())}
             with quiet_transformers():
-                tokens = model.tokenizer(
-                    given, truncation=True, max_length=model.max_seq_length, return_offsets_mapping=True
-                )
-            places = {place: word[0] for word in WORD.finditer(given) for place in range(*word.span())}
-            ends = zip(tokens["input_ids"], tokens["offset_mapping"], strict=True)
-            special = set(model.tokenizer.all_special_ids)
-            inside = [
-                "" if piece in special or end <= len(prompt) else places.get(end - 1, "") for piece, (_, end) in ends
-            ]
-            if is_query:
-                (skipped,) = self.pieces([prompt])
-                inside = [
-                    word for word, piece in zip(inside, tokens["input_ids"], strict=True) if piece not in special
-                ][len(skipped) :]
-            found += inside
-        return found
+                cut = {"truncation": True, "max_length": model.max_seq_length}
+                tokens = tokenizer(given, return_offsets_mapping=True, **cut)
+            for piece, (_, end) in zip(tokens["input_ids"], tokens["offset_mapping"], strict=True):
+                if piece not in special:
+                    found.append(words.get(end - 1, "") if end > len(prompt) else "")
+                elif not is_query:
+                    found.append("")
+        return found[len(self.pieces([prompt])[0]) :] if is_query else found
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of the word pieces of whole texts, without special tokens."""

@@ -65,7 +65,7 @@ def fit(
 
     Args:
         collection: an ir_datasets id, a folder or a .zip in BEIR's layout; or the settings of an experiment, of which
-            the collection's, the index, the device, the seed and the folder of results are used.
+            the collection's, the index, the device, the precision, the seed and the folder of results are used.
         pipeline: the stages to try; by default those of `default_stages`.
         encoder: the bi-encoder of the default stages, or "none" for BM25 alone.
         cross_encoder: a model that re-ranks in the default stages.
@@ -109,7 +109,7 @@ def _default_stages(world: World, encoder: str, cross_encoder: str) -> Mapping[s
 def _same(place: Path, inputs: Mapping[str, Any], config: Config) -> Fitted | None:
     """The pipeline of a folder if it was fitted from the same inputs and is whole."""
     try:
-        fitted = load_fitted(place, config.training.device)
+        fitted = load_fitted(place, config.training.device, config.training.precision)
     except UserError as error:
         log.info(f"fitting again: {error}")
         return None
