@@ -99,7 +99,7 @@ def serve(
     name, metrics, kept = served_name or default_name(model), Metrics(), max_doc_tokens
     searched: list[bool] = []
     quick = speed == "auto" and config.training.precision == "auto"
-    if not quick and config.training.precision == "auto":
+    if speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
 
     @contextlib.contextmanager

@@ -117,9 +117,12 @@ def precision_of(accelerator: Accelerator) -> str:
 
 
 def precision_facts(accelerator: Accelerator, model: Any) -> dict[str, Any]:
-    """The precision of a model in this run, for a manifest, and whether float32 products are TF32."""
-    precision = "float32" if getattr(model, "in_float32", False) else precision_of(accelerator)
-    return {"precision": precision, "tf32": uses_tf32(accelerator)}
+    """The precision of a model in this run, for a manifest, and whether float32 products are TF32.
+
+    An exported graph has a precision of its own.
+    """
+    own = "float32" if getattr(model, "in_float32", False) else getattr(model, "precision", "")
+    return {"precision": own or precision_of(accelerator), "tf32": uses_tf32(accelerator)}
 
 
 def uses_tf32(accelerator: Accelerator) -> bool:

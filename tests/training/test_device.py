@@ -81,20 +81,21 @@ def test_float32_products_on_cuda_are_tf32_unless_they_are_not_to_be(opened, tf3
 
 
 @pytest.mark.parametrize(
-    ("kind", "mixed", "in_float32", "asked", "facts"),
+    ("kind", "mixed", "model", "asked", "facts"),
     [
-        ("cuda", "no", False, "tf32", {"precision": "float32", "tf32": True}),
-        ("cuda", "no", False, "ieee", {"precision": "float32", "tf32": False}),
-        ("cpu", "no", False, "tf32", {"precision": "float32", "tf32": False}),
-        ("cpu", "bf16", False, "tf32", {"precision": "bf16", "tf32": False}),
-        ("cpu", "bf16", True, "tf32", {"precision": "float32", "tf32": False}),
+        ("cuda", "no", {}, "tf32", {"precision": "float32", "tf32": True}),
+        ("cuda", "no", {}, "ieee", {"precision": "float32", "tf32": False}),
+        ("cpu", "no", {"in_float32": False}, "tf32", {"precision": "float32", "tf32": False}),
+        ("cpu", "bf16", {"in_float32": False}, "tf32", {"precision": "bf16", "tf32": False}),
+        ("cpu", "bf16", {"in_float32": True}, "tf32", {"precision": "float32", "tf32": False}),
+        ("cpu", "bf16", {"precision": "int8"}, "tf32", {"precision": "int8", "tf32": False}),  # an exported graph
     ],
 )
-def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, in_float32, asked, facts):
+def test_the_precision_of_a_manifest_is_the_one_that_was_chosen(opened, kind, mixed, model, asked, facts):
     torch.backends.cuda.matmul.fp32_precision = asked
     autocast = partial(torch.autocast, kind, AUTOCAST[mixed]) if mixed in AUTOCAST else nullcontext
     accelerator = SimpleNamespace(device=torch.device(kind), autocast=autocast)
-    assert device.precision_facts(accelerator, SimpleNamespace(in_float32=in_float32)) == facts
+    assert device.precision_facts(accelerator, SimpleNamespace(**model)) == facts
 
 
 def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
