@@ -143,7 +143,7 @@ def _options_without_memory() -> list[str]:
 def _end_when_told(reader: int) -> None:
     if os.read(reader, 1):
         remedy = "set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
-        sys.stderr.write(f"rerank: Java ran out of memory; {remedy}\n")
+        sys.stderr.write(f"\nrerank: Java ran out of memory; {remedy}\n")  # Java's own line may not have ended
         sys.stderr.flush()
         os._exit(2)
 
