@@ -34,18 +34,22 @@ def temporary_place(target: Path) -> Iterator[Place]:
     locks (flock) as long as it lives. Leftovers of dead processes in the folder of `target` are removed first.
     """
     remove_leftovers(target.parent)
-    folder, lock = _claim(target)
+    tried: list[Path] = []
     try:
-        os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
-        yield Place(folder / NEW, folder / OLD)
-    finally:
+        folder, lock = _claim(target, tried)
         try:
-            _clear(folder, target)
-        except KeyboardInterrupt:
-            _clear(folder, target)
-            raise
+            os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
+            yield Place(folder / NEW, folder / OLD)
         finally:
-            os.close(lock)
+            try:
+                _clear(folder, target)
+            finally:
+                os.close(lock)
+    except KeyboardInterrupt:  # also one that came while the folder was made, or removed
+        for folder in tried:
+            if folder.is_dir():
+                _clear(folder, target)
+        raise
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -70,10 +74,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _claim(target: Path) -> tuple[Path, int]:
-    """Makes the temporary folder and locks the file in it, which is returned open."""
+def _claim(target: Path, tried: list[Path]) -> tuple[Path, int]:
+    """Makes the temporary folder and locks the file in it, which is returned open; `tried` gets every name before."""
     while True:
         folder = target.with_name(f".{target.name[:SHOWN]}.{secrets.token_hex(8)}.part")
+        tried.append(folder)
         folder.mkdir()
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
