@@ -120,7 +120,7 @@ def choose_precision(precision: Precision, device: torch.device, flag: str = "--
     "auto" is bf16 on GPUs that have it in hardware and on CPUs whose products it makes faster (see `bf16_gain`), fp16
     on Volta and Turing, and otherwise float32: older GPUs compute float16 slowly, and nobody has measured Apple's. Of
     several processes on CPUs each would measure for itself, so that is float32 too. Raises UserError for a precision
-    that the device lacks.
+    that the device does not have.
     """
     native = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":

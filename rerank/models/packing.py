@@ -107,8 +107,8 @@ def packing_error(probe: Probe, autocast: Autocast, flash: bool) -> str:
     finally:
         probe.model.train(training)
     for what, expected, rounded, found in zip(("values", "gradients"), exact, padded, packed, strict=True):
-        difference = _relative(expected, found)
-        allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * _relative(expected, rounded)))
+        difference = relative_difference(expected, found)
+        allowed = min(LARGEST_ROUNDING, max(TOLERANCE, ROUNDINGS * relative_difference(expected, rounded)))
         if not difference <= allowed:
             return f"its {what} differ from float32's by {difference:.1g}, of which rounding explains {allowed:.1g}"
     return ""
@@ -124,7 +124,7 @@ def rounding_error(probe: Probe, autocast: Autocast) -> float:
     with autocast():
         rounded = _vectors(probe, probe.model.base_model, lengths, flash)
     probe.model.train(training)
-    return _relative(exact, rounded)
+    return relative_difference(exact, rounded)
 
 
 @torch.no_grad()
@@ -141,7 +141,7 @@ def _packed_difference(probe: Probe) -> float:
         model.set_attn_implementation(IMPLEMENTATION)
         packed = _vectors(probe, model, lengths, True)
     model.train(training)
-    return _relative(padded, packed)
+    return relative_difference(padded, packed)
 
 
 def _vectors_and_gradient(probe: Probe, lengths: list[int], flash: bool | None) -> tuple[Tensor, Tensor]:
@@ -198,7 +198,8 @@ def probe_tokens(lengths: list[int], pad_id: int, vocab_size: int) -> tuple[Tens
     return ids, positions, Passages(lengths, torch.tensor([0, *accumulate(lengths)], dtype=torch.int32), max(lengths))
 
 
-def _relative(padded: Tensor, packed: Tensor) -> float:
+def relative_difference(padded: Tensor, packed: Tensor) -> float:
+    """The largest difference relative to the largest value of the first one."""
     if padded.shape != packed.shape:
         return math.inf
     return float((padded - packed).abs().max() / padded.abs().max().clamp_min(1e-6))

@@ -33,7 +33,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(query, key, value)
         ctx.scale = scale
-        out = _empty(value, query.shape[2])
+        out = _empty(value)
         for place, weights in _each_block(query, key, scale):
             torch.bmm(weights, value[place], out=out[place])
         return out
@@ -42,7 +42,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         """The weights are computed again: they would take more memory than all else that a layer keeps."""
         query, key, value = ctx.saved_tensors
-        to_query, to_key, to_value = (_empty(x, x.shape[2]) for x in (query, key, value))
+        to_query, to_key, to_value = map(_empty, (query, key, value))
         memory = None
         for place, weights in _each_block(query, key, ctx.scale):
             torch.bmm(weights.transpose(1, 2), gradient[place], out=to_value[place])
@@ -69,7 +69,7 @@ def _each_block(query: Tensor, key: Tensor, scale: float) -> Any:
             yield place, torch.softmax(weights, -1, out=weights)
 
 
-def _empty(like: Tensor, tokens: int) -> Tensor:
+def _empty(like: Tensor) -> Tensor:
     """(passages, heads, tokens, size) without values, in memory token by token, as the next layer reads it."""
-    passages, heads, _, size = like.shape
+    passages, heads, tokens, size = like.shape
     return like.new_empty(passages, tokens, heads, size).transpose(1, 2)

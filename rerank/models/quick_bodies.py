@@ -12,7 +12,7 @@ from torch import Tensor
 from rerank.models.encoder import positions
 from rerank.models.gpu import FARTHEST, SMALL, Precision, choose_precision
 from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
-from rerank.models.packing import PROBE_LENGTH, TOLERANCE
+from rerank.models.packing import PROBE_LENGTH, TOLERANCE, relative_difference
 
 PROBE_LENGTHS = (PROBE_LENGTH, 7, 33)
 """Tokens of the texts that an encoder is tested with."""
@@ -53,7 +53,7 @@ def _leave_out_padding(body: Any) -> None:
     body.set_attn_implementation(IMPLEMENTATION)
     body.forward = _packing(body.forward, positions(body)[1])
     try:
-        if _difference(_vectors(body), expected) <= TOLERANCE:
+        if relative_difference(expected, _vectors(body)) <= TOLERANCE:
             return
     except UnsupportedAttentionError:
         pass
@@ -97,7 +97,7 @@ def _gains_in_bf16(body: Any) -> bool:
         return False
     expected = _vectors(body)
     with torch.autocast("cpu", torch.bfloat16):
-        return _difference(_vectors(body), expected) <= FARTHEST
+        return relative_difference(expected, _vectors(body)) <= FARTHEST
 
 
 def _compute_in_bf16(body: Any) -> None:
@@ -125,15 +125,10 @@ def _vectors(body: Any) -> Tensor:
     return vectors
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference relative to the largest value."""
-    return float((found - expected).abs().max() / expected.abs().max())
-
-
 def _probe(body: Any) -> dict[str, Tensor]:
     """Ids and mask of a few texts, padded."""
     vocabulary, pad = body.get_input_embeddings().num_embeddings, body.config.get_text_config().pad_token_id or 0
-    lengths = torch.tensor([min(length, positions(body)[0]) for length in PROBE_LENGTHS])
+    lengths = torch.tensor(PROBE_LENGTHS).clamp(max=positions(body)[0])
     places = torch.arange(int(lengths.max())).expand(len(lengths), -1)
     mask = (places < lengths[:, None]).long()
     return {"input_ids": torch.where(mask.bool(), (places + pad + 1) % vocabulary, pad), "attention_mask": mask}

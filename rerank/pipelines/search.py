@@ -52,11 +52,13 @@ def search(
     terms = {word.term for word in find_words(query, language)}
     matcher = _matcher(pipeline, runs) if explain else None
     ranks = {name: {d: rank for rank, d in enumerate(ranked(run.get(QUERY, {})), 1)} for name, run in runs.items()}
+    documents = list(world.texts.get(doc_ids))
+    found = matcher.matches(query, documents) if matcher else [{}] * len(documents)
     hits = []
-    for rank, document in enumerate(world.texts.get(doc_ids), 1):
+    for rank, (document, pairs) in enumerate(zip(documents, found, strict=True), 1):
         doc_id = document.doc_id
         begin, end = _place(document, passages.get(doc_id))
-        matches = _matches(matcher, query, document, language) if matcher else {}
+        matches = _without_stop_words(pairs, language)
         matched = terms.union(*matches.values())
         title = snippet(document.title, matched, language)
         part = snippet(document.body[begin:end], matched, language)
@@ -77,12 +79,10 @@ def _matcher(pipeline: Fitted, runs: Mapping[str, Run]) -> "LateInteraction | No
     return found[-1] if found else None
 
 
-def _matches(
-    matcher: "LateInteraction", query: str, document: Document, language: str
-) -> dict[tuple[str, str], set[str]]:
-    """The words of a query and of a document that match, without stop words, each with the terms of the latter."""
+def _without_stop_words(matches: Mapping[str, str], language: str) -> dict[tuple[str, str], set[str]]:
+    """The pairs of a word of a query and one of a document, each with the terms of the latter."""
     found = {}
-    for word, match in matcher.matches(query, document).items():
+    for word, match in matches.items():
         terms = {one.term for one in find_words(match, language)}
         if terms and find_words(word, language):
             found[word, match] = terms

@@ -93,8 +93,8 @@ class World:
         if name not in self._matchers:
             from rerank.models.token_encoder import TokenEncoder, is_multi_vector, open_multi_vector  # load torch
 
-            place, is_trained = self.place_of(name), is_multi_vector(self.place_of(name))
-            precision = self.config.training.precision
+            place, precision = self.place_of(name), self.config.training.precision
+            is_trained = is_multi_vector(place)
             encoder = open_multi_vector(place, self._device(), precision) if is_trained else self.encoder(name)
             self._matchers[name] = open_late_interaction(TokenEncoder(encoder, is_trained), self.texts, self.folder)
         return self._matchers[name]

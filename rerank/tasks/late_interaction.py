@@ -63,23 +63,27 @@ class LateInteraction:
             known.update(zip(missing, found.tolist(), strict=True))
         return [known[doc_id] for doc_id in doc_ids]
 
-    def matches(self, query: str, document: Document) -> dict[str, str]:
-        """Words of a query, each with the word of a document, which was added, that its pieces are most similar to.
+    def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
+        """For each document: words of a query, each with the word of the document that its pieces are most similar to.
 
-        {} for a model that is trained for late interaction, and for a document or a query without tokens.
+        {} for a document that was not added, or without tokens; all are {} for a query without tokens, and for a model
+        that is trained for late interaction.
         """
         from rerank.models.late_interaction import nearest_tokens
 
-        codes = self.store[document.doc_id]
-        vectors, _ = self.encoder.query(query)
-        if self.encoder.is_trained or not len(codes) or not len(vectors):
-            return {}
-        asked, words = self.encoder.words(query, True), self.encoder.words(document.text, False)
-        found: dict[str, tuple[float, str]] = {}
-        for word, place, similarity in zip(asked, *nearest_tokens(vectors, codes, self.rotation), strict=True):
-            if word and words[place]:
-                found[word] = max(found.get(word, (float("-inf"), "")), (float(similarity), words[place]))
-        return {word: match for word, (_, match) in found.items()}
+        if self.encoder.is_trained:
+            return [{} for _ in documents]
+        (vectors, _), asked = self.encoder.query(query), self.encoder.words(query, True)
+        matches: list[dict[str, str]] = []
+        for document in documents:
+            found: dict[str, tuple[float, str]] = {}
+            if len(vectors) and document.doc_id in self.store and len(codes := self.store[document.doc_id]):
+                words, nearest = self.encoder.words(document.text, False), nearest_tokens(vectors, codes, self.rotation)
+                for word, place, similarity in zip(asked, *nearest, strict=True):
+                    if word and words[place]:
+                        found[word] = max(found.get(word, (float("-inf"), "")), (float(similarity), words[place]))
+            matches.append({word: match for word, (_, match) in found.items()})
+        return matches
 
 
 def open_late_interaction(encoder: "TokenEncoder", collection: Collection, folder: CollectionFolder) -> LateInteraction:
