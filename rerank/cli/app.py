@@ -44,7 +44,7 @@ COMMANDS = {
     "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere, vLLM and others.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
-    "`rerank score` and `Reranker.load` take its folder; --int8 is calibrated with a run.",
+    "`rerank score` and `Reranker.load` take its folder; --agreement compares its scores with the checkpoint's.",
     "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"

@@ -28,7 +28,7 @@ def export(
     *,
     format: Literal["onnx", "openvino"],  # noqa: A002 - the name of the flag
     int8: Annotated[bool, Parameter(negative=())] = False,
-    calibrate: OptionalPath = None,
+    agreement: OptionalPath = None,
     config: Config,
 ) -> None:
     """Writes a checkpoint as a graph for a CPU.
@@ -42,14 +42,14 @@ def export(
     format
         The library that runs the graph: ONNX Runtime or OpenVINO.
     int8
-        Integer products, which are faster and less exact; needs --calibrate.
-    calibrate
-        A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
+        Integer products, which are faster and less exact.
+    agreement
+        A TREC run: the agreement with the checkpoint is measured on 16 of its queries.
     """
     check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
-    if calibrate:
-        check_file("--calibrate", calibrate)
+    if agreement:
+        check_file("--agreement", agreement)
     from rerank.jobs.export import export_checkpoint
 
-    print_result(export_checkpoint(config, checkpoint, folder, format, int8, calibrate))
+    print_result(export_checkpoint(config, checkpoint, folder, format, int8, agreement))

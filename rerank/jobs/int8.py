@@ -126,7 +126,7 @@ def _write_graph(folder: Path, reranker: Reranker, name: str, sample: Sample) ->
     assert isinstance(model, CrossEncoder)  # as int8_if_faster has checked
     sizes = scorer.max_length, scorer.max_doc_tokens
     settings = saved_settings(model) | {"pooling": model.pooling, "max_doc_tokens": sizes[1]}
-    write_export(folder, name, model, scorer.tokenizer, sizes, FORMAT, [], settings)
+    write_export(folder, name, model, scorer.tokenizer, sizes, FORMAT, True, settings)
     return _compare(reranker, Reranker.load(folder), sample)
 
 

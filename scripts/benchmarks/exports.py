@@ -8,16 +8,12 @@ from tempfile import TemporaryDirectory
 from accelerate import Accelerator
 
 from rerank.models.export.folder import FORMATS, open_export, write_export
-from rerank.models.pair_chunks import pairs_of
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
 from scripts.benchmarks.report import check, publish
 from scripts.benchmarks.scoring import our_scores
 from scripts.benchmarks.timing import Work, interleaved, ratio
 from scripts.benchmarks.workload import Workload, encoder, make_workload
-
-CALIBRATION = 16
-"""Documents that calibrate int8: speed does not depend on them."""
 
 QUERIES = 4
 OURS = "rerank"
@@ -71,11 +67,10 @@ def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[
 
 
 def _work(workload: Workload, accelerator: Accelerator, form: str, int8: bool) -> Work:
-    calibration = [workload.builder(pairs_of(workload.candidates)[:CALIBRATION])] if int8 else None
     sizes = workload.builder.max_length, 800
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "export"
         model = workload.model.eval()
-        write_export(folder, str(workload.folder), model, workload.tokenizer, sizes, form, calibration, {})
+        write_export(folder, str(workload.folder), model, workload.tokenizer, sizes, form, int8, {})
         exported, _, _ = open_export(str(folder), "")  # which reads the whole graph
     return lambda: our_scores(exported, workload, accelerator)

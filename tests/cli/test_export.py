@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from rerank import Reranker
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.models.export.onnx_int8 import quantised, scale_and_zero, smoothing
 from tests.support.small_collection import failed, write_collection
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_decoder
@@ -46,7 +45,7 @@ def world(tmp_path_factory):
         patch.chdir(folder)
         for form in ("onnx", "openvino"):
             pytest.importorskip("onnx" if form == "onnx" else "nncf")
-            words = ["--int8", "--calibrate", "first.run", "--collection", "towns", "--format", form]
+            words = ["--int8", "--agreement", "first.run", "--collection", "towns", "--format", form]
             assert main(["export", "model", f"{form}-int8", *words]) is None
     return folder
 
@@ -82,7 +81,7 @@ def test_an_int8_graph_is_close_and_the_card_says_how_close(form, there):
     assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
     assert np.corrcoef(found, expected)[0, 1] > 0.7
     card = (Path(f"{form}-int8") / "README.md").read_text()
-    assert "Measured on 3 queries of `first.run`, 18 documents; other queries of it calibrated int8." in card
+    assert "Measured on 6 queries of `first.run`, 36 documents." in card
     assert float(card.split("Kendall's tau, mean over queries | ")[1].split()[0]) > 0.5
     assert len(list(Path(f"{form}-int8").glob("model.*"))) == (1 if form == "onnx" else 2)
 
@@ -171,7 +170,7 @@ def test_an_encoder_with_its_own_attention_and_a_decoder_are_refused(kind, make,
     assert not (tmp_path / "graph").exists()
 
 
-INT8 = ["--int8", "--calibrate", "first.run", "--collection", "towns"]
+INT8 = ["--int8"]
 
 
 @pytest.mark.parametrize(
@@ -193,11 +192,10 @@ def test_a_missing_package_is_named(package, words, there, capsys, monkeypatch):
 
 def test_wrong_arguments_are_refused(there, tmp_path, capsys):
     graph = str(tmp_path / "graph")
-    assert "--int8: needs --calibrate" in failed(capsys, "export", "model", graph, "--format", "onnx", "--int8")
-    words = ["export", "model", graph, "--format", "onnx", "--calibrate", "first.run"]
+    words = ["export", "model", graph, "--format", "onnx", "--agreement", "first.run"]
     assert "name one with --collection" in failed(capsys, *words)
     assert "already exists; expected a new folder" in failed(capsys, "export", "model", "towns", "--format", "onnx")
-    assert "no such file" in failed(capsys, "export", "model", graph, "--format", "onnx", "--calibrate", "none.run")
+    assert "no such file" in failed(capsys, "export", "model", graph, "--format", "onnx", "--agreement", "none.run")
     assert not Path(graph).exists()
 
 
@@ -209,15 +207,3 @@ def test_a_failed_export_leaves_nothing(there, tmp_path, capsys, monkeypatch):
     line = failed(capsys, "export", "model", str(tmp_path / "graph"), "--format", "onnx")
     assert "a BertForSequenceClassification cannot be exported to onnx: no such operation" in line
     assert list(tmp_path.iterdir()) == []
-
-
-def test_channels_with_large_values_are_smoothed():
-    values, weights = np.array([100.0, 1.0, 0.0]), np.array([[0.1, 0.1], [0.1, 0.1], [0.1, 0.1]])
-    factors = smoothing(values, weights)
-    assert factors[0] > 20 * factors[1]
-    assert factors[2] == 1
-    integers, scales = quantised(weights * factors[:, None])
-    assert np.abs(integers * scales - weights * factors[:, None]).max() <= scales.max() / 2 + 1e-6
-    assert np.abs(integers).max() == 63
-    scale, zero = scale_and_zero(-0.5, 2.0)
-    assert (0 - zero.astype(float)) * scale == pytest.approx(-0.5, abs=float(scale))

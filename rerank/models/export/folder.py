@@ -1,7 +1,7 @@
 """The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -28,11 +28,11 @@ TOLERANCE = 1e-3
 
 
 class Format(NamedTuple):
-    """How graphs are written and opened; `check_packages`, of int8 or not, and `open` raise UserError."""
+    """How graphs are written and opened, of int8 or not; `check_packages` and `open` raise UserError."""
 
     check_packages: Callable[[bool], None]
-    write: Callable[[RowScores, Rows, Path, Sequence[Rows] | None], None]
-    open: Callable[[Path], Graph]
+    write: Callable[[RowScores, Rows, Path, bool], None]
+    open: Callable[[Path, bool], Graph]
 
 
 FORMATS = {
@@ -104,10 +104,10 @@ def write_export(
     tokenizer: Any,
     sizes: tuple[int, int],
     form: str,
-    calibration: Sequence[Packed] | None,
+    int8: bool,
     settings: Mapping[str, Any],
 ) -> None:
-    """Writes the folder of a model that is on the CPU, in int8 unless `calibration` is None.
+    """Writes the folder of a model that is on the CPU.
 
     `name` is the checkpoint; `sizes` are the tokens of a passage and those kept of a document. Raises UserError for a
     model that cannot be exported, and for a float32 graph that gives other scores.
@@ -116,20 +116,19 @@ def write_export(
     model.encoder.config.save_pretrained(target)
     tokenizer.save_pretrained(target)
     inputs = example(open_template(tokenizer, model.template).token_types is not None)
-    rows = None if calibration is None else [rows for packed in calibration for _, rows in rows_of(packed)]
     with quiet_transformers(), traceable(name, model) as module:
         try:
-            FORMATS[form].write(module, inputs, target, rows)
+            FORMATS[form].write(module, inputs, target, int8)
         except (RuntimeError, TypeError, ValueError) as error:  # what the tracers and NNCF raise for operations
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise UserError(
                 f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: {reason}"
             ) from error
-        if rows is None:
-            _check_scores(name, form, module, FORMATS[form].open(target), model, inputs)
+        if not int8:
+            _check_scores(name, form, module, FORMATS[form].open(target, int8), model, inputs)
     facts: ExportFacts = {
         "format": form,  # type: ignore[typeddict-item]  # a key of FORMATS
-        "precision": "float32" if rows is None else "int8",
+        "precision": "int8" if int8 else "float32",
         "checkpoint": name,
         "pooling": model.pooling,
         "template": model.template,
@@ -177,7 +176,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    graph = FORMATS[facts["format"]].open(folder)
+    graph = FORMATS[facts["format"]].open(folder, facts["precision"] == "int8")
     return ExportedCrossEncoder(folder, facts, graph), tokenizer, facts
 
 

@@ -1,17 +1,20 @@
-"""Graphs in ONNX: written with torch's exporter and the package onnx, run by ONNX Runtime."""
+"""Graphs in ONNX: written with torch's exporter and the package onnx, run and quantised by ONNX Runtime.
+
+In int8 each output of a layer has weights of 7 bits with their own scale, since with 8 bits processors without VNNI
+overflow, and the inputs of a layer share a scale, which ONNX Runtime finds when it has them: so a call has one passage.
+"""
 
 import contextlib
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from rerank.models.export.onnx_int8 import find_ranges, linear_inputs, to_int8
 from rerank.models.export.rows import Graph, Rows, RowScores
 from rerank.models.packages import needed
-from rerank.utils.progress import progress
+from rerank.utils.quiet import quiet
 
 FILE = "model.onnx"
 OPSET = 20
@@ -24,10 +27,8 @@ def check_packages(int8: bool) -> None:
     needed("onnxruntime", "--format onnx")
 
 
-def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[Rows] | None) -> None:
-    """Writes the graph into the folder, in int8 if there are inputs to calibrate with."""
-    import onnx
-
+def write(module: RowScores, example: Rows, folder: Path, int8: bool) -> None:
+    """Writes the graph into the folder."""
     file = folder / FILE
     axes = {name: {0: "passages", 1: "tokens"} for name in example} | {"scores": {0: "passages"}}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -35,27 +36,29 @@ def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[
             module, tuple(map(torch.from_numpy, example.values())), file, input_names=list(example),
             output_names=["scores"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
         )  # fmt: skip
-    if calibration is None:
-        return
-    names = linear_inputs(onnx.load(file).graph)
-    watched = onnx.load(file)
-    watched.graph.output.extend(onnx.helper.make_tensor_value_info(name, 1, None) for name in names)
-    session = _session(watched.SerializeToString())
-    ranges = find_ranges(session, names, progress(calibration, len(calibration), "calibrating"))
-    onnx.save(to_int8(onnx.load(file), ranges), file)
+    if int8:
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        with quiet("root"):  # its advice to run another tool first
+            quantize_dynamic(file, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
 
 
-def open_graph(folder: Path) -> Graph:
+def open_graph(folder: Path, int8: bool) -> Graph:
     """The graph of a folder, run by ONNX Runtime; raises UserError if onnxruntime is missing."""
     needed("onnxruntime", f"{folder}: a graph in ONNX")
-    session = _session(str(folder / FILE))
-    return lambda rows: session.run(None, rows)[0]
-
-
-def _session(model: str | bytes) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session: Any = onnxruntime.InferenceSession(str(folder / FILE), options, providers=["CPUExecutionProvider"])
+
+    def scores(rows: Rows) -> np.ndarray:
+        (found,) = session.run(None, rows)
+        return np.asarray(found)
+
+    def one_by_one(rows: Rows) -> np.ndarray:
+        count = len(rows["input_ids"])
+        return np.concatenate([scores({name: ids[at : at + 1] for name, ids in rows.items()}) for at in range(count)])
+
+    return one_by_one if int8 else scores

@@ -1,14 +1,14 @@
 """Graphs in OpenVINO's format: traced and run by OpenVINO, quantised by NNCF.
 
 In int8 each output of a layer has weights of 8 bits with their own scale, and each token has scales for its inputs, one
-for GROUP numbers. They need no calibration, and lose less than scales that are the same for all tokens.
+for GROUP numbers, which OpenVINO finds when it has them. They lose less than scales that are the same for all tokens.
 """
 
 import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ def check_packages(int8: bool) -> None:
             needed("nncf", "--format openvino --int8")
 
 
-def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[Rows] | None) -> None:
-    """Writes the graph into the folder, in int8 unless `calibration` is None."""
+def write(module: RowScores, example: Rows, folder: Path, int8: bool) -> None:
+    """Writes the graph into the folder."""
     with _unobserved():
         import openvino
 
@@ -43,20 +43,15 @@ def write(module: RowScores, example: Rows, folder: Path, calibration: Sequence[
             port.get_tensor().set_names({name})
             port.get_node().set_partial_shape(openvino.PartialShape([-1, -1]))
         model.validate_nodes_and_infer_types()
-        if calibration is not None:
-            model = _compressed(model)
+        if int8:
+            import nncf
+
+            with quiet("nncf"), contextlib.redirect_stdout(sys.stderr):  # its progress bars
+                model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_ASYM)
         openvino.save_model(model, folder / FILE, compress_to_fp16=False)
 
 
-def _compressed(model: Any) -> Any:
-    """The graph with weights of 8 bits; OpenVINO rounds the inputs of a layer when it has them."""
-    import nncf
-
-    with quiet("nncf"), contextlib.redirect_stdout(sys.stderr):  # its progress bars
-        return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_ASYM)
-
-
-def open_graph(folder: Path) -> Graph:
+def open_graph(folder: Path, int8: bool) -> Graph:
     """The graph of a folder, run by OpenVINO on the CPU; raises UserError if openvino is missing."""
     needed("openvino", f"{folder}: a graph in OpenVINO's format")
     settings = {
