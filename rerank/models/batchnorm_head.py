@@ -6,6 +6,7 @@ on a CPU the network is bound by memory bandwidth. With dropout a score is a sum
 the masks are computed once, a byte for each value.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,7 +44,6 @@ def batchnorm_head(
         dropout: of the normalised values, in training.
         seeds: (documents,) int64, which decide what is dropped; needed with dropout only.
     """
-    mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     with torch.autocast(features.device.type, enabled=False):
         features = features.detach().to(weight.dtype)
         # The bias is one more weight: one operation less, forward and backward.
@@ -51,15 +51,14 @@ def batchnorm_head(
         layer = torch.cat([weight, bias[:, None]], dim=1)
         parameters = norm.weight, norm.bias, output.weight[0], output.bias[0]
         if norm.training:
-            arguments = inputs, layer, *parameters, mean, variance, norm.momentum, norm.eps
-            scores: Tensor
+            keys = None
             if dropout.p:
                 if seeds is None:
                     raise ValueError("dropout: expected the seeds of the documents, Vectors.seeds: (documents,) int64")
-                scores = _Dropped.apply(*arguments, dropout, token_keys(seeds, 0 * seeds))
-            else:
-                scores = _Whole.apply(*arguments)
+                keys = token_keys(seeds, 0 * seeds)
+            scores: Tensor = _Scores.apply(inputs, layer, *parameters, norm, dropout, keys)
             return scores
+        mean, variance = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
         slope, constant = _slope_and_constant(*parameters, mean, (variance + norm.eps).rsqrt())
         return torch.cat([torch.relu(chunk @ layer.T) @ slope + constant for chunk in _chunks(inputs)])
 
@@ -70,17 +69,6 @@ def _chunks(rows: Tensor) -> tuple[Tensor, ...]:
     return parts
 
 
-def _hidden_values(
-    inputs: Tensor, layer: Tensor, running_mean: Tensor, running_variance: Tensor, momentum: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The hidden values h, (documents, units), their mean and inverse standard deviation; updates the running ones."""
-    h = inputs.new_empty(len(inputs), len(layer))
-    for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
-        torch.mm(chunk, layer.T, out=values).relu_()
-    mean, variance = torch.ops.aten.batch_norm_update_stats(h, running_mean, running_variance, momentum)
-    return h, mean, (variance + eps).rsqrt()
-
-
 def _slope_and_constant(
     gamma: Tensor, beta: Tensor, w: Tensor, c: Tensor, mean: Tensor, inverse: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -89,8 +77,11 @@ def _slope_and_constant(
     return slope, c + beta @ w - mean @ slope
 
 
-class _Whole(torch.autograd.Function):
-    """S = c + sum_u w_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself."""
+class _Scores(torch.autograd.Function):
+    """S = c + sum_u w_u m_u (gamma_u x_u + beta_u), x = (h - mean) inverse, with the mean and variance of h itself.
+
+    m_u is 1, or with `keys`, (documents,), 0 or 1 / (1 - p).
+    """
 
     @staticmethod
     @full_float32()
@@ -102,64 +93,28 @@ class _Whole(torch.autograd.Function):
         beta: Tensor,
         w: Tensor,
         c: Tensor,
-        running_mean: Tensor,
-        running_variance: Tensor,
-        momentum: float,
-        eps: float,
-    ) -> Tensor:
-        h, mean, inverse = _hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
-        ctx.save_for_backward(inputs, h, gamma, beta, w, mean, inverse)
-        slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
-        return h @ slope + constant
-
-    @staticmethod
-    @once_differentiable
-    @full_float32()
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, h, gamma, beta, w, mean, inverse = ctx.saved_tensors
-        total = gradient.sum()
-        projection = (gradient @ h - total * mean) * inverse  # sum over the documents of dS x
-        slope = gamma * inverse * w
-        # dh of a document is slope (dS - total / n - x projection / n), where x is linear in h.
-        factor = -slope * inverse * projection / len(h)
-        constant = -slope * total / len(h) - factor * mean
-        d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
-        for chunk, values, d_scores in zip(_chunks(inputs), _chunks(h), _chunks(gradient), strict=True):
-            d_h = torch.addcmul(constant, values, factor).addr_(d_scores, slope)
-            d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
-        d_norm = w * projection, w * total
-        return None, d_layer.T, *d_norm, gamma * projection + beta * total, total, None, None, None, None
-
-
-class _Dropped(torch.autograd.Function):
-    """S = c + sum_u w_u m_u (gamma_u x_u + beta_u), x = (h - mean) inverse; m_u is 0 or 1 / (1 - p)."""
-
-    @staticmethod
-    @full_float32()
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        layer: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        w: Tensor,
-        c: Tensor,
-        running_mean: Tensor,
-        running_variance: Tensor,
-        momentum: float,
-        eps: float,
+        norm: nn.BatchNorm1d,
         dropout: SeededDropout,
-        keys: Tensor,
+        keys: Tensor | None,
     ) -> Tensor:
-        h, mean, inverse = _hidden_values(inputs, layer, running_mean, running_variance, momentum, eps)
+        h = inputs.new_empty(len(inputs), len(layer))
+        for chunk, values in zip(_chunks(inputs), _chunks(h), strict=True):
+            torch.mm(chunk, layer.T, out=values).relu_()
+        running = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+        mean, variance = torch.ops.aten.batch_norm_update_stats(h, *running, norm.momentum)
+        inverse = (variance + norm.eps).rsqrt()
+        if keys is None:
+            ctx.save_for_backward(inputs, h, None, gamma, beta, w, mean, inverse)
+            slope, constant = _slope_and_constant(gamma, beta, w, c, mean, inverse)
+            return h @ slope + constant
         kept = torch.empty_like(h, dtype=torch.bool)
         slope = gamma * inverse * w
         constant = w * beta - slope * mean
         scores: list[Tensor] = []
-        ctx.scale = 1 / (1 - dropout.p)
         for values, keep, of_rows in zip(_chunks(h), _chunks(kept), _chunks(keys), strict=True):
             keep.copy_(dropout.keep(values, of_rows))
             scores.append(torch.addcmul(constant, values, slope).mul_(keep).sum(1))
+        ctx.scale = 1 / (1 - dropout.p)
         ctx.save_for_backward(inputs, h, kept, gamma, beta, w, mean, inverse)
         summed: Tensor = c + torch.cat(scores) * ctx.scale
         return summed
@@ -169,21 +124,26 @@ class _Dropped(torch.autograd.Function):
     @full_float32()
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, h, kept, gamma, beta, w, mean, inverse = ctx.saved_tensors
-        scaled = gradient * ctx.scale
-        total, projection = torch.zeros_like(mean), torch.zeros_like(mean)  # sums over the documents of m dS, m dS h
-        for values, keep, d_scores in zip(_chunks(h), _chunks(kept), _chunks(scaled), strict=True):
-            total.addmv_(keep.to(h.dtype).T, d_scores)
-            projection.addmv_((values * keep).T, d_scores)
-        projection = (projection - total * mean) * inverse  # of m dS x
+        masks: Sequence[Tensor | None] = (None,) * len(_chunks(h))
+        if kept is None:
+            scaled = gradient
+            total, projection = gradient.sum(), gradient @ h
+        else:
+            scaled, masks = gradient * ctx.scale, _chunks(kept)
+            total, projection = torch.zeros_like(mean), torch.zeros_like(mean)
+            for values, keep, d_scores in zip(_chunks(h), _chunks(kept), _chunks(scaled), strict=True):
+                total.addmv_(keep.to(h.dtype).T, d_scores)
+                projection.addmv_((values * keep).T, d_scores)
+        # Sums over the documents of m dS, which is `total`, and of m dS x.
+        projection = (projection - total * mean) * inverse
         slope = gamma * inverse * w
         # dh of a document is slope (m dS - total / n - x projection / n), where x is linear in h.
         factor = -slope * inverse * projection / len(h)
         constant = -slope * total / len(h) - factor * mean
         d_layer = inputs.new_zeros(inputs.shape[1], h.shape[1])
-        for chunk, values, keep, d_scores in zip(
-            _chunks(inputs), _chunks(h), _chunks(kept), _chunks(scaled), strict=True
-        ):
-            d_h = torch.addcmul(constant, values, factor).addcmul_(keep * d_scores[:, None], slope)
+        for chunk, values, mask, d_scores in zip(_chunks(inputs), _chunks(h), masks, _chunks(scaled), strict=True):
+            d_h = torch.addcmul(constant, values, factor)
+            d_h = d_h.addr_(d_scores, slope) if mask is None else d_h.addcmul_(mask * d_scores[:, None], slope)
             d_layer.addmm_(chunk.T, d_h.mul_(values.sign()))  # the derivative of the ReLU: 1 or 0
         d_norm = w * projection, w * total
-        return None, d_layer.T, *d_norm, gamma * projection + beta * total, gradient.sum(), *[None] * 6
+        return None, d_layer.T, *d_norm, gamma * projection + beta * total, gradient.sum(), None, None, None

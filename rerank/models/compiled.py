@@ -6,8 +6,6 @@ numbers of tokens and passages are symbols. On a CPU nothing is compiled.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,7 +14,8 @@ from torch import Tensor, nn
 from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.joint_projections import join_projections
-from rerank.models.packing import layers_of, probe_tokens
+from rerank.models.packing import layers_of
+from rerank.models.probes import PROBE_LENGTHS, in_mode, probe_passages
 from rerank.models.scoring import Autocast
 
 GRAPHS = 64
@@ -29,9 +28,6 @@ OPTIONS = {
     "triton.mix_order_reduction_max_reads": 16,
 }
 """Of Inductor, as far as the installed version has them."""
-
-PROBE_LENGTHS = (160, 7, 33)
-"""Tokens of the passages that a compiled encoder is tested with."""
 
 TOLERANCE = 0.05
 """The largest difference of gradients, relative to their norm; rounding to bf16 gives about 0.01."""
@@ -60,7 +56,10 @@ def compile_layers(
     model: CrossEncoder, token_types: bool, device: torch.device, autocast: Autocast, backend: Any = "inductor"
 ) -> str:
     """Compiles the layers and the embeddings of a model; returns "", or the reason why they are left as they were."""
-    inputs = _probe(model, token_types).to(device)
+    vocab_size = model.encoder.config.get_text_config().vocab_size
+    inputs = probe_passages(model.pad_id, vocab_size, model.max_length, PROBE_LENGTHS)
+    types = torch.zeros_like(inputs.input_ids) if token_types else None
+    inputs = inputs._replace(token_types=types).seeded(torch.tensor([2**33])).to(device)
     expected = _gradient(model, inputs, autocast)
     parts = compile_parts(model, backend)
     try:
@@ -74,15 +73,6 @@ def compile_layers(
         for part in parts:
             del part.forward
     return reason
-
-
-def _probe(model: CrossEncoder, token_types: bool) -> Packed:
-    """Passages of one document, with seeds for dropout."""
-    lengths = [min(length, model.max_length) for length in PROBE_LENGTHS]
-    ids, _, passages = probe_tokens(lengths, model.pad_id, model.encoder.config.get_text_config().vocab_size)
-    numbers = torch.arange(len(lengths))
-    types = torch.zeros_like(ids) if token_types else None
-    return Packed(ids, types, passages.offsets.long(), torch.zeros_like(numbers), numbers + 2**33)
 
 
 def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
@@ -104,7 +94,7 @@ def compile_parts(model: CrossEncoder, backend: Any = "inductor") -> list[Any]:
 
 def _gradient(model: CrossEncoder, inputs: Packed, autocast: Autocast) -> Tensor:
     """The gradient of all parameters for the sum of the scores, (values,) float32."""
-    with _training(model):
+    with in_mode(model, training=True):
         model.zero_grad(set_to_none=True)
         with autocast():
             scores = model(inputs)
@@ -112,13 +102,3 @@ def _gradient(model: CrossEncoder, inputs: Packed, autocast: Autocast) -> Tensor
         gradient = torch.cat([p.grad.flatten().float() for p in model.parameters() if p.grad is not None])
         model.zero_grad(set_to_none=True)
     return gradient
-
-
-@contextmanager
-def _training(model: CrossEncoder) -> Iterator[None]:
-    before = model.training
-    model.train()
-    try:
-        yield
-    finally:
-        model.train(before)

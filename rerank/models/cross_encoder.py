@@ -13,11 +13,11 @@ from rerank.batches.microbatches import restore_order
 from rerank.data.splitting import NOTHING_SHARED
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder
+from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
-from rerank.models.packed_attention import IMPLEMENTATION, Passages
-from rerank.models.packing import Probe, layers_of, pack, packing_error, rounding_error
-from rerank.models.padding import bucket_by_length, pad
+from rerank.models.packed_attention import IMPLEMENTATION
+from rerank.models.packing import layers_of, pack, packing_error, rounding_error
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
 
@@ -53,10 +53,11 @@ class CrossEncoder(nn.Module):
         self.last_token = loaded.last_token
         self.dropout_keys = seed_dropout(self)
         self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
-        self.padding_reason = pack(self._probe())
         self.flash = True
         self.compiled = False
         self.in_float32 = False
+        self.padding_reason = ""
+        self.padding_reason = pack(self)
 
     def place(self, device: torch.device, autocast: Autocast, chosen: bool = False) -> list[str]:
         """Moves the model to a device, and tries its attention and its precision there.
@@ -77,14 +78,14 @@ class CrossEncoder(nn.Module):
             return self._choose_float32(autocast)
         if device.type == "cpu" or self.is_padded:
             return []
-        probe, lines = self._probe(), []
+        lines = []
         if has_flash_attention(device):
             self.flash = True
-            if not (reason := packing_error(probe, autocast, flash=True)):
+            if not (reason := packing_error(self, autocast)):
                 return []
             lines.append(f"FlashAttention is not used on {device}: {reason}")
         self.flash = False
-        if reason := packing_error(probe, autocast, flash=False):
+        if reason := packing_error(self, autocast):
             self.padding_reason = f"packed passages cannot be used on {device}: {reason}"
             lines.append(self.padding_reason)
         return lines
@@ -96,13 +97,10 @@ class CrossEncoder(nn.Module):
         if not half:
             return []
         self.in_float32 = sum(parameter.numel() for parameter in self.parameters()) < SMALL
-        if self.in_float32 or (difference := rounding_error(self._probe(), autocast)) <= FARTHEST:
+        if self.in_float32 or (difference := rounding_error(self, autocast)) <= FARTHEST:
             return []
         self.in_float32 = True
         return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
-
-    def _probe(self) -> Probe:
-        return Probe(self.encoder, self.first_position, self.pad_id, self.max_length, self.last_token)
 
     @property
     def is_padded(self) -> bool:
@@ -117,43 +115,53 @@ class CrossEncoder(nn.Module):
         return self._scores(inputs)
 
     def _scores(self, inputs: Packed) -> Tensor:
+        return self._in_groups(self._group_scores, inputs)
+
+    def vectors(self, inputs: Packed) -> Tensor:
+        """(passages, hidden) vectors of the tokens that the head reads."""
+        return self._in_groups(self._group_vectors, inputs)
+
+    def _in_groups(self, compute: Callable[[Packed], Tensor], inputs: Packed) -> Tensor:
+        """What is computed for all passages at once, or for each group of passages that are padded together."""
         if not self.is_padded:
-            return self._packed_scores(inputs)
+            return compute(inputs)
         groups = bucket_by_length(inputs.lengths())
-        scores = torch.cat([self._padded_scores(inputs.take(group)) for group in groups])
-        return restore_order(scores, groups)
+        return restore_order(torch.cat([compute(inputs.take(group)) for group in groups]), groups)
 
-    def _packed_scores(self, inputs: Packed) -> Tensor:
-        ids = inputs.input_ids[None]
-        lengths = inputs.lengths()
-        given = inputs.device_offsets
-        offsets = inputs.offsets.to(ids.device, torch.int32) if given is None else given
-        starts = torch.repeat_interleave(offsets[:-1], offsets.diff(), output_size=len(inputs.input_ids))
-        positions = (torch.arange(len(starts), device=ids.device) - starts)[None]
-        arguments = {"input_ids": ids, "position_ids": positions + self.first_position}
-        if inputs.token_types is not None:
-            arguments["token_type_ids"] = inputs.token_types[None]
-        if inputs.seeds is not None:
-            seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=len(starts))
-            self.dropout_keys.tokens = token_keys(seeds[None], positions)
-            self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
-        passages = Passages(lengths, offsets, max(lengths), self.flash)
+    def _group_scores(self, inputs: Packed) -> Tensor:
         if self.last_token is None:
-            return self.row_scores(**arguments, passages=passages)
+            return self.row_scores(**self._arguments(inputs))
+        scores: Tensor = self.last_token.head(self._group_vectors(inputs)).float()
+        return scores[:, 0]
+
+    def _group_vectors(self, inputs: Packed) -> Tensor:
+        arguments = self._arguments(inputs)
+        if self.last_token is None:
+            vectors: Tensor = self.encoder.base_model(**arguments).last_hidden_state[:, 0]
+            return vectors
+        offsets = device_offsets(inputs)
         scored = self.last_token.scored_tokens(inputs.input_ids, offsets)
-        return self.last_token.scores(0, scored, **arguments, passages=passages)
+        if not self.is_padded:
+            return self.last_token.vectors(0, scored, arguments)
+        rows = torch.arange(len(scored), device=scored.device)
+        return self.last_token.vectors(rows, scored - offsets[:-1], arguments)
 
-    def _padded_scores(self, inputs: Packed) -> Tensor:
-        arguments, positions = pad(inputs, self.pad_id)
+    def _arguments(self, inputs: Packed) -> dict[str, Any]:
+        """The keyword arguments of the encoder, after the keys of dropout are set for its forward pass."""
+        if self.is_padded:
+            arguments, places = padded(inputs, self.pad_id)
+            if inputs.seeds is not None:
+                self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(places), places)
+                self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
+                torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
+            return arguments
+        arguments, places = packed(inputs, self.first_position, self.flash)
         if inputs.seeds is not None:
-            self.dropout_keys.tokens = token_keys(inputs.seeds[:, None].expand_as(positions), positions)
-            self.dropout_keys.firsts = self.dropout_keys.tokens[:, 0]
-            torch.manual_seed(int(inputs.seeds[0]))  # for attention that calls F.dropout instead of a module
-        if self.last_token is None:
-            return self.row_scores(**arguments)
-        offsets = inputs.offsets.to(positions.device)
-        scored = self.last_token.scored_tokens(inputs.input_ids, offsets) - offsets[:-1]
-        return self.last_token.scores(torch.arange(len(scored), device=scored.device), scored, **arguments)
+            offsets = device_offsets(inputs)
+            seeds = torch.repeat_interleave(inputs.seeds, offsets.diff(), output_size=places.numel())
+            self.dropout_keys.tokens = token_keys(seeds[None], places)
+            self.dropout_keys.firsts = self.dropout_keys.tokens[0, offsets[:-1]]
+        return arguments
 
     def row_scores(self, **arguments: Any) -> Tensor:
         """(rows,) float32 scores of the first token of each row; the arguments are those of the encoder."""

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rerank.models.encoder_inputs import padded
 from rerank.models.gpu import full_float32
+from rerank.models.probes import in_mode, probe_passages
 
 FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
 """The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.
@@ -115,16 +117,15 @@ def folded(body: Any, head: nn.Linear, pad_id: int) -> Iterator[tuple[Any, dict[
         return
     setattr(classifier, classifier.base_model_prefix, body)
     poolers = [name for name, _ in empty.named_children() if getattr(body, name, None) is None]
-    training = body.training
     try:
         shared = {id(parameter) for parameter in body.parameters()}
         for name in poolers:  # a pooler is part of the classifier's head
             setattr(body, name, getattr(empty, name))
-        yield _fold_into(classifier.eval(), body, head, pad_id, lambda parameter: id(parameter) in shared)
+        with in_mode(body, training=False):
+            yield _fold_into(classifier.eval(), body, head, pad_id, lambda parameter: id(parameter) in shared)
     finally:
         for name in poolers:
             setattr(body, name, None)
-        body.train(training)
 
 
 def _fold_into(
@@ -166,11 +167,7 @@ def _find_head(classifier: Any, hidden: int, in_body: Callable[[Tensor], bool]) 
 @torch.no_grad()
 def _agree(classifier: Any, body: Any, head: nn.Linear, pad_id: int) -> bool:
     """Whether the classifier's logits of two passages, one of them padded, are those of the head."""
-    lengths = torch.tensor([[12], [7]])
-    mask = torch.arange(12) < lengths
-    ids = (torch.arange(12) + 12 * torch.arange(2)[:, None] + pad_id + 1) % body.config.vocab_size
-    inputs = {"input_ids": ids.where(mask, pad_id), "attention_mask": mask.long()}
-    inputs = {name: value.to(head.weight.device) for name, value in inputs.items()}
+    inputs, _ = padded(probe_passages(pad_id, body.config.vocab_size, 12, (12, 7)).to(head.weight.device), pad_id)
     with full_float32():
         vectors = body(**inputs).last_hidden_state[:, 0].float()
         expected = nn.functional.linear(vectors, head.weight, head.bias)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rerank.models.probes import in_mode
 from rerank.utils.errors import UserError
 
 TOLERANCE = 1e-4
@@ -38,14 +39,13 @@ class LastTokenHead:
         tokens = torch.arange(len(ids), device=ids.device).where(ids != self.pad_id, 0)
         return starts.scatter_reduce(0, owners, tokens, "amax")
 
-    def scores(self, rows: Tensor | int, scored: Tensor, **arguments: Any) -> Tensor:
-        """(passages,) scores, by the token `scored`, (passages,), of each of the `rows` of the body's vectors.
+    def vectors(self, rows: Tensor | int, scored: Tensor, arguments: dict[str, Any]) -> Tensor:
+        """(passages, hidden) vectors of the token `scored`, (passages,), of each of the `rows` that the body returns.
 
         Packed passages are one row, 0; padded ones have a row each.
         """
-        hidden = self.body(**arguments, use_cache=False).last_hidden_state
-        scores: Tensor = self.head(hidden[rows, scored]).float()
-        return scores[:, 0]
+        hidden: Tensor = self.body(**arguments, use_cache=False).last_hidden_state
+        return hidden[rows, scored]
 
 
 def state_padding(config: Any, tokenizer: Any) -> None:
@@ -73,11 +73,9 @@ def last_token_head(model: Any, name: str) -> LastTokenHead:
     if len(heads) == 1 and heads[0].out_features == 1:
         found = LastTokenHead(body, heads[0], pad_id)
         ids = (torch.arange(6) + pad_id + 1)[None] % model.config.get_text_config().vocab_size
-        training = model.training
-        model.eval()
-        own = model(input_ids=ids, use_cache=False).logits[:, 0].float()
-        ours = found.scores(0, torch.tensor([5]), input_ids=ids)
-        model.train(training)
+        with in_mode(model, training=False):
+            own = model(input_ids=ids, use_cache=False).logits.float()
+            ours = found.head(found.vectors(0, torch.tensor([5]), {"input_ids": ids})).float()
         if float((own - ours).abs().max()) <= TOLERANCE * float(own.abs().max()):
             return found
     raise UserError(

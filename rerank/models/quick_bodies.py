@@ -3,19 +3,17 @@
 import functools
 import inspect
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rerank.batches.batch import Packed
 from rerank.models.encoder import positions
+from rerank.models.encoder_inputs import packed, padded
 from rerank.models.gpu import FARTHEST, SMALL, Precision, choose_precision
-from rerank.models.packed_attention import IMPLEMENTATION, Passages, UnsupportedAttentionError, register_attention
-from rerank.models.packing import PROBE_LENGTH, TOLERANCE, relative_difference
-
-PROBE_LENGTHS = (PROBE_LENGTH, 7, 33)
-"""Tokens of the texts that an encoder is tested with."""
+from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
+from rerank.models.probes import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 
 CPU = torch.device("cpu")
 
@@ -61,7 +59,7 @@ def _leave_out_padding(body: Any) -> None:
     body.set_attn_implementation(attention)
 
 
-def _packing(padded: Callable[..., Any], first_position: int) -> Callable[..., Any]:
+def _packing(own: Callable[..., Any], first_position: int) -> Callable[..., Any]:
     """A forward pass of the real tokens alone; one with other arguments than ids, mask and token types is as before."""
 
     def forward(
@@ -74,15 +72,12 @@ def _packing(padded: Callable[..., Any], first_position: int) -> Callable[..., A
         if others or input_ids is None or attention_mask is None or attention_mask.dim() != 2:
             given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
             given = {name: value for name, value in given.items() if value is not None}
-            return padded(return_dict=return_dict, **given, **others)
+            return own(return_dict=return_dict, **given, **others)
         real = attention_mask.bool()
-        lengths = real.sum(1).tolist()
-        packed = {"input_ids": input_ids, "position_ids": real.cumsum(1) - 1 + first_position}
-        if token_type_ids is not None:
-            packed["token_type_ids"] = token_type_ids
-        packed = {name: values[real][None] for name, values in packed.items()}
-        offsets = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        out = padded(**packed, passages=Passages(lengths, offsets, max(lengths), flash=False))
+        offsets = torch.cat([real.new_zeros(1, dtype=torch.int64), real.sum(1).cumsum(0)])
+        types = None if token_type_ids is None else token_type_ids[real]
+        inputs = Packed(input_ids[real], types, offsets, torch.arange(len(real)))
+        out = own(**packed(inputs, first_position, flash=False)[0])
         hidden = out.last_hidden_state[0]
         grid = hidden.new_zeros(*real.shape, hidden.shape[-1])
         grid[real] = hidden
@@ -119,16 +114,8 @@ def _compute_in_bf16(body: Any) -> None:
 
 @torch.inference_mode()
 def _vectors(body: Any) -> Tensor:
-    """(tokens, hidden) vectors of a few texts."""
-    inputs = _probe(body)
+    """(tokens, hidden) vectors of a few texts, which are padded."""
+    vocab_size, pad_id = body.get_input_embeddings().num_embeddings, body.config.get_text_config().pad_token_id or 0
+    inputs, _ = padded(probe_passages(pad_id, vocab_size, positions(body)[0], PROBE_LENGTHS), pad_id)
     vectors: Tensor = body(**inputs).last_hidden_state[inputs["attention_mask"].bool()].float()
     return vectors
-
-
-def _probe(body: Any) -> dict[str, Tensor]:
-    """Ids and mask of a few texts, padded."""
-    vocabulary, pad = body.get_input_embeddings().num_embeddings, body.config.get_text_config().pad_token_id or 0
-    lengths = torch.tensor(PROBE_LENGTHS).clamp(max=positions(body)[0])
-    places = torch.arange(int(lengths.max())).expand(len(lengths), -1)
-    mask = (places < lengths[:, None]).long()
-    return {"input_ids": torch.where(mask.bool(), (places + pad + 1) % vocabulary, pad), "attention_mask": mask}

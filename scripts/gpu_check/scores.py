@@ -6,8 +6,8 @@ from transformers import AutoModel
 
 from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
+from rerank.models.encoder_inputs import padded
 from rerank.models.memory import open_budget
-from rerank.models.padding import pad
 from rerank.models.pair_chunks import pairs_of
 from rerank.models.scoring import passage_scores, score_candidates
 from scripts.benchmarks.workload import Workload, on_device
@@ -63,6 +63,6 @@ def _padded_scores(body: torch.nn.Module, model: CrossEncoder, inputs: Packed, d
     scores = []
     for begin in range(0, len(inputs.documents), PASSAGES):
         some = inputs.take(range(begin, min(begin + PASSAGES, len(inputs.documents))))
-        arguments, _ = pad(some.to(device), model.pad_id)
+        arguments, _ = padded(some.to(device), model.pad_id)
         scores.append(model.head(body(**arguments).last_hidden_state[:, 0])[:, 0].float().cpu())
     return torch.cat(scores)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rerank.models import cross_encoder
+from rerank.models import encoder_inputs
 from rerank.training import loop
 from scripts.benchmarks import scoring, timing
 from scripts.gpu_check import gradients, groups, memory, scores, training
@@ -84,10 +84,12 @@ def plant_wrong_score(monkeypatch):
 
 
 def plant_attention_across_passages(monkeypatch):
-    passages = cross_encoder.Passages
-    monkeypatch.setattr(
-        cross_encoder, "Passages", lambda lengths, *others, **named: passages(lengths[::-1], *others, **named)
-    )
+    passages = encoder_inputs.Passages
+
+    def mixed(lengths, *others):  # those that a model is tried with are four at most
+        return passages(lengths[::-1] if len(lengths) > 4 else lengths, *others)
+
+    monkeypatch.setattr(encoder_inputs, "Passages", mixed)
 
 
 def plant_gradient_without_a_list(monkeypatch):
