@@ -13,13 +13,15 @@ from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offs
 from rerank.models.config_file import CheckpointConfig, check_config_files
 from rerank.models.gpu import Precision, usable_device
 from rerank.models.hub import bi_encoder_hash, encoder_folder
-from rerank.models.modules_json import MODULES_FILE
 from rerank.models.quick_bodies import quicken
 from rerank.models.quiet import quiet_transformers
 from rerank.models.rankings import check_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
+
+MODULES_FILE = "modules.json"
+"""What names the modules of a model that sentence-transformers has saved."""
 
 TOKENS_AT_ONCE = 2**13
 """Tokens of a forward pass, padding included: 32 passages of 256 tokens."""

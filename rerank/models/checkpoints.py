@@ -16,13 +16,15 @@ from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
 from rerank.models.lora import add_lora, merged_weights
-from rerank.models.modules_json import IDENTITY, write_modules
 from rerank.models.pooling import expect_pooling
 from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
 HEAD_FILE = "head.safetensors"
+IDENTITY = "torch.nn.modules.linear.Identity"
+"""The activation of the scores in sentence-transformers, whose default is the sigmoid."""
+
 REPLACED = ("head", "first_stage_weight", "first_stage", "passage_overlap", "title_tokens")
 """Recorded settings that a model does not keep when it goes on training with others."""
 
@@ -146,8 +148,7 @@ def save_cross_encoder(
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
     The linear layer is folded into the classifier's own head (`rerank.models.heads`). Where that is impossible, the
-    encoder is written alone, with the layer in HEAD_FILE and as a module of sentence-transformers. Low-rank matrices
-    are added to the weights (`models.lora`).
+    encoder is written alone, with the layer in HEAD_FILE. Low-rank matrices are added to the weights (`models.lora`).
 
     The config records the pooling, `max_doc_tokens`, the splitting, the template, the first stage's weight, the form of
     the head and other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length
@@ -172,11 +173,10 @@ def save_cross_encoder(
             return
     log.info(
         f"{type(model.encoder).__name__}: its sequence classifier cannot give these scores, so {HEAD_FILE} has the "
-        "linear layer; of other libraries, only sentence-transformers reads the checkpoint"
+        "linear layer; no other library reads the checkpoint"
     )
     _save_weights(model.encoder, folder)
     save_file(model.head.state_dict(), folder / HEAD_FILE)
-    write_modules(model.head, folder)
 
 
 def _save_tokenizer(model: CrossEncoder, tokenizer: Any, folder: Path) -> None:

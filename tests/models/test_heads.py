@@ -167,7 +167,7 @@ def write_longformer(folder):
     return folder
 
 
-def test_where_no_head_can_hold_the_layer_sentence_transformers_reads_it_as_a_module(tmp_path):
+def test_where_no_head_can_hold_the_layer_it_has_a_file_of_its_own(tmp_path):
     model, tokenizer = trained(write_longformer(tmp_path / "longformer"))
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     folder = tmp_path / "saved"
@@ -176,7 +176,6 @@ def test_where_no_head_can_hold_the_layer_sentence_transformers_reads_it_as_a_mo
     assert "head" not in config["rerank"]
     ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
     assert ours.std() > 1e-3
-    np.testing.assert_allclose(scores_in_sentence_transformers(folder), ours, atol=1e-5, rtol=1e-5)
     again, _, _ = open_cross_encoder(str(folder), "mean", seed=9)
     assert torch.equal(again.head.weight, model.head.weight)
 
