@@ -1,9 +1,10 @@
 """The parts of a checkpoint's JSON files that this package reads itself; transformers checks the others."""
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from rerank.utils.errors import UserError
+import msgspec
+
 from rerank.utils.json_files import read_json
 
 
@@ -11,9 +12,9 @@ class SavedSettings(TypedDict, total=False):
     """What `save_cross_encoder` records in config.json under `rerank`."""
 
     pooling: str
-    max_doc_tokens: int
-    passage_overlap: int
-    title_tokens: int
+    max_doc_tokens: Annotated[int, msgspec.Meta(ge=1)]
+    passage_overlap: Annotated[int, msgspec.Meta(ge=0)]
+    title_tokens: Annotated[int, msgspec.Meta(ge=0)]
     template: str
     first_stage_weight: float
     first_stage: str
@@ -43,15 +44,6 @@ class TokenizerConfig(TypedDict, total=False):
 def check_config_files(folder: Path) -> None:
     """Raises UserError if config.json or tokenizer_config.json, which may be missing, cannot be read."""
     remedy = "expected an encoder in Hugging Face format; download or save it again"
-    config: CheckpointConfig = read_json(folder / "config.json", CheckpointConfig, remedy)
-    saved = config.get("rerank", {})
-    for name, tokens, least in (
-        ("max_doc_tokens", saved.get("max_doc_tokens", 1), 1),
-        ("passage_overlap", saved.get("passage_overlap", 0), 0),
-        ("title_tokens", saved.get("title_tokens", 0), 0),
-    ):
-        if tokens < least:
-            file = folder / "config.json"
-            raise UserError(f"{file}: expected {least} or more under '{name}', got {tokens}; {remedy}")
+    read_json(folder / "config.json", CheckpointConfig, remedy)
     if (folder / "tokenizer_config.json").is_file():
         read_json(folder / "tokenizer_config.json", TokenizerConfig, remedy)

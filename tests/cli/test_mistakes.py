@@ -164,8 +164,8 @@ DAMAGED = [
     ),
     (CONFIG, "x", FOLD, f"{CONFIG}: expected `object`, got `str` - at `$.rerank`"),
     (CONFIG, {"pooling": 3}, FOLD, f"{CONFIG}: expected `str`, got `int` - at `$.rerank.pooling`"),
-    (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected 1 or more under 'max_doc_tokens', got 0"),
-    (CONFIG, {"passage_overlap": -1}, FOLD, f"{CONFIG}: expected 0 or more under 'passage_overlap', got -1"),
+    (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected `int` >= 1 - at `$.rerank.max_doc_tokens`"),
+    (CONFIG, {"passage_overlap": -1}, FOLD, f"{CONFIG}: expected `int` >= 0 - at `$.rerank.passage_overlap`"),
 ]
 """What is damaged: the file, its bytes or the value of `rerank` in its JSON, a command, and what its line says."""
 

@@ -1,9 +1,9 @@
 """The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -27,19 +27,8 @@ TOLERANCE = 1e-3
 """The largest difference between the scores of a float32 graph and of the model, relative to the largest."""
 
 
-class Format(NamedTuple):
-    """How graphs are written and opened, of int8 or not; `check_packages` and `open` raise UserError."""
-
-    check_packages: Callable[[bool], None]
-    write: Callable[[RowScores, Rows, Path, bool], None]
-    open: Callable[[Path, bool], Graph]
-
-
-FORMATS = {
-    "onnx": Format(onnx_format.check_packages, onnx_format.write, onnx_format.open_graph),
-    "openvino": Format(openvino_format.check_packages, openvino_format.write, openvino_format.open_graph),
-}
-"""Every format by the name that --format takes."""
+FORMATS = {"onnx": onnx_format, "openvino": openvino_format}
+"""Every format by the name that --format takes: a module with `check_packages`, `write` and `open_graph`."""
 
 
 class ExportFacts(TypedDict):
@@ -125,7 +114,7 @@ def write_export(
                 f"{name}: a {type(model.encoder).__name__} cannot be exported to {form}: {reason}"
             ) from error
         if not int8:
-            _check_scores(name, form, module, FORMATS[form].open(target, int8), model, inputs)
+            _check_scores(name, form, module, FORMATS[form].open_graph(target, int8), model, inputs)
     facts: ExportFacts = {
         "format": form,  # type: ignore[typeddict-item]  # a key of FORMATS
         "precision": "int8" if int8 else "float32",
@@ -176,7 +165,7 @@ def open_export(name: str, template: str) -> tuple[ExportedCrossEncoder, Any, Ex
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    graph = FORMATS[facts["format"]].open(folder, facts["precision"] == "int8")
+    graph = FORMATS[facts["format"]].open_graph(folder, facts["precision"] == "int8")
     return ExportedCrossEncoder(folder, facts, graph), tokenizer, facts
 
 
