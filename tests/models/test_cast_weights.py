@@ -1,11 +1,13 @@
 """Weights that are cast once for scoring: the scores are the same bits, as the autocast of a CPU shows."""
 
+import contextlib
+
 import pytest
 import torch
 
 from rerank.models.cast_weights import cast_weights
-from rerank.models.checkpoints import open_cross_encoder
-from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_lists, scores_of
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 QUERIES, TEXTS, LISTS = make_lists(queries=2, documents=8, longest=80)
@@ -13,10 +15,9 @@ PAIRS = [(c.query_id, doc_id) for c in LISTS for doc_id in c.doc_ids]
 CPU = torch.device("cpu")
 
 
-def opened(tmp_path, kind, make=make_encoder):
-    make(kind, tmp_path / kind, WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(tmp_path / kind), "mean", 0)
-    return model.eval(), make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)(PAIRS)
+def opened(tmp_path, kind="bert", make=make_encoder):
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, kind, make, QUERIES, max_positions=48)
+    return model.eval(), inputs_of(PAIRS)
 
 
 def autocast():
@@ -39,22 +40,13 @@ def test_scores_are_the_same_bits_and_the_weights_come_back(kind, make, tmp_path
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_an_error_puts_the_weights_back(tmp_path):
-    model, _ = opened(tmp_path, "bert")
+def test_an_error_puts_the_weights_back_and_float32_changes_nothing(tmp_path):
+    model, _ = opened(tmp_path)
     places = [parameter.data_ptr() for parameter in model.parameters()]
-
-    def work():
-        with cast_weights(model, CPU, autocast):
-            assert model.head.weight.dtype == torch.float32
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        work()
+    with contextlib.suppress(KeyError), cast_weights(model, CPU, autocast):
+        assert model.head.weight.dtype == torch.float32
+        raise KeyError
     assert [parameter.data_ptr() for parameter in model.parameters()] == places
-
-
-def test_float32_changes_nothing(tmp_path):
-    model, _ = opened(tmp_path, "bert")
     for model.in_float32, context in ((True, autocast), (False, lambda: torch.autocast("cpu", enabled=False))):
         with cast_weights(model, CPU, context):
             assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

@@ -13,12 +13,12 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from rerank.batches.batch import make_batch
 from rerank.losses import smoothi
 from rerank.models import packed_attention
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.compiled import compile_if_useful, compile_layers, compile_parts
 from rerank.models.dropout import seed_dropout, token_keys
 from rerank.models.memory import TokenBudget
 from rerank.training.gradients import accumulate_gradient
-from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_lists, scores_of
 from tests.support.tiny_decoders import make_decoder
 from tests.support.tiny_encoders import make_encoder
 
@@ -54,13 +54,9 @@ def autocast(dtype=None):
 
 
 def opened(kind, tmp_path, rank=0, layers=2):
-    if not (tmp_path / kind).exists():
-        KINDS[kind](kind, tmp_path / kind, WORDS, max_positions=48, num_hidden_layers=layers)
-    model, tokenizer, max_length = open_cross_encoder(str(tmp_path / kind), "mean", 0, lora_rank=rank)
-    with torch.no_grad():  # fresh weights are so small that the scores hardly differ
-        for parameter in model.parameters():
-            parameter.mul_(5 if parameter.dim() > 1 else 1)
-    batch = make_batch(LISTS, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS))
+    sizes = {"max_positions": 48, "num_hidden_layers": layers}
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, kind, KINDS[kind], QUERIES, rank=rank, larger=True, **sizes)
+    batch = make_batch(LISTS, inputs_of)
     seeds = torch.arange(int(batch.mask.sum())) + 2**33
     return model.train(), batch._replace(inputs=batch.inputs.seeded(seeds))
 
@@ -138,35 +134,35 @@ def test_masks_of_dropout_are_the_same_bits_from_one_graph():
     assert counter.frame_count == 1
 
 
-def test_a_compiler_that_fails_is_named_and_the_layers_stay_as_they_were(tmp_path):
-    model, batch = opened("bert", tmp_path)
+def no_compiler(graph, inputs):
+    raise RuntimeError("Failed to find C compiler\nPlease set CC")
+
+
+def halves(graph, inputs):
+    return lambda *args: tuple(x / 2 for x in graph(*args))
+
+
+@pytest.mark.parametrize(
+    ("backend", "reason"),
+    [
+        (no_compiler, "Failed to find C compiler Please set CC"),
+        (halves, "its gradients differ"),
+        ("eager", "Unsupported"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named_and_the_layers_stay_as_they_were(backend, reason, tmp_path, monkeypatch):
+    """Kernels that compute something else, and attention that takes a call for each length, too."""
+    model, batch = opened("bert", tmp_path, layers=1)
+    if backend == "eager":
+        monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: False)
     expected = gradient(model, batch)
-
-    def no_compiler(graph, inputs):
-        raise RuntimeError("Failed to find C compiler\nPlease set CC")
-
-    reason = compile_layers(model, True, CPU, autocast, no_compiler)
-    assert "Failed to find C compiler" in reason
-    assert "\n" not in reason
+    assert reason in compile_layers(model, True, CPU, autocast, backend)
+    assert not model.compiled
     assert not any("forward" in vars(module) for module in model.modules())
     assert torch.equal(gradient(model, batch), expected)
 
 
-def test_kernels_that_compute_something_else_are_refused(tmp_path):
-    model, _ = opened("bert", tmp_path, layers=1)
-
-    def halves(graph, inputs):
-        return lambda *args: tuple(x / 2 for x in graph(*args))
-
-    assert "differ" in compile_layers(model, True, CPU, autocast, halves)
-    assert not model.compiled
-    assert not any("forward" in vars(module) for module in model.modules())
-
-
-def test_attention_that_takes_a_call_for_each_length_is_refused_and_a_cpu_compiles_nothing(tmp_path, monkeypatch):
+def test_a_cpu_compiles_nothing(tmp_path):
     model, _ = opened("bert", tmp_path)
     assert compile_if_useful(model, True, CPU, lambda: autocast(torch.bfloat16)) == ""
-    assert not any("forward" in vars(module) for module in model.modules())
-    monkeypatch.setattr(packed_attention, "_fits_flash", lambda query, value: False)
-    assert "Unsupported" in compile_layers(model, True, CPU, autocast, "eager")
     assert not any("forward" in vars(module) for module in model.modules())

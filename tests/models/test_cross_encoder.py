@@ -6,23 +6,23 @@ import pytest
 import torch
 
 from rerank.data.splitting import Splitting
-from rerank.models.checkpoints import open_cross_encoder
-from tests.support.small_world import WORDS, make_inputs, make_texts, scores_of
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_texts, scores_of
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
 QUERIES = {"p": "amber birch", "q": "cedar"}
 TEXTS = make_texts({"empty": 0, "short": 3, "one": 20, "two": 60, "many": 200})
 
 
-def opened(folder, tmp_path, seed=0, texts=TEXTS):
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
-    return model.eval(), make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, texts)
+def opened(tmp_path, kind="bert", make=make_encoder, seed=0, texts=TEXTS, **settings):
+    model, _, inputs_of = open_tiny(tmp_path, texts, kind, make, QUERIES, seed, **settings)
+    return model.eval(), inputs_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
     """Whatever the pooling, if passages share tokens, and with padding."""
-    model, inputs_of = opened(make_encoder(kind, tmp_path / kind, WORDS, max_positions=48), tmp_path)
+    model, inputs_of = opened(tmp_path, kind, max_positions=48)
     pairs = [(query_id, doc_id) for query_id in QUERIES for doc_id in TEXTS]
     shared = replace(inputs_of, splitting=Splitting(5, 4))
     with torch.no_grad():
@@ -44,7 +44,7 @@ def test_a_score_does_not_depend_on_the_rest_of_the_batch(kind, tmp_path):
 
 def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
     """MacAvaney et al. 2019: the passages' [CLS] vectors are averaged before the dense layer."""
-    model, inputs_of = opened(make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48), tmp_path)
+    model, inputs_of = opened(tmp_path, max_positions=48)
     packed = inputs_of([("p", "many")])
     with torch.no_grad():
         vectors = [
@@ -61,8 +61,7 @@ def test_mean_pooling_is_the_dense_layer_on_the_mean_of_cls_vectors(tmp_path):
 
 @pytest.mark.parametrize("own_head", [False, True])
 def test_the_layers_on_top_have_their_own_learning_rate(own_head, tmp_path):
-    make = make_cross_encoder if own_head else make_encoder
-    model, _ = opened(make("bert", tmp_path / "bert", WORDS), tmp_path)
+    model, _ = opened(tmp_path, make=make_cross_encoder if own_head else make_encoder)
     body, top = model.parameter_groups(2e-5, 1e-3)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert {names[id(p)] for p in top["params"]} == (
@@ -73,8 +72,7 @@ def test_the_layers_on_top_have_their_own_learning_rate(own_head, tmp_path):
 
 
 def test_the_seed_decides_the_new_layer(tmp_path):
-    folder = make_encoder("bert", tmp_path / "bert", WORDS)
-    weights = [opened(folder, tmp_path, seed=seed)[0].head.weight for seed in (0, 0, 1)]
+    weights = [opened(tmp_path, seed=seed)[0].head.weight for seed in (0, 0, 1)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
@@ -82,7 +80,7 @@ def test_the_seed_decides_the_new_layer(tmp_path):
 def test_scores_are_float32_under_bf16_autocast(tmp_path):
     texts = make_texts({f"d{i}": 10 for i in range(150)}, seed=3)
     for make in (make_encoder, make_cross_encoder):
-        model, inputs_of = opened(make("bert", tmp_path / make.__name__, WORDS), tmp_path, texts=texts)
+        model, inputs_of = opened(tmp_path / make.__name__, make=make, texts=texts)
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             scores = scores_of(model, inputs_of([("p", doc_id) for doc_id in texts]))
         assert scores.dtype == torch.float32

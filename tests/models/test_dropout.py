@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.utils.errors import UserError
-from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
 TEXTS = make_texts({f"d{i}": length for i, length in enumerate([0, 5, 20, 20, 60, 90])})
@@ -65,15 +65,13 @@ def test_it_refuses_to_train_without_seeds():
 
 @pytest.mark.parametrize("kind", ["bert", "deberta-v2", "modernbert"])
 def test_a_passage_drops_the_same_whatever_shares_its_forward_pass(kind, tmp_path):
-    folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, kind, max_positions=48)
     model.train()
     for module in model.modules():
         if isinstance(module, SeededDropout):
             module.p = 0.1  # ModernBERT has none of its own
         if hasattr(module, "pos_dropout"):
             module.pos_dropout.p = 0.0  # of relative positions, which belong to no passage
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber"}, TEXTS)
     inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(6) + 2**40)
     together = model(inputs)
     alone = torch.cat([model(inputs.take([passage])) for passage in range(len(inputs.documents))])
@@ -84,15 +82,10 @@ def test_a_passage_drops_the_same_whatever_shares_its_forward_pass(kind, tmp_pat
     assert (together - model(inputs)).abs().max() > 1e-3
 
 
-def with_head_dropout(tmp_path, rate, make=make_encoder, kind="bert"):
-    folder = tmp_path / f"{make.__name__}-{kind}"
-    if not folder.is_dir():
-        make(kind, folder, WORDS)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+def with_head_dropout(tmp_path, rate, make=make_encoder):
+    model, _, inputs_of = open_tiny(tmp_path / make.__name__, TEXTS, make=make)
     model.drop_out(rate)
-    inputs = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
-    packed = inputs([("q", doc_id) for doc_id in TEXTS])
-    return model.train(), packed.seeded(torch.arange(len(TEXTS)) + 2**40)
+    return model.train(), inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)) + 2**40)
 
 
 def test_the_vector_before_the_head_loses_a_share_of_its_values(tmp_path):

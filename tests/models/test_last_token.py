@@ -7,11 +7,11 @@ import torch
 
 from rerank.batches.batch import Packed
 from rerank.models import packed_attention as packing
-from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError
-from tests.models.gradients import assert_same_gradients, scores_and_gradients
-from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
+from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_decoders import DECODERS, PACKED_DECODERS, make_decoder
 from tests.support.tiny_encoders import make_encoder
 
@@ -21,9 +21,8 @@ PAIRS = [("q", doc_id) for doc_id in TEXTS]
 
 def opened(kind, folder, **settings):
     """300 positions: more than the windows of 24 tokens."""
-    name = make_decoder(kind, folder / kind, WORDS, **settings)
-    model, tokenizer, max_length = open_cross_encoder(str(name), "mean", 0)
-    return model.eval(), tokenizer, make_inputs(folder / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+    model, tokenizer, inputs_of = open_tiny(folder, TEXTS, kind, make_decoder, **settings)
+    return model.eval(), tokenizer, inputs_of
 
 
 def transformers_scores(folder, inputs: Packed):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_trained_cross_encoder, save_cross_encoder
 from rerank.models.lora import ALPHA_PER_RANK, merged_weights
 from rerank.utils.errors import UserError
-from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_texts
 from tests.support.tiny_decoders import make_decoder
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
@@ -19,10 +20,7 @@ MAKERS = {"qwen3": make_decoder, "bert": make_encoder, "modernbert": make_cross_
 
 
 def opened(kind, folder, rank=4, seed=0):
-    if not (folder / kind).exists():
-        MAKERS[kind](kind, folder / kind, WORDS, max_positions=200)
-    model, tokenizer, max_length = open_cross_encoder(str(folder / kind), "mean", seed, lora_rank=rank)
-    inputs_of = make_inputs(folder / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+    model, tokenizer, inputs_of = open_tiny(folder, TEXTS, kind, MAKERS[kind], seed=seed, rank=rank, max_positions=200)
     return model.eval(), tokenizer, inputs_of(PAIRS)
 
 
@@ -104,10 +102,9 @@ def test_the_matrices_follow_from_the_seed(tmp_path):
 
 
 def test_missing_peft_is_one_line_that_says_what_to_install(tmp_path, monkeypatch):
-    MAKERS["bert"]("bert", tmp_path / "bert", WORDS)
+    opened("bert", tmp_path, rank=0)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(
         UserError, match=r'--encoder.lora-rank 4: needs the package peft.*pip install "ir-rerank\[lora\]"'
     ):
-        open_cross_encoder(str(tmp_path / "bert"), "mean", 0, lora_rank=4)
-    open_cross_encoder(str(tmp_path / "bert"), "mean", 0)
+        opened("bert", tmp_path)

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from rerank.models import packed_attention as packing
-from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.packed_attention import Passages, attend
-from tests.models.gradients import assert_same_gradients, scores_and_gradients
 from tests.models.test_placement import attend_within
-from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.models.tiny import assert_same_gradients, open_tiny, scores_and_gradients
+from tests.support.small_world import make_texts
 from tests.support.tiny_encoders import KINDS, make_cross_encoder, make_encoder
 
 PACKED_KINDS = ["bert", "roberta", "electra", "distilbert", "modernbert", "xlm-r"]
@@ -26,23 +26,18 @@ MODELS = [
 ]
 
 
-def opened(make, kind, tmp_path, max_positions=150):
+def opened(make, kind, tmp_path):
     """150 positions: more than ModernBERT's local layers see."""
-    folder = make(kind, tmp_path / kind, WORDS, max_positions=max_positions)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    with torch.no_grad():  # fresh weights are so small that attention hardly matters
-        for parameter in model.parameters():
-            parameter.mul_(5 if parameter.dim() > 1 else 1)
-    return model, make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+    model, tokenizer, inputs_of = open_tiny(tmp_path, TEXTS, kind, make, larger=True, max_positions=150)
+    return model, tokenizer, inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
 
 
 @pytest.mark.parametrize(("make", "kind"), MODELS, ids=[f"{make.__name__}-{kind}" for make, kind in MODELS])
 def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, tmp_path):
     """With dropout, which is the same in both."""
-    model, inputs_of = opened(make, kind, tmp_path)
+    model, _, inputs = opened(make, kind, tmp_path)
     assert not model.is_padded
     model.train()
-    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
     scores, gradients = scores_and_gradients(model, inputs)
     model.padding_reason = "a test compares"
     padded, padded_gradients = scores_and_gradients(model, inputs)
@@ -53,7 +48,7 @@ def test_packed_and_padded_give_the_same_scores_and_gradients(make, kind, tmp_pa
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in PACKED_KINDS])
 def test_an_encoder_whose_attention_is_its_own_is_padded_and_says_why(kind, tmp_path):
-    model, _ = opened(make_encoder, kind, tmp_path)
+    model, _, _ = opened(make_encoder, kind, tmp_path)
     assert model.padding_reason.endswith("is its own")
     assert model.attention_dropout() == "0.1"
 
@@ -64,9 +59,8 @@ def test_an_encoder_without_position_ids_is_padded_and_says_why(tmp_path, monkey
     def forward(self, input_ids=None, token_type_ids=None, attention_mask=None):
         raise NotImplementedError
 
-    folder = make_encoder("bert", tmp_path / "bert", WORDS)
     monkeypatch.setattr(BertModel, "forward", forward)
-    model, _, _ = open_cross_encoder(str(folder), "mean", 0)
+    model, _, _ = opened(make_encoder, "bert", tmp_path)
     assert model.padding_reason == "BertModel takes no position ids"
 
 
@@ -75,16 +69,14 @@ def test_an_encoder_that_mixes_passages_is_found_out(tmp_path, monkeypatch):
 
     plain = BertIntermediate.forward
     monkeypatch.setattr(BertIntermediate, "forward", lambda self, x: plain(self, x + x.mean(dim=(0, 1))))
-    folder = make_encoder("bert", tmp_path / "bert", WORDS)
-    model, _, _ = open_cross_encoder(str(folder), "mean", 0)
+    model, _, _ = opened(make_encoder, "bert", tmp_path)
     assert "gives packed passages other vectors" in model.padding_reason
     assert model.encoder.config._attn_implementation != packing.IMPLEMENTATION
 
 
 def test_a_manifest_names_the_dropout_of_attention_and_a_checkpoint_knows_nothing_of_packing(tmp_path):
-    model, _ = opened(make_encoder, "bert", tmp_path)
+    model, tokenizer, _ = opened(make_encoder, "bert", tmp_path)
     assert model.attention_dropout() == "0, not the encoder's 0.1: packed attention drops no weights"
-    tokenizer = open_cross_encoder(str(tmp_path / "bert"), "mean", 0)[1]
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     config = (tmp_path / "saved" / "config.json").read_text()
     assert packing.IMPLEMENTATION not in config
@@ -114,8 +106,7 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal, share, 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_buckets_of_a_gpu_give_the_same_scores_and_gradients(kind, tmp_path, monkeypatch):
-    model, inputs_of = opened(make_encoder, kind, tmp_path)
-    inputs = inputs_of([("q", doc_id) for doc_id in TEXTS]).seeded(torch.arange(len(TEXTS)))
+    model, _, inputs = opened(make_encoder, kind, tmp_path)
     model.train()
     scores, gradients = scores_and_gradients(model, inputs)
     monkeypatch.setattr(packing, "CPU_SHARE", packing.GPU_SHARE)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch.nn.attention import varlen
 
 from rerank.models import cross_encoder, packed_attention
-from rerank.models.checkpoints import open_cross_encoder
-from tests.support.small_world import WORDS, make_inputs, make_texts
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_texts
 from tests.support.tiny_decoders import make_decoder
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
@@ -84,12 +84,7 @@ def on_a_gpu(monkeypatch):
 
 
 def opened(tmp_path, make=make_encoder, kind="bert"):
-    folder = make(kind, tmp_path / kind, WORDS)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    with torch.no_grad():  # fresh weights are so small that attention hardly matters
-        for parameter in model.parameters():
-            parameter.mul_(5 if parameter.dim() > 1 else 1)
-    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, {"q": "amber birch"}, TEXTS)
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, kind, make, larger=True)
     return model, inputs_of([("q", doc_id) for doc_id in TEXTS])
 
 

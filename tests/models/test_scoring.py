@@ -4,12 +4,11 @@ import pytest
 import torch
 from accelerate import Accelerator, PartialState
 
-from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from rerank.utils.errors import UserError
-from tests.support.small_world import WORDS, make_inputs, make_lists, scores_of
-from tests.support.tiny_encoders import make_encoder
+from tests.models.tiny import open_tiny
+from tests.support.small_world import make_lists, scores_of
 from tests.support.two_processes import in_two_processes
 
 QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=9, longest=150)
@@ -17,9 +16,8 @@ QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=9, longest=150)
 
 @pytest.fixture
 def opened(tmp_path):
-    folder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
-    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
-    return model, make_inputs(tmp_path / "tokens", tokenizer, max_length, QUERIES, TEXTS)
+    model, _, inputs_of = open_tiny(tmp_path, TEXTS, queries=QUERIES, max_positions=48)
+    return model, inputs_of
 
 
 def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
