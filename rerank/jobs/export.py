@@ -8,7 +8,7 @@ from rerank.evaluation.agreement import agreement_of
 from rerank.jobs.int8 import DOCUMENTS, QUERIES, evenly_spaced
 from rerank.jobs.model_card import write_export_card
 from rerank.jobs.scoring import open_queried
-from rerank.models.checkpoints import open_trained_weights, saved_settings
+from rerank.models.checkpoints import open_trained_weights
 from rerank.models.export.folder import FORMATS, write_export
 from rerank.models.reranker import Reranker
 from rerank.utils.files import atomic_write
@@ -32,18 +32,17 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
     """
     FORMATS[form].check_packages(int8)
     encoder = config.encoder
-    model, tokenizer, max_length, max_doc_tokens = open_trained_weights(
+    model, tokenizer, _, max_doc_tokens = open_trained_weights(
         checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template
     )
     collection, sample = None, {}
     if run is not None:
-        _, collection = open_queried(config.collection, checkpoint, saved_settings(model))
+        _, collection = open_queried(config.collection, checkpoint, model.settings)
         found = read_run(run)
         known = sorted(query_id for query_id in found if query_id in collection.queries)
         sample = {query_id: found[query_id] for query_id in evenly_spaced(known, QUERIES) or found}
-    settings = saved_settings(model) | {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
     with atomic_write(folder) as tmp:
-        write_export(tmp, checkpoint, model, tokenizer, (max_length, max_doc_tokens), form, int8, settings)
+        write_export(tmp, checkpoint, model, tokenizer, max_doc_tokens, form, int8)
         agreement = None
         if collection is not None:
             exact = Reranker.load(

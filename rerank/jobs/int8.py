@@ -15,7 +15,6 @@ import xxhash
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.agreement import agreement_of
 from rerank.evaluation.evaluate import evaluate
-from rerank.models.checkpoints import saved_settings
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, write_export
 from rerank.models.gpu import SMALL
@@ -124,9 +123,7 @@ def _write_graph(folder: Path, reranker: Reranker, name: str, sample: Sample) ->
     """Writes a graph and compares it. Raises UserError for a model that cannot be exported."""
     scorer, model = reranker.scorer, reranker.model
     assert isinstance(model, CrossEncoder)  # as int8_if_faster has checked
-    sizes = scorer.max_length, scorer.max_doc_tokens
-    settings = saved_settings(model) | {"pooling": model.pooling, "max_doc_tokens": sizes[1]}
-    write_export(folder, name, model, scorer.tokenizer, sizes, FORMAT, True, settings)
+    write_export(folder, name, model, scorer.tokenizer, scorer.max_doc_tokens, FORMAT, int8=True)
     return _compare(reranker, Reranker.load(folder), sample)
 
 

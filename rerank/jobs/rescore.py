@@ -9,7 +9,6 @@ from rerank.config.files import check_file
 from rerank.jobs.parts import Parts
 from rerank.jobs.score_parts import plan_parts, score_on_cluster, score_parts
 from rerank.jobs.scoring import Scoring, open_scoring
-from rerank.models.checkpoints import saved_settings
 from rerank.runs.manifest import read_manifest, write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.tasks.checks import check_encoder
@@ -106,7 +105,7 @@ def _join(scoring: Scoring, plan: Parts, manifest: Path | None) -> bool:
     if manifest is not None:
         facts = {
             "model": scoring.checkpoint,
-            "pretraining": saved_settings(scoring.model).get("pretraining"),
+            "pretraining": scoring.model.settings.get("pretraining"),
             "config": sections(scoring.config),
             "documents": {"fingerprint": scoring.collection.fingerprint, "tokens": plan.facts["documents"]},
             "first_stage": {"run": str(scoring.dataset.first_stage), "sha256": plan.facts["run"]},

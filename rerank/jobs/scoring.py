@@ -14,7 +14,7 @@ from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
-from rerank.models.checkpoints import open_trained_cross_encoder, saved_settings
+from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pair_chunks import pairs_of
 from rerank.runs.layout import CollectionFolder
@@ -73,7 +73,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     )
     expect_shared_folder(accelerator, Path(config.output.folder))
     with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
-        settings, collection = open_queried(config.collection, checkpoint, saved_settings(model))
+        settings, collection = open_queried(config.collection, checkpoint, model.settings)
         config = replace(
             config,
             collection=settings,

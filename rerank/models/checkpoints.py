@@ -52,9 +52,7 @@ def open_cross_encoder(
 def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
     """The encoder of a name or folder and its trained linear layer; None if it has its own head or no head."""
     loaded = load_encoder(name)
-    if loaded.last_token is not None:
-        loaded.last_token.head.__class__ = Float32Linear
-    elif loaded.own_head:
+    if loaded.own_head:
         facts = getattr(loaded.model.config, "rerank", {}).get("head")
         if facts and (found := unfolded(loaded.model, facts)):
             return replace(loaded, model=found[0], own_head=False), found[1]
@@ -72,7 +70,7 @@ def _with_template(
     name: str, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str, template: str
 ) -> CrossEncoder:
     model = CrossEncoder(loaded, head, pooling)
-    model.template = template or saved_settings(model).get("template", "")
+    model.template = template or model.settings.get("template", "")
     if loaded.last_token is not None and loaded.tokenizer.chat_template and not model.template:
         log.info(f"{name}: the chat template of its tokenizer is not used; --encoder.template gives a prompt")
     return model
@@ -120,7 +118,7 @@ def open_trained_weights(
             "cross-encoder"
         )
     model = _with_template(name, loaded, head, pooling, template)
-    settings = saved_settings(model)
+    settings = model.settings
     if "pooling" in settings and model.template != settings.get("template", ""):
         own = settings.get("template")
         raise UserError(
@@ -132,14 +130,6 @@ def open_trained_weights(
     model.pooling = settings.get("pooling", pooling)
     expect_pooling(name, model.pooling)
     return model, loaded.tokenizer, loaded.max_length, settings.get("max_doc_tokens", max_doc_tokens)
-
-
-def saved_settings(model: CrossEncoder | ExportedCrossEncoder) -> dict[str, Any]:
-    """The settings that `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
-    if isinstance(model, ExportedCrossEncoder):
-        return model.settings
-    settings: dict[str, Any] = getattr(model.encoder.config, "rerank", {})
-    return settings
 
 
 def save_cross_encoder(
@@ -158,7 +148,7 @@ def save_cross_encoder(
     own = {name: getattr(model, name) for name in ("template", "first_stage_weight") if getattr(model, name)}
     own |= model.splitting.settings()
     settings = {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens, **own, **settings}
-    kept = {name: value for name, value in saved_settings(model).items() if name not in REPLACED}
+    kept = {name: value for name, value in model.settings.items() if name not in REPLACED}
     config.rerank = kept | settings
     config.sentence_transformers = getattr(config, "sentence_transformers", {}) | {"activation_fn": IDENTITY}
     _save_tokenizer(model, tokenizer, folder)

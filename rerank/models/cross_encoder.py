@@ -103,6 +103,12 @@ class CrossEncoder(nn.Module):
         return [f"computed in float32: in bf16 the values of this model differ by {difference:.1g}"]
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What `save_cross_encoder` recorded in the config of a checkpoint; empty for other models."""
+        saved: dict[str, Any] = getattr(self.encoder.config, "rerank", {})
+        return saved
+
+    @property
     def is_padded(self) -> bool:
         """Whether a forward pass pads its passages, in groups of similar length."""
         return bool(self.padding_reason)

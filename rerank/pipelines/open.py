@@ -9,7 +9,6 @@ from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
 from rerank.data.types import Run
 from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
-from rerank.models.checkpoints import saved_settings
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
@@ -73,7 +72,7 @@ def warm(pipeline: Pipeline) -> None:
 
 def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
     """BM25 and a model that re-ranks its candidates, on the collection of the settings, or that of the training."""
-    saved = saved_settings(model.model)
+    saved = model.model.settings
     if first_stage := saved.get("first_stage"):
         log.info(
             f"this model was trained to add the scores of {first_stage}; a search adds BM25's, so documents may rank "

@@ -20,7 +20,7 @@ from rerank.data.splitting import Splitting
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.losses import LABELS
-from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder, saved_settings
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import Passages, score_candidates
 from rerank.runs.layout import CollectionFolder
@@ -213,7 +213,7 @@ class TextTask:
         dataset, documents = self.dataset, self.passages.documents
         return {
             **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
-            "pretraining": saved_settings(self.model).get("pretraining"),
+            "pretraining": self.model.settings.get("pretraining"),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},
             **first_stage_facts(self.config, dataset.first_stage),

@@ -67,10 +67,9 @@ def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[
 
 
 def _work(workload: Workload, accelerator: Accelerator, form: str, int8: bool) -> Work:
-    sizes = workload.builder.max_length, 800
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "export"
         model = workload.model.eval()
-        write_export(folder, str(workload.folder), model, workload.tokenizer, sizes, form, int8, {})
+        write_export(folder, str(workload.folder), model, workload.tokenizer, 800, form, int8)
         exported, _, _ = open_export(str(folder), "")  # which reads the whole graph
     return lambda: our_scores(exported, workload, accelerator)

@@ -1,7 +1,6 @@
 """The folder of an exported cross-encoder: what it records, how it is written, and how it is opened."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -91,15 +90,14 @@ def write_export(
     name: str,
     model: CrossEncoder,
     tokenizer: Any,
-    sizes: tuple[int, int],
+    max_doc_tokens: int,
     form: str,
     int8: bool,
-    settings: Mapping[str, Any],
 ) -> None:
     """Writes the folder of a model that is on the CPU.
 
-    `name` is the checkpoint; `sizes` are the tokens of a passage and those kept of a document. Raises UserError for a
-    model that cannot be exported, and for a float32 graph that gives other scores.
+    `name` is the checkpoint; of a document `max_doc_tokens` are kept. Raises UserError for a model that cannot be
+    exported, and for a float32 graph that gives other scores.
     """
     target.mkdir()
     model.encoder.config.save_pretrained(target)
@@ -121,9 +119,9 @@ def write_export(
         "checkpoint": name,
         "pooling": model.pooling,
         "template": model.template,
-        "max_length": sizes[0],
-        "max_doc_tokens": sizes[1],
-        "settings": dict(settings),
+        "max_length": model.max_length,
+        "max_doc_tokens": max_doc_tokens,
+        "settings": model.settings | {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens},
         "files": record_of(target, sorted(target.iterdir())),
     }
     (target / EXPORT_FILE).write_text(json.dumps(facts, indent=1), encoding="utf-8")

@@ -14,6 +14,7 @@ from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.first_tokens import first_token_part
 from rerank.models.packing import layers_of
+from rerank.models.probes import in_mode
 from rerank.utils.errors import UserError
 
 IMPLEMENTATION = "rerank_rows"
@@ -62,17 +63,15 @@ def traceable(name: str, model: CrossEncoder) -> Iterator[RowScores]:
     AttentionInterface.register(IMPLEMENTATION, attend_rows)
     AttentionMaskInterface.register(IMPLEMENTATION, lambda *_, **__: None)
     before = model.encoder.config._attn_implementation
-    training = model.training
     hook = first_token_part(layers_of(model.encoder)[-1]).register_forward_hook(_first_tokens)
     model.encoder.set_attn_implementation(IMPLEMENTATION)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), in_mode(model, training=False):
             warnings.simplefilter("ignore")  # the tracers warn of every number that they take for a constant
             yield RowScores(model).eval()
     finally:
         hook.remove()
         model.encoder.set_attn_implementation(before)
-        model.train(training)
 
 
 def attend_rows(
