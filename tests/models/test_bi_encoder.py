@@ -12,6 +12,7 @@ from rerank.models import quick_bodies
 from rerank.models.bi_encoder import BiEncoder
 from rerank.models.hub import bi_encoder_hash
 from rerank.utils.errors import UserError
+from tests.models.tiny import BF16_CASES
 from tests.support.small_world import WORDS, make_texts
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
 
@@ -96,22 +97,7 @@ def test_a_score_is_that_of_the_best_passage(plain):
     assert repr(encoder) == f"BiEncoder(name='{plain}', max_tokens=22)"
 
 
-def test_a_vector_does_not_depend_on_the_texts_beside_it(plain):
-    encoder = BiEncoder.load(str(plain), device="cpu")
-    together, _ = encoder.encode_documents(TEXTS)
-    alone = np.concatenate([encoder.encode_documents([text])[0] for text in reversed(TEXTS)][::-1])
-    np.testing.assert_allclose(together, alone, **CLOSE)
-
-
-@pytest.mark.parametrize(
-    ("asked", "limits", "precision"),
-    [
-        ("bf16", {}, "bf16"),
-        ("auto", {"SMALL": 0}, "bf16"),
-        ("auto", {}, "float32"),  # a small model
-        ("auto", {"SMALL": 0, "FARTHEST": 1e-6}, "float32"),  # a model whose vectors differ
-    ],
-)
+@pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "mpnet"])  # the last one is padded
 def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(kind, tmp_path, monkeypatch, asked, limits, precision):
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)

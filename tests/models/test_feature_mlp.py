@@ -57,11 +57,13 @@ def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypa
     assert_as_by_hand(trained().double().train(), Vectors(X.features.double()), 1)
 
 
-def test_autocast_leaves_scores_in_float32():
-    model = trained().train()
-    expected = model(X)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_autocast_leaves_scores_in_float32(dropout):
+    model, seeded = trained().train(), X.seeded(torch.arange(37))
+    model.dropout.p = dropout
+    expected = model(seeded)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(model(X), expected)
+        assert torch.equal(model(seeded), expected)
         inside = model.eval()(X)
     assert torch.equal(inside, model(X))
 
@@ -75,9 +77,10 @@ def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
-def test_running_statistics_are_those_of_the_documents():
-    model = FeatureMLP(5, 16, seed=1)
-    model(X)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_running_statistics_are_those_of_the_documents(dropout):
+    model = FeatureMLP(5, 16, seed=1, dropout=dropout)
+    model(X.seeded(torch.arange(37)))
     hidden = torch.relu(model.hidden_layer(normalised(X.features, 1, 0)))
     for norm, seen in ((model.input_norm, X.features), (model.hidden_norm, hidden)):
         torch.testing.assert_close(norm.running_mean, 0.1 * seen.mean(0))
@@ -143,43 +146,36 @@ def test_dropout_drops_hidden_values_of_each_document_by_its_seed(monkeypatch):
     assert torch.equal(model(x), undropped)
 
 
-def test_dropout_leaves_statistics_and_autocast_as_they_are():
-    dropped, plain = FeatureMLP(5, 16, seed=1, dropout=0.5), FeatureMLP(5, 16, seed=1)
-    seeded = X.seeded(torch.arange(37))
-    scores = dropped(seeded)
-    plain(seeded)
-    for buffer, other in zip(dropped.buffers(), plain.buffers(), strict=True):
-        torch.testing.assert_close(buffer, other)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(FeatureMLP(5, 16, seed=1, dropout=0.5)(seeded), scores)
-
-
-def test_dropout_without_seeds_is_refused():
+def test_dropout_without_seeds_and_missing_quantiles_are_refused():
     with pytest.raises(ValueError, match="expected the seeds of the documents"):
         FeatureMLP(5, 16, seed=1, dropout=0.5)(X)
-
-
-def test_missing_quantiles_are_refused():
     for quantiles in (None, torch.zeros(4, 9)):
         with pytest.raises(ValueError, match="expected the quantiles of 5 features"):
             FeatureMLP(5, 16, seed=1, transform="quantile", quantiles=quantiles)
 
 
-@pytest.mark.parametrize("damage", ["none", "kind", "shape", "weights", "transform", "quantiles"])
-def test_what_is_no_checkpoint_is_one_line(tmp_path, damage):
+FACTS = {"kind": "feature_mlp", "features": 5, "hidden": 16}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        None,
+        {"model_type": "bert"},
+        FACTS | {"features": 6},
+        *(FACTS | {"transform": name} for name in ("cube", "quantile")),
+    ],
+)
+def test_what_is_no_checkpoint_is_one_line(tmp_path, facts):
     folder = tmp_path / "checkpoint"
-    if damage != "none":
-        save_feature_mlp(trained(), folder)
-    if damage == "kind":
-        (folder / "config.json").write_text('{"model_type": "bert"}')
-    if damage == "shape":
-        (folder / "config.json").write_text('{"kind": "feature_mlp", "features": 6, "hidden": 16}')
-    if damage in ("transform", "quantiles"):
-        transform = "quantile" if damage == "quantiles" else "cube"
-        facts = {"kind": "feature_mlp", "features": 5, "hidden": 16, "transform": transform}
-        (folder / "config.json").write_text(json.dumps(facts))
-    if damage == "weights":
+    save_feature_mlp(trained(), folder)
+    if facts is None:
         (folder / "model.safetensors").write_bytes(b"?")
-    with pytest.raises(UserError, match=r"checkpoint: not a checkpoint of a model of feature vectors: .") as caught:
-        open_feature_mlp(folder)
-    assert "\n" not in str(caught.value)
+    else:
+        (folder / "config.json").write_text(json.dumps(facts))
+    for place in (folder, tmp_path / "none"):
+        with pytest.raises(
+            UserError, match=r"(checkpoint|none): not a checkpoint of a model of feature vectors: ."
+        ) as caught:
+            open_feature_mlp(place)
+        assert "\n" not in str(caught.value)

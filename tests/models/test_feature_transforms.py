@@ -53,7 +53,6 @@ def test_equal_values_have_the_middle_of_their_ranks():
 
 def test_fewer_documents_than_quantiles():
     assert ranks_of([3.0, 1.0, 2.0], [0, 1, 2, 3, 4]) == pytest.approx([0, 0.25, 0.75, 1, 1], abs=0.26)
-    assert ranks_of([3.0, 1.0, 2.0], [1, 2, 3]) == sorted(ranks_of([3.0, 1.0, 2.0], [1, 2, 3]))
 
 
 @pytest.mark.parametrize("value", [0.0, 7.0, -HUGE])

@@ -62,14 +62,6 @@ def test_scores_are_those_of_sentence_transformers():
     np.testing.assert_allclose(found, maxsim([query], vectors)[0].numpy(), rtol=1e-5)
 
 
-def test_a_score_depends_on_no_other_document_and_not_on_the_order_of_tokens():
-    query, weights, documents, rotation = example()
-    together = max_similarities(query, weights, documents, rotation)
-    for codes, score in zip(documents, together, strict=True):
-        np.testing.assert_allclose(max_similarities(query, weights, [codes[::-1]], rotation), [score], rtol=1e-6)
-    assert max_similarities(query, weights, documents[:1], rotation)[0] == together[0]
-
-
 @pytest.mark.parametrize("dimensions", [5, 128, 384])
 def test_a_rotation_keeps_products_and_signs_estimate_them(dimensions):
     rotation, rng = rotation_of(dimensions), np.random.default_rng(1)

@@ -1,6 +1,8 @@
 """One number sets the memory, and it halves where memory runs out."""
 
+import contextlib
 import os
+import re
 import sys
 import weakref
 
@@ -64,11 +66,6 @@ def test_the_cpu_runs_out_of_memory_too(no_garbage):
     assert TokenBudget(128).run(work, longest=10) == 64
 
 
-def test_other_errors_are_not_memory():
-    with pytest.raises(RuntimeError, match="mat1"):
-        TokenBudget(128).run(lambda tokens: torch.zeros(2, 3) @ torch.zeros(2, 3), longest=10)
-
-
 def test_auto_starts_with_the_device_s_number_and_a_given_one_is_taken():
     assert open_budget("auto", torch.device("cpu")) == TokenBudget(FIRST_TRIAL["cpu"], tried=False)
     assert open_budget(100, torch.device("cpu")) == TokenBudget(100, tried=True)
@@ -96,13 +93,9 @@ def test_whatever_part_of_cuda_has_no_memory_the_budget_halves(message, no_garba
             raise RuntimeError(message)
         return tokens
 
-    assert is_out_of_memory(RuntimeError(message)) == SAID[message]
     assert not is_out_of_memory(ValueError(message))
-    if SAID[message]:
+    with contextlib.nullcontext() if SAID[message] else pytest.raises(RuntimeError, match=re.escape(message)):
         assert TokenBudget(128).run(work, longest=10) == 64
-    else:
-        with pytest.raises(RuntimeError):
-            TokenBudget(128).run(work, longest=10)
 
 
 def test_what_does_not_shrink_is_tried_with_all_budgets_and_then_says_so(no_garbage):

@@ -104,17 +104,6 @@ def test_attention_stays_within_a_passage_and_its_window(window, causal, share, 
             torch.testing.assert_close(out[0, i], (weights[..., None] * value[0, :, near]).sum(1))
 
 
-@pytest.mark.parametrize("kind", ["bert", "modernbert"])
-def test_buckets_of_a_gpu_give_the_same_scores_and_gradients(kind, tmp_path, monkeypatch):
-    model, _, inputs = opened(make_encoder, kind, tmp_path)
-    model.train()
-    scores, gradients = scores_and_gradients(model, inputs)
-    monkeypatch.setattr(packing, "CPU_SHARE", packing.GPU_SHARE)
-    bucketed, bucketed_gradients = scores_and_gradients(model, inputs)
-    torch.testing.assert_close(bucketed, scores, atol=1e-5, rtol=1e-4)
-    assert_same_gradients(bucketed_gradients, gradients, 1e-5)
-
-
 def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
     """The lengths are those of a step: 60 passages of 40 to 512 tokens, the longest first."""
     generator = torch.Generator().manual_seed(0)
@@ -134,19 +123,6 @@ def test_a_layer_of_a_gpu_calls_sdpa_a_few_times(monkeypatch):
     torch.testing.assert_close(*outs)
     padded = sum(x[0].shape[0] * x[0].shape[2] for x in calls)
     assert padded < 1.2 * sum(lengths)
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_fewer_heads_of_keys_serve_successive_heads_of_queries(packed):
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(1, heads, 9, 8, generator=generator) for heads in (4, 2, 2))
-    passages = Passages([5, 4], torch.tensor([0, 5, 9], dtype=torch.int32), 5) if packed else None
-    module = SimpleNamespace(is_causal=True)
-    out, _ = attend(module, query, key, value, None, passages=passages)
-    for head in range(4):
-        one = [x[:, index : index + 1] for x, index in ((query, head), (key, head // 2), (value, head // 2))]
-        alone, _ = attend(module, *one, None, passages=passages)
-        torch.testing.assert_close(out[:, :, head], alone[:, :, 0])
 
 
 @pytest.mark.parametrize("keyword", packing.UNSUPPORTED)

@@ -15,6 +15,7 @@ from rerank.models import cross_encoder
 from rerank.models.reranker import Ranked
 from rerank.retrieval.bm25 import retrieve
 from rerank.utils.errors import UserError
+from tests.models.tiny import BF16_CASES
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_texts
@@ -94,15 +95,7 @@ def test_scores_do_not_depend_on_the_budget_which_halves_when_memory_runs_out(fo
     assert reranker.scorer.max_tokens_per_forward <= 60
 
 
-@pytest.mark.parametrize(
-    ("asked", "limits", "precision"),
-    [
-        ("bf16", {}, "bf16"),
-        ("auto", {"SMALL": 0}, "bf16"),
-        ("auto", {}, "float32"),  # a small model
-        ("auto", {"SMALL": 0, "FARTHEST": 1e-6}, "float32"),  # a model whose values differ
-    ],
-)
+@pytest.mark.parametrize(("asked", "limits", "precision"), BF16_CASES)
 def test_bf16_is_used_where_it_is_asked_for_and_where_it_gains(folder, monkeypatch, caplog, asked, limits, precision):
     monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
     for name, value in limits.items():
