@@ -3,9 +3,8 @@
 A `model` is a CrossEncoder, but for `layers_of`.
 """
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,9 +24,6 @@ LARGEST_ROUNDING = 0.2
 
 SIMILAR_LENGTHS = (160, 130, 33, 7)
 """Tokens of passages of which two are padded together in SDPA on a GPU; the longest is first, as in groups."""
-
-PROBE_WINDOW = 16
-"""The attention window that a decoder is tested with, instead of thousands of tokens."""
 
 COMPARED = "padded, to be compared with packed passages"
 """The reason of padding while padded passages are computed for a comparison."""
@@ -132,11 +128,10 @@ def _packed_difference(model: Any) -> float:
     values, inputs = model if own_head else model.vectors, _probe(model)
     with in_mode(model.encoder, training=False):
         model.padding_reason = COMPARED
-        with _short_windows(model.encoder) if model.last_token else contextlib.nullcontext():
-            padded = values(inputs)
-            model.encoder.set_attn_implementation(IMPLEMENTATION)
-            model.padding_reason = ""
-            return relative_difference(padded, values(inputs))
+        padded = values(inputs)
+        model.encoder.set_attn_implementation(IMPLEMENTATION)
+        model.padding_reason = ""
+        return relative_difference(padded, values(inputs))
 
 
 def _vectors_and_gradient(model: Any, inputs: Packed) -> tuple[Tensor, Tensor]:
@@ -160,21 +155,3 @@ def _vectors_and_gradient(model: Any, inputs: Packed) -> tuple[Tensor, Tensor]:
     else:
         sums = torch.stack([part.sum(0) for part in gradients[0][0].split(inputs.lengths())])
     return vectors.detach(), sums.float()
-
-
-@contextlib.contextmanager
-def _short_windows(model: nn.Module) -> Iterator[None]:
-    """Attention windows of PROBE_WINDOW tokens at most, so that the probe is longer than a window."""
-    owners = {id(owner): owner for m in model.modules() for owner in (m, getattr(m, "config", None)) if owner}
-    changed = []
-    for owner in owners.values():
-        for name in ("sliding_window", "attention_chunk_size"):
-            value = getattr(owner, name, None)
-            if isinstance(value, int) and value > PROBE_WINDOW:
-                changed.append((owner, name, value))
-                setattr(owner, name, PROBE_WINDOW)
-    try:
-        yield
-    finally:
-        for owner, name, value in changed:
-            setattr(owner, name, value)

@@ -82,16 +82,16 @@ def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> fl
 
 def expect_product(encoder: BiEncoder) -> None:
     """Raises UserError if the similarity of a bi-encoder is no product of vectors, which an adapter needs."""
-    if encoder.model.similarity_fn_name not in (COSINE, DOT):
+    if encoder.compares not in (COSINE, DOT):
         raise UserError(
-            f"encoder {encoder.name}: compares vectors by {encoder.model.similarity_fn_name}; a query adapter needs "
+            f"encoder {encoder.name}: compares vectors by {encoder.compares}; a query adapter needs "
             f"{COSINE} or {DOT}: choose another encoder"
         )
 
 
 def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:
     """(…, dimensions) vectors as the encoder compares them: of length 1 for the cosine."""
-    return nn.functional.normalize(vectors, dim=-1) if encoder.model.similarity_fn_name == COSINE else vectors
+    return nn.functional.normalize(vectors, dim=-1) if encoder.compares == COSINE else vectors
 
 
 def save_adapter(model: QueryAdapter, folder: Path) -> None:

@@ -97,24 +97,20 @@ def test_a_build_has_code_for_a_card_or_not(capability, built_for, runs, monkeyp
 @pytest.fixture
 def listed(tmp_path, monkeypatch):
     """nvidia-smi lists a card that torch does not see."""
-    command = tmp_path / "bin" / "nvidia-smi"
-    command.parent.mkdir()
+    command = tmp_path / "nvidia-smi"
     command.write_text("#!/bin/sh\necho 'GPU 0: Tesla K80 (UUID: GPU-1)'\n")
     command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(command.parent), prepend=":")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_a_card_that_a_build_without_cuda_cannot_use_has_its_reason(listed, monkeypatch):
-    monkeypatch.setattr(torch.version, "cuda", None)
-    assert re.search(r"this PyTorch, .*, is built without CUDA; install a build with it", unusable_gpu())
-
-
-def test_a_driver_that_is_too_old_is_named(listed, monkeypatch):
+def test_a_card_that_a_build_or_a_driver_cannot_use_has_its_reason(listed, monkeypatch):
     def init():
         raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nPlease update it.")
 
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert re.search(r"this PyTorch, .*, is built without CUDA; install a build with it", unusable_gpu())
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "init", init)
     assert "driver on your system is too old (found version 11040). Please update it." in unusable_gpu()

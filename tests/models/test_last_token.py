@@ -69,15 +69,6 @@ def test_soft_capped_attention_is_padded_and_says_why(tmp_path):
     assert not model.is_padded
 
 
-def test_a_window_that_attention_is_not_told_of_is_found_out(tmp_path, monkeypatch):
-    """The window is shortened for the test, so that the real one may have thousands of tokens."""
-    attend = packing.attend
-    monkeypatch.setattr(packing, "attend", lambda *args, sliding_window=None, **kwargs: attend(*args, **kwargs))
-    model, _, _ = opened("mistral", tmp_path, sliding_window=4096)
-    assert "gives packed passages other vectors" in model.padding_reason
-    assert model.encoder.config.sliding_window == 4096
-
-
 def test_padding_at_the_end_of_a_passage_is_not_scored_as_in_transformers(tmp_path):
     model, tokenizer, _ = opened("llama", tmp_path)
     pad = tokenizer.pad_token_id
