@@ -6,6 +6,7 @@ overflow, and the inputs of a layer share a scale, which ONNX Runtime finds when
 
 import contextlib
 import io
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,19 @@ def write(module: RowScores, example: Rows, folder: Path, int8: bool) -> None:
             output_names=["scores"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
         )  # fmt: skip
     if int8:
-        from onnxruntime.quantization import QuantType, quantize_dynamic
+        _quantise(file)
 
-        with quiet("root"):  # its advice to run another tool first
+
+def _quantise(file: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)  # without any, its advice to run another tool first would add one that stays
+    try:
+        with quiet("root"):
             quantize_dynamic(file, file, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+    finally:
+        root.removeHandler(handler)
 
 
 def open_graph(folder: Path, int8: bool) -> Graph:
