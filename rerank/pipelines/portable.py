@@ -36,15 +36,13 @@ def token_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
 
 
 def models_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the encoders, and of the cross-encoders that no judgment trains."""
-    untrained = [one.encoder for one in stages.values() if isinstance(one, CrossEncoder) and not one.trained]
-    return sorted(
-        {
-            *bi_encoders_of(stages),
-            *token_encoders_of(stages),
-            *(one if isinstance(one, str) else one.name for one in untrained),
-        }
-    )
+    """The names of the models that stages take as they are: encoders, and cross-encoders that no judgment trains."""
+    found = set()
+    for settings in stages.values():
+        model = getattr(settings, "encoder", None)
+        if model and not (isinstance(settings, CrossEncoder) and settings.trained):
+            found.add(model if isinstance(model, str) else model.name)
+    return sorted(found)
 
 
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
