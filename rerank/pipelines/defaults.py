@@ -21,7 +21,7 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
 
     >>> list(default_stages("encoder", "", 20_001))
-    ['bm25', 'dense', 'feedback', 'fused', 'similar', 'adapter']
+    ['bm25', 'dense', 'feedback', 'fused', 'similar', 'adapter', 'both']
     """
     stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
@@ -33,6 +33,7 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
         untrained = list(stages)[-1]
         stages["similar"] = SimilarQueries(untrained, encoder)
         stages["adapter"] = QueryAdapter(untrained, encoder)
+        stages["both"] = Fusion(("similar", "adapter"), weights=(0.5, 0.5))
     if cross_encoder:
         stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
     return stages
