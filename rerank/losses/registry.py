@@ -23,7 +23,6 @@ Labels = Literal["judgments", "scores"]
 LABELS: dict[str, Labels] = {}
 """The labels that each registered loss takes, by its name."""
 
-
 Function = TypeVar("Function", bound=LossFunction)
 
 
@@ -77,9 +76,7 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     expected = describe(name, LOSSES[name]).hyperparameters
     for key, value in hyperparameters.items():
         if key not in expected:
-            close = difflib.get_close_matches(key, expected, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}{hint}")
+            raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}")
         if not _is_of_type(value, expected[key].type):
             raise ValueError(f"{name}: {key}: expected {expected[key].type.__name__}, got {value!r}")
     created = partial(LOSSES[name], **hyperparameters)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses import indicators, metrics, prepare_inputs
-from rerank.losses import soft_ranks as positions
-from rerank.losses.ranked_gains import SCALINGS
+from rerank.losses import fast_soft_ranks, indicators, metrics, prepare_inputs
+from rerank.losses.soft_ranks import metric_from_soft_ranks
+from rerank.losses.sorting import SCALINGS
 
 
 def metric_of(
@@ -33,9 +33,17 @@ def metric_of(
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
         places = (plan * torch.arange(1, plan.shape[1] + 1)[:, None]).sum(dim=1)
     else:
-        operator = {"approx": positions.approx_soft_ranks, "fastsort": positions.fast_soft_ranks}[name]
-        places = operator(scores, mask, **settings)
-    return metrics.metric_from_soft_ranks(places, labels, mask, wanted, beta, cutoff_offset)
+        places = {"approx": soft_ranks, "fastsort": fast_soft_ranks}[name](scores, mask, **settings)
+    if wanted.name != "ap":
+        return metric_from_soft_ranks(places, labels, mask, wanted, beta, cutoff_offset)
+    relevant = (labels >= 1) & mask
+    places = places.masked_fill(~mask, 1)
+    return (relevant / places * soft_ranks(-places, relevant, beta)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
+
+
+def soft_ranks(scores: Tensor, mask: Tensor, alpha: float = 1.0) -> Tensor:
+    before = torch.sigmoid(alpha * (scores[:, None, :] - scores[:, :, None])).masked_fill(~mask[:, None, :], 0)
+    return (0.5 + before.sum(dim=2)).masked_fill(~mask, 0)
 
 
 def loss_of(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str = "ndcg", **settings) -> Tensor:
