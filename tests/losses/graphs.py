@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses import fast_soft_ranks, indicators, metrics, prepare_inputs
+from rerank.losses.inputs import by_score, masked_softmax
 from rerank.losses.soft_ranks import metric_from_soft_ranks
 from rerank.losses.sorting import SCALINGS
 
@@ -13,18 +14,20 @@ from rerank.losses.sorting import SCALINGS
 def metric_of(
     name: str, scores: Tensor, labels: Tensor, mask: Tensor, wanted: metrics.Metric, settings: dict
 ) -> Tensor:
-    if name in ("neuralsort", "softsort"):
-        rows = getattr(indicators, f"{name}_indicators")(scores, mask, k=wanted.cutoff, **settings)
+    if name == "softsort":
+        gaps = (scores.gather(1, by_score(scores, mask))[:, :, None] - scores[:, None, :]).abs()
+        rows = masked_softmax(-gaps / settings.get("temperature", 1.0), mask[:, None, :])
+        rows = rows.masked_fill((torch.arange(mask.shape[1]) >= mask.sum(dim=1)[:, None])[:, :, None], 0)
         return metrics.metric_from_indicators(rows, labels, wanted)
     if name == "smoothi":
         lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
         rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, **settings)
         return metrics.metric_from_indicators(rows, labels, wanted)
-    if name in ("pirank", "neural_ndcg"):
+    if name in ("neuralsort", "pirank", "neural_ndcg"):
         rows = indicators.neuralsort_indicators(scores, mask, **settings)
         for dim in (1, 2) * SCALINGS if name == "neural_ndcg" else ():
             rows = rows / (rows.sum(dim=dim, keepdim=True) + (rows.sum(dim=dim, keepdim=True) == 0))
-        if wanted.name != "ndcg":
+        if wanted.name != "ndcg" or name == "neuralsort":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
         gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
         return metrics.metric_from_ranked(gains, labels, wanted, gains=True)
