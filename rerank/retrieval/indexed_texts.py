@@ -74,7 +74,7 @@ class IndexedTexts:
         if not raw.lstrip().startswith("{") and IrDataset.matches(self.source):
             return IrDataset(self.source).parse_sgml(doc_id, raw)
         try:
-            return Document(doc_id, "", parse_json(raw, StoredDocument)["contents"])
+            return Document(doc_id, "", parse_json(raw.encode(), StoredDocument)["contents"])
         except ValueError as error:
             raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
 

@@ -28,11 +28,11 @@ def test_objects_have_the_place_and_the_offset_of_their_line_and_reading_begins_
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", r"not JSON \(Expecting property name.*\); expected an object with id"),
+        (b"{", r"not JSON \(.*\); expected an object with id"),
         (b'{"id": "cut', r"not JSON \(.*\); expected an object with id"),
         (b'{"id": "\xff"}', r"not JSON \('utf-8' codec .*\); expected an object with id"),
         (b"[" * 100_000, r"not JSON that can be read \(too many brackets in each other\)"),
-        (b'{"id": "\\ud800"}', r"expected Unicode text, got '\\ud800', half of a surrogate pair"),
+        (b'{"id": "\\ud800, half a pair"}', r"not JSON \(.*surrogate pair"),
         (b"[1, 2]", r"expected an object with id, got \[1, 2\]"),
         (json.dumps(["x" * 1000]).encode(), r"expected an object with id, got \['xxx"),
         (b'{"id": "' + b"x" * 200_000 + b'"}', r"expected an object with id, got a line of more than 200,000 bytes"),
