@@ -68,10 +68,6 @@ class Measure:
         return str(self.computed.NAME)
 
 
-class UnknownMeasureError(Exception):
-    """A name that is no measure; the message says why or what to do."""
-
-
 def parse_measures(names: Iterable[str]) -> list[Measure]:
     """The measures of these names, each once, in the order given. Raises UserError that names every unknown one."""
     measures: dict[str, Measure] = {}
@@ -82,7 +78,7 @@ def parse_measures(names: Iterable[str]) -> list[Measure]:
             try:
                 measure = _parse(name)
                 measures.setdefault(measure.name, measure)
-            except UnknownMeasureError as error:
+            except ValueError as error:
                 unknown.append(f"{name!r} ({error})")
     if unknown:
         raise UserError(f"measures: unknown {', '.join(unknown)}")
@@ -122,6 +118,7 @@ def is_sum(name: str) -> bool:
 
 
 def _parse(text: str) -> Measure:
+    """Raises ValueError, which says why or what to do, for a name that is no measure."""
     # ir_measures.parse_measure is not used: it reads `ast.Num`, which Python 3.14 does not have.
     registry = {name.lower(): measure for name, measure in _ir_measures().measures.registry.items()}
     registry |= {trec_name.lower(): registry[name.lower()] for trec_name, name in TREC_EVAL.items()}
@@ -130,7 +127,7 @@ def _parse(text: str) -> Measure:
     found = registry.get(family.removesuffix("_cut") if at else family)
     if not written or found is None:
         names = _ir_measures().measures.registry
-        raise UnknownMeasureError(nearest(text, [f"{name}@20" if at else name for name in names]))
+        raise ValueError(nearest(text, [f"{name}@20" if at else name for name in names]))
     takes = ", ".join(f"@{name}" if name == found.AT_PARAM else f"{name}=" for name in found.SUPPORTED_PARAMS)
     try:
         parameters = _parameters(written["parameters"] or "")
@@ -139,7 +136,7 @@ def _parse(text: str) -> Measure:
         measure = found(**parameters)
         measure.validate_params()
     except (AssertionError, KeyError, SyntaxError, ValueError) as error:
-        raise UnknownMeasureError(f"expected other parameters: it takes {takes or 'none'}") from error
+        raise ValueError(f"expected other parameters: it takes {takes or 'none'}") from error
     _check_bounds(measure.params)
     computed = type(measure)(**{key: value for key, value in measure.params.items() if key not in ("dcg", "gains")})
     gains, highest = _gains(measure)
@@ -157,10 +154,10 @@ def _parameters(text: str) -> dict[str, Any]:
 def _check_bounds(parameters: dict[str, Any]) -> None:
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
-            raise UnknownMeasureError(f"{parameters[name]} is no {name} from 1 to {highest}")
+            raise ValueError(f"{parameters[name]} is no {name} from 1 to {highest}")
     recall = parameters.get("recall", 0.0)
     if not 0 <= recall <= 1 or round(recall, 2) != recall:
-        raise UnknownMeasureError(f"{recall} is no recall from 0.00 to 1.00")
+        raise ValueError(f"{recall} is no recall from 0.00 to 1.00")
 
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:
@@ -168,11 +165,11 @@ def _gains(measure: Any) -> tuple[dict[int, int], float]:
     gains = {grade: max(gain, 0) for grade, gain in measure.params.get("gains", {}).items()}
     if measure.params.get("dcg") == "exp-log2":
         if gains:
-            raise UnknownMeasureError("expected dcg='exp-log2' or gains, got both")
+            raise ValueError("expected dcg='exp-log2' or gains, got both")
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
     if max(gains.values(), default=0) > HIGHEST_GAIN:
-        raise UnknownMeasureError(f"expected gains up to {HIGHEST_GAIN}")
+        raise ValueError(f"expected gains up to {HIGHEST_GAIN}")
     return gains, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
 
 
@@ -185,8 +182,8 @@ def _provider(measure: Any, takes: str) -> Any:
         if provider.is_available():
             return provider
     if providers:
-        raise UnknownMeasureError(f"it needs another package: {providers[0].install_instructions()}")
-    raise UnknownMeasureError(f"ir_measures does not compute it with these parameters; it takes {takes or 'none'}")
+        raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
+    raise ValueError(f"ir_measures does not compute it with these parameters; it takes {takes or 'none'}")
 
 
 def _ir_measures() -> Any:
