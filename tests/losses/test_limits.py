@@ -80,14 +80,6 @@ def test_sharp_losses_are_one_minus_the_true_metric(name: str) -> None:
             torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
-def test_the_alpha_that_is_large_enough_grows_with_the_rank(documents: int, alpha: float, enough: bool) -> None:
-    scores, labels = separated_lists(documents)
-    smooth = 1 - LOSSES["smoothi"](scores, labels, metric="ap", alpha=alpha)
-    error = (exact_metric(scores, labels, metric="ap") - smooth).abs()
-    assert (error.max().item() < 1e-9) == enough
-
-
 @pytest.mark.parametrize("delta", [0.05, 0.1, 0.25, 0.45])
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_theorem_2(delta: float, k: int) -> None:
