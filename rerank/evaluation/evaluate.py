@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from rerank.data.trec import check_common, check_scores, ranked
-from rerank.data.types import Measurements, Qrels, Run
+from rerank.data.types import Judgments, Measurements, Qrels, Run
 from rerank.evaluation.measures import DEFAULT_MEASURES, HIGHEST_GAIN, Measure, parse_measures
 from rerank.utils.errors import UserError
 
@@ -39,6 +39,15 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
     for group in groups.values():
         _check_grades(highest, group)
         _evaluate_group(group, judged, rankings, values)
+    return values
+
+
+def values_of(run: Run, qrels: Judgments, query_ids: Sequence[str], measure: str) -> dict[str, float]:
+    """query_id -> the value of a run for those of the queries that are judged; 0 for one that the run does not have."""
+    judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
+    if run.keys().isdisjoint(judged):
+        return dict.fromkeys(judged, 0.0)
+    (values,) = evaluate(judged, run, [measure]).values()
     return values
 
 

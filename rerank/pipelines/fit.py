@@ -15,7 +15,7 @@ from rerank.data.folds import make_folds
 from rerank.data.splits import SPLIT
 from rerank.data.trec import write_run
 from rerank.data.types import Run
-from rerank.evaluation.choice import values_of
+from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.choice import choose
