@@ -29,8 +29,7 @@ Function = TypeVar("Function", bound=LossFunction)
 def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Function]:
     """Registers a loss: a function of scores, labels, mask=None and hyperparameters that returns one value per list.
 
-    A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each. A
-    parameter `generator` (a torch.Generator) is allowed too; it is not a hyperparameter.
+    A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each.
 
     Args:
         name: what `--loss` and `create` call it.
@@ -100,8 +99,7 @@ def _check_signature(name: str, function: LossFunction) -> None:
         raise TypeError(f"loss {name!r}: expected the parameters scores, labels, mask=None, then the hyperparameters")
     expected = describe(name, function).hyperparameters
     for parameter in parameters[3:]:
-        settable = parameter.name in expected and parameter.default is not inspect.Parameter.empty
-        if not settable and parameter.name != "generator":
+        if parameter.name not in expected or parameter.default is inspect.Parameter.empty:
             raise TypeError(
                 f"loss {name!r}: hyperparameter {parameter.name}: expected a default and one of the types "
                 f"{', '.join(TYPES)}, got {parameter}"

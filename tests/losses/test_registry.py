@@ -119,7 +119,6 @@ def test_create_checks_names_types_and_values():
         ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
         ("hinge", {"margn": 1}, "hinge: has no hyperparameter margn; it takes margin, pairs"),
         ("listnet", {"alpha": 1}, "listnet: has no hyperparameter alpha; it takes none"),
-        ("listmle", {"generator": torch.Generator()}, "listmle: has no hyperparameter generator"),
         ("smoothi", {"alpha": True}, "alpha: expected float, got True"),
         ("smoothi", {"stop_gradient": 0}, "stop_gradient: expected bool, got 0"),
         ("listap", {"bins": 2.5}, "bins: expected int, got 2.5"),
