@@ -7,7 +7,7 @@ from typing import Any
 
 from rerank.data.text_lines import LONGEST_TEXT, lines_of, open_text
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import keys_shown, parse_json, shown
+from rerank.utils.json_files import parse_json, shown
 
 BLOCK = 2**20
 
@@ -53,7 +53,7 @@ def text_under(record: dict[str, Any], keys: Sequence[str], place: str) -> str:
     key = next(filter(record.__contains__, keys), None)
     value = None if key is None else record[key]
     if not isinstance(value, str):
-        got = f"none (the keys are {keys_shown(record)})" if key is None else shown(value)
+        got = f"none (the keys are {shown(list(record))})" if key is None else shown(value)
         raise UserError(f"{place}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
     return value
 

@@ -11,7 +11,7 @@ from rerank.data.trec import FLOAT32_MAX
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.json_files import check_shape, keys_shown, shown
+from rerank.utils.json_files import check_shape, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -145,7 +145,7 @@ def _read_list(
 def _one_of(record: dict[str, Any], *keys: str) -> str:
     given = [key for key in keys if key in record]
     if len(given) != 1:
-        got = " and ".join(given) or f"none (the keys are {keys_shown(record)})"
+        got = " and ".join(given) or f"none (the keys are {shown(list(record))})"
         _fail(f"one of {' and '.join(keys)}", got)
     return given[0]
 

@@ -1,5 +1,6 @@
 """Evaluates a run query by query, with the packages that ir_measures calls; most measures are pytrec_eval's."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -36,8 +37,10 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
         groups[measure.parameters if by_pytrec_eval else measure.name].append(measure)
     values: Measurements = {measure.name: dict.fromkeys(judged, 0.0) for measure in parsed}
     highest = {query_id: max(qrels[query_id].values()) for query_id in judged}
+    for measure, (query_id, grade) in itertools.product(parsed, highest.items()):
+        if grade > (limit := measure.highest_grade):
+            raise UserError(f"query {query_id}: {measure.name}: expected grades up to {limit}, got {grade}")
     for group in groups.values():
-        _check_grades(highest, group)
         _evaluate_group(group, judged, rankings, values)
     return values
 
@@ -61,14 +64,6 @@ def _within_bounds(grades: dict[str, int]) -> dict[str, int]:
     if min(grades.values()) >= 0 and max(grades.values()) <= HIGHEST_GAIN:
         return grades
     return {doc_id: min(max(grade, 0), HIGHEST_GAIN) for doc_id, grade in grades.items()}
-
-
-def _check_grades(highest: dict[str, int], measures: Sequence[Measure]) -> None:
-    """Raises UserError for a query whose highest grade is too high for a measure."""
-    for measure in measures:
-        for query_id, grade in highest.items():
-            if grade > (limit := measure.highest_grade):
-                raise UserError(f"query {query_id}: {measure.name}: expected grades up to {limit}, got {grade}")
 
 
 def _evaluate_group(group: Sequence[Measure], judged: Qrels, rankings: Run, values: Measurements) -> None:

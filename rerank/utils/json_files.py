@@ -6,7 +6,7 @@ A shape is a type that msgspec knows, such as `list[str]`, `dict[str, float]`, a
 import codecs
 import re
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,3 @@ def shown(value: object) -> str:
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
     """
     return _SHORT.repr(value)
-
-
-def keys_shown(record: Iterable[str]) -> str:
-    """The keys of an object for a message: short, however many and however long they are.
-
-    >>> keys_shown({"_id": 1, "title": 2})
-    '_id, title'
-    """
-    text = ", ".join(record)
-    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -59,7 +59,7 @@ def but(**changes):
     ("line", "expected"),
     [
         ("[1, 2]", 'expected {"query_id" or "query": …'),
-        (but(query_id=None), "expected one of query_id and query, got none (the keys are doc_ids, labels)"),
+        (but(query_id=None), "expected one of query_id and query, got none (the keys are ['doc_ids', 'labels'])"),
         (but(query="drag"), "expected one of query_id and query, got query_id and query"),
         (but(documents=["a", "b"]), "expected one of doc_ids and documents, got doc_ids and documents"),
         (but(query_id="q3"), "the collection has no query q3; give its text under 'query', or drop the line"),

@@ -52,7 +52,7 @@ def test_a_text_may_be_empty(tmp_path):
         ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object on one line, got \[1\]"),
         (
             '{"_id": "q1", "title": "x"}',
-            r"expected a text under 'text' or 'query', got none \(the keys are _id, title\)",
+            r"expected a text under 'text' or 'query', got none \(the keys are \['_id', 'title'\]\)",
         ),
         (b"\x1f\x8bnot gzip", r"topics: damaged gzip file"),
         (None, r"topics: cannot be read: No such file or directory; expected lines of a query's id"),
@@ -95,7 +95,7 @@ def test_a_field_is_another_key_of_the_queries(folder, tmp_path):
     assert open_collection(str(folder), query_field="narrative").queries["q1"] == "q1 in full"
     assert open_collection(str(folder), query_field="title").queries["q1"] == "short"
     assert open_collection(str(folder), query_field="text").queries == open_collection(str(folder)).queries
-    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*_id, text, title, narrative"):
+    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*'_id', 'text', 'title', 'narrative'"):
         open_collection(str(folder), query_field="long").queries  # noqa: B018
     shutil.copy(folder / "queries.jsonl", tmp_path / "new.jsonl")
     new = open_collection(str(folder), queries=tmp_path / "new.jsonl", query_field="narrative")
