@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.data.candidates import select_candidates
 from rerank.data.types import Candidates, Fold, Run
-from rerank.evaluation.choice import values_of
+from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import MEASURE, MOST_QUERIES
 from rerank.retrieval.exact_search import or_one
