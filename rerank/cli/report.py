@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure, print_output
+from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OptionalOutputPath, PathText
 
 
@@ -32,7 +32,6 @@ def report(
     collection
         Of run files: an ir_datasets id or a folder, whose texts of queries and documents the page shows.
     """
-    check_measure("--measure", measure)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(paths[0]):

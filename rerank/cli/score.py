@@ -6,13 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import print_output
-from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
+from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model, print_output
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_path
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
-from rerank.utils.files import check_output
 from rerank.utils.parameters import OptionalPath, OutputPath, Pattern, Whole, at_least
 
 PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
@@ -55,8 +53,6 @@ def score(
         ray://HOST:10001.
     """
     number, parts = _which_part(part, parts, on)
-    check_path("model", model)
-    check_output(out)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.budget import Budget, milliseconds
+from rerank.cli.arguments import OF_RANKING, Budget, Model, milliseconds
 from rerank.cli.search import DEFAULTS
-from rerank.cli.settings import OF_RANKING, Model, with_settings
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_file, check_path
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
@@ -84,9 +83,6 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    check_path("model", model)
-    if api_key_file:
-        check_file("--api-key-file", api_key_file)
     from rerank.serving.access import Access
     from rerank.serving.app import make_app
     from rerank.serving.limits import Limits

@@ -5,10 +5,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import Count, PathText, Whole, at_least, between, section
+from rerank.utils.parameters import Count, PathText, Whole, at_least, between
 
 
-@section("collection", 1)
 @dataclass(frozen=True)
 class CollectionSettings:
     """The documents, queries and, to train and to evaluate, relevance judgments."""
@@ -31,7 +30,6 @@ class CollectionSettings:
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 
 
-@section("first-stage", 2)
 @dataclass(frozen=True)
 class FirstStageSettings:
     """The ranking to re-rank."""

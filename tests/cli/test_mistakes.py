@@ -45,7 +45,7 @@ MISTAKES = {
     f"{FOLD} --depth {2**31}": f"--first-stage.depth: got {2**31}, expected {2**31 - 1} at most",
     f"{FOLD} --training.max-tokens-per-forward 1": "--training.max-tokens-per-forward: got 1, expected 64 or more",
     f"{FOLD} --device gpu": "--training.device: got gpu, expected auto, cpu, cuda, cuda:N or mps",
-    f"{FOLD} --training.measure nDGC@20": "--training.measure nDGC@20: ",
+    f"{FOLD} --training.measure nDGC@20": "measures: unknown 'nDGC@20' (did you mean nDCG@20?)",
     f"{FOLD} --loss smothi": "--loss smothi: no such loss",
     f"{FOLD} --loss hinge --loss.alpha 3": "--loss hinge: has no hyperparameter alpha; it takes margin",
     f"{FOLD} --loss.delta 0.7": "--loss smoothi: ",
@@ -83,7 +83,7 @@ MISTAKES = {
     "train --config broken.toml": "broken.toml: not TOML: Expected ']'",
     "train --config deep.toml": "--config deep.toml: not TOML that can be read: its brackets are nested too deeply",
     # score
-    "score ./nowhere RUN --out no.run --collection towns": "model ./nowhere: no such file or folder",
+    "score ./nowhere RUN --out no.run --collection towns": "encoder ./nowhere: no such folder; check the",
     "score runs/a/b/fold1/checkpoint RUN --out no.run": "encoder runs/a/b/fold1/checkpoint: no such folder; check the",
     "score encoder RUN --out no.run --collection towns": "train it first",
     "score CHECKPOINT nowhere.run --out no.run": "run nowhere.run: no such file",
@@ -112,7 +112,7 @@ MISTAKES = {
     # serve
     "serve CHECKPOINT --host no.such.host.invalid": "--host no.such.host.invalid: no such address",
     "serve CHECKPOINT --port 70000": "--port: got 70000, expected 0 to 65535",
-    "serve CHECKPOINT --api-key-file missing": "--api-key-file missing: no such file",
+    "serve CHECKPOINT --api-key-file missing": "--api-key-file missing: cannot be read: No such file",
     "serve CHECKPOINT --max-queue 5": "--max-documents 1000: one request would not fit into the queue",
     "serve CHECKPOINT --max-doc-tokens some": "--max-doc-tokens",
     "serve CHECKPOINT --port 0 --collection bare": "bare: no corpus.jsonl",
