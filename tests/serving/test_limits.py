@@ -77,7 +77,7 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
             return server.ask("/rerank", {"query": "amber", "texts": ["birch", "cedar", "delta"]})
 
         def refused():
-            wait_until(lambda: server.service.engine.queued_documents() == 6)
+            wait_until(lambda: server.service.engine.documents == 6)
             answers = [server.ask(path, body) for path, body in BODIES.items()]
             gate.open()
             return answers
@@ -89,7 +89,7 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
         assert 1 <= int(answer.headers["retry-after"]) <= 60
     assert answers[0].json["error_type"] == "Overloaded"
     assert server.ask("/rerank", GOOD).status == 200
-    assert server.service.engine.queued_documents() == 0
+    assert server.service.engine.documents == 0
 
 
 def test_what_waits_for_the_tokenizer_counts(reranker, monkeypatch):
