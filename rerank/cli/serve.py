@@ -101,7 +101,7 @@ def serve(
     @contextlib.contextmanager
     def opened() -> "Iterator[ASGIApp]":
         with _opened(config, model, name, limits, metrics, kept, milliseconds(budget), quick) as served:
-            searched.append(bool(served.page))
+            searched.append(bool(served.searches))
             yield make_app(served, access, live.reload if access.keys else None)
 
     live = Live(opened)
@@ -139,7 +139,7 @@ def _opened(
     from rerank.pipelines.open import candidates_of, served_by
     from rerank.serving.app import Served
     from rerank.serving.embedder import Embedder
-    from rerank.serving.search_page import page_routes
+    from rerank.serving.search_page import Searches
     from rerank.serving.service import Service
 
     reranker, encoder, pipeline = _models(config, model)
@@ -164,12 +164,12 @@ def _opened(
             raise UserError(
                 f"--budget {budget:g}ms: {model} has no times of its stages; expected a folder of `rerank fit`"
             )
-        page = (
-            page_routes(partial(pipeline.search, budget=budget), pipeline.fitted.world.collection.name)
-            if pipeline
-            else []
-        )
-        yield Served(name, metrics, service, embedder, page)
+        searches = None
+        if pipeline:
+            search = partial(pipeline.search, budget=budget)
+            searches = Searches(search, pipeline.fitted.world.collection.name, metrics)
+            resources.callback(searches.stop)
+        yield Served(name, metrics, service, embedder, searches)
 
 
 def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":

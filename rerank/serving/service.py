@@ -6,12 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from starlette.requests import Request
-from starlette.responses import Response
 
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
-from rerank.serving.bodies import Bodies
 from rerank.serving.dialects import Dialect
 from rerank.serving.dialects.fields import Body
 from rerank.serving.engine import Engine, Job
@@ -19,11 +16,11 @@ from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.questions import Question, Scored
 from rerank.serving.refusals import Reason, RefusalError
-from rerank.serving.responses import respond
+from rerank.serving.responses import Endpoint
 from rerank.serving.token_limits import keep
 
 
-class Service:
+class Service(Endpoint):
     """Answers the requests of all dialects with one model.
 
     `name` is the checkpoint's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two
@@ -31,10 +28,9 @@ class Service:
     """
 
     def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics | None = None) -> None:
-        self.reranker, self.name, self.limits = reranker, name, limits
-        self.metrics = metrics or Metrics()
+        super().__init__(limits, metrics or Metrics())
+        self.reranker, self.name = reranker, name
         self.engine = Engine(reranker.scorer, limits.max_queue, self.metrics)
-        self._bodies = Bodies(limits)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
     def start(self) -> None:
@@ -63,11 +59,12 @@ class Service:
             found = self.engine.submit(Job(passages)).result()
         return self.reranker.best_passages(documents, found, top_k, first_scores)
 
-    async def respond(self, request: Request) -> Response:
-        """The answer to a request, in the dialect of its address and body, or a refusal in it."""
-        return await respond(request, self._bodies, self.metrics, self.engine.check_room, self._answer)
+    def check_room(self) -> None:
+        """Raises RefusalError if the queue is full, or the engine's thread has ended."""
+        self.engine.check_room()
 
-    async def _answer(self, dialect: Dialect, body: Body) -> Any:
+    async def answer(self, dialect: Dialect, body: Body) -> Any:
+        """The JSON of the answer to a request; raises RefusalError."""
         question: Question = dialect.read(body)
         self.limits.check_count(len(question.pairs), "documents")
         with self.engine.room(len(question.pairs)):

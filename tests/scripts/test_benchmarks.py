@@ -13,7 +13,7 @@ from rerank.models.text_scorer import TextScorer
 from rerank.pipelines.pipeline import Pipeline
 from rerank.serving.app import Served, make_app
 from rerank.serving.metrics import Metrics
-from rerank.serving.search_page import page_routes
+from rerank.serving.search_page import Searches
 from rerank.serving.server import address_of, open_socket, running
 from rerank.utils.errors import UserError
 from scripts.benchmarks import losses as bench_losses
@@ -111,8 +111,8 @@ def test_search(rows_of, monkeypatch):
 
     @contextlib.contextmanager
     def in_process(folder, *_):
-        routes, bound = page_routes(Pipeline.load(folder).search, "towns"), open_socket("127.0.0.1", 0)
-        with bound, running(make_app(Served("towns", Metrics(), page=routes)), bound):
+        searches, bound = Searches(Pipeline.load(folder).search, "towns", Metrics()), open_socket("127.0.0.1", 0)
+        with bound, running(make_app(Served("towns", searches.metrics, searches=searches)), bound):
             yield address_of(bound)
 
     monkeypatch.setattr(search, "server_process", in_process)

@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from rerank.data.types import Hit, Marked
-from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
+from rerank.serving.app import Served, make_app
+from rerank.serving.metrics import Metrics
+from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
 from rerank.serving.server import open_socket, running
 from rerank.utils.errors import UserError
 from tests.support.browser import CHROMIUM, open_tab
@@ -47,7 +48,7 @@ def find(query, top, *, explain):
 
 
 def app(search=find, collection="towns <i>"):
-    return Starlette(routes=page_routes(search, collection))
+    return make_app(Served("the model", metrics := Metrics(), searches=Searches(search, collection, metrics)))
 
 
 def ask(application, method, path, body=b"", content_type=JSON):
