@@ -156,7 +156,6 @@ def _opened(
                     reranker, model, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python()
                 )
             service = Service(reranker, name, limits, metrics)
-            service.start()
             resources.callback(service.stop)
             service.rank_passages("query", ["document"])  # the first score takes longer
             pipeline = served_by(pipeline, service.rank_passages) if pipeline else None

@@ -66,9 +66,6 @@ class Engine:
         self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         metrics.show_queue(lambda: self.documents, lambda: self.requests, lambda: self._tokens_per_second)
-
-    def start(self) -> None:
-        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -33,10 +33,6 @@ class Service(Endpoint):
         self.engine = Engine(reranker.scorer, limits.max_queue, self.metrics)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
-    def start(self) -> None:
-        """Starts the model's thread."""
-        self.engine.start()
-
     def stop(self) -> None:
         """Scores what was submitted, and ends the threads."""
         self.engine.stop()

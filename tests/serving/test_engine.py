@@ -19,7 +19,6 @@ from tests.support.small_world import WORDS
 @pytest.fixture
 def engine(reranker):
     engine = Engine(reranker.scorer, 10_000, Metrics())
-    engine.start()
     yield engine
     engine.stop()
 

@@ -29,7 +29,6 @@ def opened(reranker):
         if names[-1] == "broken":
             raise UserError("checkpoint: model.safetensors is damaged")
         service, name = Service(reranker, names[-1], Limits(), metrics), names[-1]
-        service.start()
         try:
             yield make_app(Served(name, metrics, service), Access(("key",)), live.reload)
         finally:

@@ -76,7 +76,6 @@ def served(reranker: Reranker, limits: Limits | None = None, access: Access = OP
     """A server of this model, named "the model"."""
     service = Service(reranker, "the model", limits or Limits())
     bound = open_socket("127.0.0.1", 0)
-    service.start()
     with running(make_app(Served("the model", service.metrics, service), access), bound):
         yield Server(service, bound.getsockname()[1])
     service.stop()
