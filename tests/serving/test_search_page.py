@@ -1,9 +1,8 @@
 """The search page and its JSON endpoint, in an application of their own."""
 
-import contextlib
-import http.client
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -14,11 +13,10 @@ from rerank.data.types import Hit, Marked
 from rerank.serving.app import Served, make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
-from rerank.serving.server import open_socket, running
 from rerank.utils.errors import UserError
 from tests.support.browser import CHROMIUM, open_tab
 from tests.support.patience import SECONDS
-from tests.support.servers import wait_until
+from tests.support.servers import serving, wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((8, 26),))
@@ -163,14 +161,8 @@ def test_bad_requests_are_refused_and_the_search_is_not_asked(path, content_type
 
 
 def test_addresses_without_a_search_are_refused_on_the_page():
-    for address in (
-        "/?query=",
-        "/?query=%20%0A",
-        "/?query=wing&from=0",
-        "/?query=wing&from=x",
-        "/?query=wing&from=10000",
-    ):
-        answer = TestClient(app(search=None)).get(address)
+    for query in ("", "%20%0A", "wing&from=0", "wing&from=x", "wing&from=10000"):
+        answer = TestClient(app(search=None)).get(f"/?query={query}")
         assert answer.status_code == 422
         assert 'class="problem"' in answer.text
 
@@ -212,20 +204,15 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         running[0] -= 1
         return HITS
 
-    application, answers = app(slow), []
-    with served_at(application) as port:
-        asking = [
-            threading.Thread(target=lambda: answers.append(ask_server(port, "wing"))) for _ in range(MOST_WAITING + 3)
-        ]
-        for thread in asking:
-            thread.start()
-        wait_until(lambda: len(answers) == 3)
-        assert answers == [(429, "1")] * 3
+    with serving(app(slow)) as server, ThreadPoolExecutor(MOST_WAITING + 3) as pool:
+        asked = [pool.submit(server.ask, "/search", {"query": "wing"}) for _ in range(MOST_WAITING + 3)]
+        wait_until(lambda: sum(one.done() for one in asked) == 3)
+        assert {(one.result().status, one.result().headers["retry-after"]) for one in asked if one.done()} == {
+            (429, "1")
+        }
         begin.set()
-        for thread in asking:
-            thread.join(SECONDS)
-        assert answers[3:] == [(200, None)] * MOST_WAITING
-        assert ask_server(port, "wing") == (200, None)
+        assert sorted(one.result(SECONDS).status for one in asked) == [200] * MOST_WAITING + [429] * 3
+        assert server.ask("/search", {"query": "wing"}).status == 200
     assert (most[0], len(threads)) == (1, 1)
 
 
@@ -254,11 +241,11 @@ CONTRAST = """(() => {
 def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_path):
     many = [HITS[0]._replace(doc_id=f"d{rank}" + "x" * 200, rank=rank) for rank in range(1, 25)]
     with (
-        served_at(app(lambda query, top, explain: many[:top])) as port,
+        serving(app(lambda query, top, explain: many[:top])) as server,
         open_tab(tmp_path / "profile", *SMALL) as tab,
     ):
         tab.call("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=True)
-        tab.open(f"http://127.0.0.1:{port}/")
+        tab.open(f"http://127.0.0.1:{server.port}/")
         tab.type("wing")
         tab.wait("document.querySelector('ol') !== null")
         page = "document.documentElement"
@@ -288,8 +275,8 @@ def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_pa
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
-    with served_at(app()) as port, open_tab(tmp_path / "profile", *SMALL) as tab:
-        tab.open(f"http://127.0.0.1:{port}/")
+    with serving(app()) as server, open_tab(tmp_path / "profile", *SMALL) as tab:
+        tab.open(f"http://127.0.0.1:{server.port}/")
         tab.type(HOSTILE)  # into the field, which has the focus
         tab.wait("document.querySelectorAll('li').length == 2")
         assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
@@ -298,7 +285,7 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
         assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
         assert tab.value("document.forms[0].query.value") == HOSTILE
         assert tab.value("document.scripts.length") == 0
-        address = f"http://127.0.0.1:{port}/?query="
+        address = f"http://127.0.0.1:{server.port}/?query="
         assert tab.value("location.href").startswith(address)  # a link that can be shared
         root = "document.documentElement"
         assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
@@ -316,21 +303,3 @@ def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, c
         # The browser itself complains of the status 500 of the last page.
         assert [complaint for complaint in tab.complaints if "500" not in complaint] == []
     assert not {HOSTILE, quote(HOSTILE), "nothing"} & set(caplog.text.split())
-
-
-@contextlib.contextmanager
-def served_at(application):
-    """The port of a server of the application."""
-    bound = open_socket("127.0.0.1", 0)
-    with running(application, bound):
-        yield bound.getsockname()[1]
-
-
-def ask_server(port, query):
-    """The status and Retry-After of the JSON endpoint's answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    connection.request("POST", "/search", json.dumps({"query": query}), {"Content-Type": JSON})
-    response = connection.getresponse()
-    response.read()
-    connection.close()
-    return response.status, response.headers["Retry-After"]

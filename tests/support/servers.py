@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from starlette.types import ASGIApp
+
 from rerank import Reranker
 from rerank.serving.access import OPEN, Access
 from rerank.serving.app import Served, make_app
@@ -41,7 +43,7 @@ class Answer(NamedTuple):
 class Server(NamedTuple):
     """A running server."""
 
-    service: Service
+    service: Service | None
     port: int
 
     def ask(self, path: str, body: Any = None, method: str = "POST", **headers: str) -> Answer:
@@ -72,12 +74,19 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
+def serving(app: ASGIApp, service: Service | None = None) -> Iterator[Server]:
+    """A server of an application."""
+    bound = open_socket("127.0.0.1", 0)
+    with running(app, bound):
+        yield Server(service, bound.getsockname()[1])
+
+
+@contextlib.contextmanager
 def served(reranker: Reranker, limits: Limits | None = None, access: Access = OPEN) -> Iterator[Server]:
     """A server of this model, named "the model"."""
     service = Service(reranker, "the model", limits or Limits())
-    bound = open_socket("127.0.0.1", 0)
-    with running(make_app(Served("the model", service.metrics, service), access), bound):
-        yield Server(service, bound.getsockname()[1])
+    with serving(make_app(Served("the model", service.metrics, service), access), service) as server:
+        yield server
     service.stop()
 
 
