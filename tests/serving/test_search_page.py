@@ -4,7 +4,6 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
-from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -14,7 +13,6 @@ from rerank.serving.app import Served, make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
 from rerank.utils.errors import UserError
-from tests.support.browser import CHROMIUM, open_tab
 from tests.support.patience import SECONDS
 from tests.support.servers import serving, wait_until
 
@@ -214,92 +212,3 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         assert sorted(one.result(SECONDS).status for one in asked) == [200] * MOST_WAITING + [429] * 3
         assert server.ask("/search", {"query": "wing"}).status == 200
     assert (most[0], len(threads)) == (1, 1)
-
-
-SMALL = ("--window-size=380,800",)
-CONTRAST = """(() => {
-  const light = color => {
-    const parts = color.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255)
-      .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
-  };
-  const behind = element => {
-    while (element && getComputedStyle(element).backgroundColor === 'rgba(0, 0, 0, 0)') element = element.parentElement;
-    return getComputedStyle(element || document.body).backgroundColor;
-  };
-  const names = ['h1', 'h2', 'p', 'mark', 'summary', 'details a', '.quiet', 'button', 'input', 'nav a'];
-  return Math.min(...names.map(name => {
-    const element = document.querySelector(name);
-    const both = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => a - b);
-    return (both[1] + 0.05) / (both[0] + 0.05);
-  }));
-})()"""
-"""The smallest contrast of a text and what is behind it."""
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_path):
-    many = [HITS[0]._replace(doc_id=f"d{rank}" + "x" * 200, rank=rank) for rank in range(1, 25)]
-    with (
-        serving(app(lambda query, top, explain: many[:top])) as server,
-        open_tab(tmp_path / "profile", *SMALL) as tab,
-    ):
-        tab.call("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=True)
-        tab.open(f"http://127.0.0.1:{server.port}/")
-        tab.type("wing")
-        tab.wait("document.querySelector('ol') !== null")
-        page = "document.documentElement"
-        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
-        for scheme in ("light", "dark"):
-            feature = {"name": "prefers-color-scheme", "value": scheme}
-            tab.call("Emulation.setEmulatedMedia", features=[feature])
-            assert tab.value(CONTRAST) >= 4.5  # of WCAG, level AA
-            assert tab.value("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
-        reached = []
-        for _ in range(3):
-            tab.press("Tab")
-            reached.append(tab.value("document.activeElement.textContent || document.activeElement.name"))
-        assert reached == ["query", "Search", "Whole document d1" + "x" * 200]
-        assert tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector('details').open")
-        tab.press("Tab")
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector(':target')?.textContent == 'the lift of a wing'")
-        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
-        tab.value("document.querySelector('nav a').focus()")
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector('ol')?.start == 11")
-        assert tab.complaints == []
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
-    with serving(app()) as server, open_tab(tmp_path / "profile", *SMALL) as tab:
-        tab.open(f"http://127.0.0.1:{server.port}/")
-        tab.type(HOSTILE)  # into the field, which has the focus
-        tab.wait("document.querySelectorAll('li').length == 2")
-        assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
-            "wings", "wing", "the lift of a wing", "<script>",
-        ]  # fmt: skip
-        assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
-        assert tab.value("document.forms[0].query.value") == HOSTILE
-        assert tab.value("document.scripts.length") == 0
-        address = f"http://127.0.0.1:{server.port}/?query="
-        assert tab.value("location.href").startswith(address)  # a link that can be shared
-        root = "document.documentElement"
-        assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
-        assert (
-            tab.value("getComputedStyle(document.querySelector('.quiet')).fontSize") == "13.6px"
-        )  # the style is taken
-        tab.value("document.forms[0].query.value = 'nothing'; document.forms[0].submit()")
-        tab.wait("document.body.textContent.includes('No document has a word of the query')")
-        tab.value("history.back()")  # without a question of the browser
-        tab.wait("document.querySelectorAll('li').length == 2")
-        tab.value("history.forward()")
-        tab.wait("document.body.textContent.includes('No document has a word of the query')")
-        tab.value("document.forms[0].query.value = 'fails'; document.forms[0].submit()")
-        tab.wait("document.querySelector('[role=alert]') !== null")
-        # The browser itself complains of the status 500 of the last page.
-        assert [complaint for complaint in tab.complaints if "500" not in complaint] == []
-    assert not {HOSTILE, quote(HOSTILE), "nothing"} & set(caplog.text.split())
