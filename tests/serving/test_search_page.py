@@ -1,9 +1,7 @@
 """The search page and its JSON endpoint, in an application of their own."""
 
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 
 import pytest
 from starlette.testclient import TestClient
@@ -13,6 +11,7 @@ from rerank.serving.app import Served, make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
 from rerank.utils.errors import UserError
+from tests.support.parsed_html import Page
 from tests.support.patience import SECONDS
 from tests.support.servers import serving, wait_until
 
@@ -47,53 +46,24 @@ def app(search=find, collection="towns <i>"):
     return make_app(Served("the model", metrics := Metrics(), searches=Searches(search, collection, metrics)))
 
 
-def ask(application, method, path, body=b"", content_type=JSON):
-    """The answer of an application to one request, without a server."""
-    return TestClient(application).request(method, path, content=body, headers={"Content-Type": content_type})
-
-
 def ask_page(query, application=None, **more):
     return TestClient(application or app()).get("/", params={"query": query, **more})
 
 
 def ask_json(query, application=None, **more):
-    return ask(application or app(), "POST", "/search", json.dumps({"query": query, **more}).encode(), JSON)
-
-
-class Page(HTMLParser):
-    """The elements of a page with their attributes, and the text of each kind."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.texts, self._open = [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        self.texts.append((self._open[-1] if self._open else "", data))
-
-    def of(self, tag):
-        return [text for kind, text in self.texts if kind == tag]
+    return TestClient(application or app()).post("/search", json={"query": query, **more})
 
 
 def test_the_form_loads_nothing_and_runs_nothing():
-    answer = ask(app(), "GET", "/")
+    answer = TestClient(app()).get("/")
     page = Page(answer.text)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.of("h1") == ["towns <i>"]
-    tags = [tag for tag, _ in page.elements]
+    tags = [tag for tag, _ in page.tags]
     assert tags.count("form") == 1
     assert not {"script", "img", "iframe", "object", "li"} & set(tags)
-    assert [attributes["href"] for tag, attributes in page.elements if tag == "link"] == ["data:,"]
-    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert [attributes["href"] for tag, attributes in page.tags if tag == "link"] == ["data:,"]
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert "http" not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
@@ -106,9 +76,9 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     assert page.of("mark") == ["wings", "wing", "the lift of a wing", "<script>"]
     assert page.of("summary") == ["Whole document d1"]  # the snippet of the other hit is its whole text
     assert "On <i>\n\n" in page.of("p")
-    assert "".join(text for _, text in page.texts).count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
-    assert [tag for tag, _ in page.elements].count("script") == 0
-    (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
+    assert page.text.count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
+    assert [tag for tag, _ in page.tags].count("script") == 0
+    (field,) = [attributes for tag, attributes in page.tags if tag == "input"]
     assert field["value"] == f"{HOSTILE} ä"
     assert "d1 · score 8.5000 · a: rank 12, score 10.2500" in answer.text
 
@@ -136,23 +106,23 @@ def test_nothing_found_is_a_line_or_an_empty_list():
 
 
 REFUSED = {
-    ("/search", JSON, 422): [
+    (JSON, 422): [
         *(b'{"query": " "}', b'{"query": 1}', b"{}", b'{"query": "wing", "explain": 1}'),
         *(b'{"query": "wing", "top": %s}' % top for top in (b"0", b"1001", b"true")),
     ],
-    ("/search", JSON, 400): [
+    (JSON, 400): [
         *(b"", b'["wing"]', b'{"query": "wing"', b'{"query": "\\ud800"}', b'{"query": "\xff"}', b"[" * 10_000),
     ],
-    ("/search", JSON, 413): [b'{"query": "' + b"x" * LARGEST_BODY],
-    ("/search", "text/plain", 415): [b'{"query": "wing"}'],
+    (JSON, 413): [b'{"query": "' + b"x" * LARGEST_BODY],
+    ("text/plain", 415): [b'{"query": "wing"}'],
 }
-"""Path, type and status -> bodies."""
+"""Type and status -> bodies."""
 
 
-@pytest.mark.parametrize(("path", "content_type", "status"), REFUSED)
-def test_bad_requests_are_refused_and_the_search_is_not_asked(path, content_type, status, caplog):
-    for body in REFUSED[path, content_type, status]:
-        answer = ask(app(search=None), "POST", path, body, content_type)
+@pytest.mark.parametrize(("content_type", "status"), REFUSED)
+def test_bad_requests_are_refused_and_the_search_is_not_asked(content_type, status, caplog):
+    for body in REFUSED[content_type, status]:
+        answer = TestClient(app(search=None)).post("/search", content=body, headers={"Content-Type": content_type})
         assert answer.status_code == status, body[:40]
         assert answer.json().keys() == {"error"}
     assert not caplog.text
@@ -172,9 +142,9 @@ def test_further_results_have_an_address():
     while address:
         page = Page(TestClient(application).get(address).text)
         shown += [text.split(" · ")[0] for kind, text in page.texts if kind == "p" and " · " in text]
-        links = {attributes["rel"]: attributes["href"] for _, attributes in page.elements if "rel" in attributes}
-        (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
-        (listed,) = [attributes for tag, attributes in page.elements if tag == "ol"]
+        links = {attributes["rel"]: attributes["href"] for _, attributes in page.tags if "rel" in attributes}
+        (field,) = [attributes for tag, attributes in page.tags if tag == "input"]
+        (listed,) = [attributes for tag, attributes in page.tags if tag == "ol"]
         assert field["value"] == query
         assert ("prev" in links) == (listed["start"] != "1")
         address = links.get("next")
