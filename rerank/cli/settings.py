@@ -1,19 +1,17 @@
 """The settings as flags: a command takes the flags that act on it, and a TOML file that may have all settings."""
 
-import difflib
 import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-import docstring_parser
-from cyclopts import App, ArgumentCollection, Group, Parameter, Token
+from cyclopts import App, ArgumentCollection, Group, Parameter
 
 from rerank.cli.words import ALL, SECTION
-from rerank.config import Config, flag_name, replace_setting, setting_types, validate
+from rerank.config import validate
+from rerank.config.flags import config_of, fill, parameters
 from rerank.config.named import config_file, config_names
-from rerank.config.registered import registered_helps
 from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath
@@ -21,9 +19,7 @@ from rerank.utils.parameters import OptionalPath
 ConfigFile = Annotated[
     OptionalPath,
     Parameter(
-        name="--config",
-        metavar="FILE",
-        help=f"A TOML file of settings, or one of {config_names()}; flags override it.",
+        name="--config", metavar="FILE", help=f"A TOML file of settings, or one of {config_names()}; flags override it."
     ),
 ]
 
@@ -51,7 +47,9 @@ class CommandWithSettings:
         settings = {name.replace(".", "__"): value for name, value in self.defaults.items()}
         settings |= {name: values.pop(name) for name in self._settings() if name in values}
         values.pop("config", None)
-        self.__wrapped__(*arguments, config=_config(settings), **values)  # type: ignore[attr-defined]
+        config = config_of(settings)
+        validate(config)
+        self.__wrapped__(*arguments, config=config, **values)  # type: ignore[attr-defined]
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -64,7 +62,7 @@ class CommandWithSettings:
     def _settings(self) -> dict[str, inspect.Parameter]:
         """The parameters of the settings by section__key, with the flags and the defaults of this command."""
         chosen = {}
-        for section, key, parameter in _parameters():
+        for section, key, parameter in parameters():
             name = f"{section}.{key}"
             if section in self.names or name in self.names:
                 if name in self.flags:
@@ -116,65 +114,8 @@ def with_settings(
     return lambda function: CommandWithSettings(function, names, flags, defaults)
 
 
-def setting_flags() -> list[str]:
-    """The flags of all settings, in the order of the data flow."""
-    return [flag_name(section, key) for section, types in setting_types().items() for key in types]
-
-
 def read_config_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Fills the settings that no flag gives from the file of --config; cyclopts calls it once the flags are read.
-
-    Settings that do not act on the command are ignored. Raises UserError for a key that is no setting at all.
-    """
-    by_name = {name: argument for argument in arguments for name in argument.names}
-    if not (tokens := by_name["--config"].tokens):
-        return
-    path = config_file(tokens[-1].value)
-    known = setting_flags()
-    for section, table in read_toml(path, "--config ").items():
-        if not isinstance(table, dict):
-            raise UserError(f"{path}: {section}: expected a section such as [training], got {section} = {table!r}")
-        for key, value in table.items():
-            flag = flag_name(section, key)
-            if flag not in known:
-                near = difflib.get_close_matches(flag, known, n=1)
-                hint = nearest(flag, known) if near else "`rerank train --help all` lists all settings"
-                raise UserError(f"{path}: [{section}] {key}: no such setting; {hint}")
-            argument = by_name.get(flag)
-            if argument is None or argument.tokens:
-                continue
-            if isinstance(value, dict | list):
-                raise UserError(f"{path}: [{section}] {key}: expected one value, got {value}")
-            argument.append(Token(keyword=flag, value=str(value), source=str(path)))
-
-
-def _parameters() -> Iterator[tuple[str, str, inspect.Parameter]]:
-    """Section, key and parameter of each setting; None is the default of a hyperparameter, which has the loss's own."""
-    config, helps = Config(), registered_helps()
-    for position, (section, types) in enumerate(setting_types().items(), 1):
-        group = Group(section.replace("_", "-"), sort_key=position)
-        texts = _docstrings(section) | helps.get(section, {})
-        for key, kind in types.items():
-            default = getattr(getattr(config, section), key, None)
-            flag = Parameter(
-                name=flag_name(section, key), group=group, help=texts[key], show_default=default not in ("", None)
-            )
-            parameter = inspect.Parameter(f"{section}__{key}", inspect.Parameter.KEYWORD_ONLY, default=default)
-            yield section, key, parameter.replace(annotation=Annotated[kind, flag])
-
-
-@functools.cache
-def _docstrings(section: str) -> dict[str, str | None]:
-    """The text below each setting of a section."""
-    parsed = docstring_parser.parse_from_object(type(getattr(Config(), section)))
-    return {about.arg_name: about.description for about in parsed.params}
-
-
-def _config(values: Mapping[str, Any]) -> Config:
-    """The configuration with these values of section__key, checked; None is the default of a hyperparameter."""
-    config = Config()
-    for name, value in values.items():
-        if value is not None:
-            config = replace_setting(config, name.replace("__", "."), value)
-    validate(config)
-    return config
+    """Fills the settings from the file of --config; cyclopts calls it once the flags are read."""
+    if tokens := next(argument.tokens for argument in arguments if "--config" in argument.names):
+        path = config_file(tokens[-1].value)
+        fill(arguments, read_toml(path, "--config "), path)

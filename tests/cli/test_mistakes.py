@@ -156,12 +156,7 @@ QRELS, CONFIG, RETRIEVE = "towns/qrels/test.tsv", "encoder/config.json", "retrie
 DAMAGED = [
     (QRELS, b"q0\td\xff\t1\n", RETRIEVE, "expected UTF-8, got d\\xff"),
     (QRELS, b"q0\td0-0\tone\n", RETRIEVE, "test.tsv:1: expected an integer relevance, got one"),
-    (
-        "runs/towns/bm25.json",
-        b"[1]",
-        FOLD,
-        "bm25.json: expected `object`, got `array`; remove it and bm25.run to",
-    ),
+    ("runs/towns/bm25.json", b"[1]", FOLD, "bm25.json: expected `object`, got `array`; remove it and bm25.run to"),
     (CONFIG, "x", FOLD, f"{CONFIG}: expected `object`, got `str` - at `$.rerank`"),
     (CONFIG, {"pooling": 3}, FOLD, f"{CONFIG}: expected `str`, got `int` - at `$.rerank.pooling`"),
     (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected 1 or more under 'max_doc_tokens', got 0"),

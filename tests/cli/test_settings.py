@@ -7,8 +7,8 @@ import pytest
 
 from rerank.cli.app import app
 from rerank.cli.main import main
-from rerank.cli.settings import setting_flags
 from rerank.config import Config, OutputSettings, TrainingSettings, validate
+from rerank.config.flags import setting_flags
 from rerank.runs.settings import to_toml
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT

@@ -111,7 +111,7 @@ REFUSED = {
         *(b'{"query": "wing", "top": %s}' % top for top in (b"0", b"1001", b"true")),
     ],
     (JSON, 400): [
-        *(b"", b'["wing"]', b'{"query": "wing"', b'{"query": "\\ud800"}', b'{"query": "\xff"}', b"[" * 10_000),
+        *(b"", b'["wing"]', b'{"query": "wing"', b'{"query": "\\ud800"}', b'{"query": "\xff"}', b"[" * 10_000)
     ],
     (JSON, 413): [b'{"query": "' + b"x" * LARGEST_BODY],
     ("text/plain", 415): [b'{"query": "wing"}'],

@@ -1,5 +1,6 @@
 """Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
 
+import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
+from rerank.config.flags import config_of, fill, parameters
 from rerank.config.named import config_file
 from rerank.config.registered import describe_hyperparameters
 from rerank.runs.settings import canonical_value, read_toml
@@ -127,11 +129,13 @@ def _typed(
 
 def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
     app = cyclopts.App(name="sweep", result_action="return_value", help_on_error=False)
-    app.default(_given)
-    app.config = [cyclopts.config.Dict(base, source=source)]
+    app.config = [lambda app, commands, arguments: fill(arguments, base, source)]
+
+    def given(**values: Any) -> Config:
+        return config_of(values)
+
+    given.__signature__ = inspect.Signature([parameter for _, _, parameter in parameters()])  # type: ignore[attr-defined]
+    given.__annotations__ = {}
+    app.default(given)
     config: Config = app(list(words), exit_on_error=False, print_error=False)
-    return config
-
-
-def _given(*, config: Config = Config()) -> Config:
     return config
