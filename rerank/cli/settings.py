@@ -45,11 +45,11 @@ class CommandWithSettings:
     def __call__(self, *arguments: Any, **values: Any) -> None:
         """Calls the function with its own arguments, and with the settings as `config`."""
         settings = {name.replace(".", "__"): value for name, value in self.defaults.items()}
-        settings |= {name: values.pop(name) for name in self._settings() if name in values}
-        values.pop("config", None)
+        settings |= {name: value for name, value in values.items() if "__" in name}
         config = config_of(settings)
         validate(config)
-        self.__wrapped__(*arguments, config=config, **values)  # type: ignore[attr-defined]
+        own = {name: value for name, value in values.items() if "__" not in name}
+        self.__wrapped__(*arguments, **(own | {"config": config}))  # type: ignore[attr-defined]
 
     @property
     def __signature__(self) -> inspect.Signature:
