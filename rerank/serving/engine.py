@@ -140,23 +140,22 @@ class Engine:
 
         A chunk is cut when the one before it was scored: the budget may have shrunk, and jobs may have been cancelled.
         """
-        numbers = np.concatenate([np.full(len(job.totals), number) for number, job in enumerate(jobs)])
-        places = np.concatenate([np.arange(len(job.totals)) for job in jobs])
-        longest, totals = (np.concatenate([getattr(job, name) for job in jobs]) for name in ("longest", "totals"))
-        pending = deque(np.lexsort((-totals, -longest)).tolist())
+        pairs = [(job, place) for job in jobs for place in range(job.left)]
+        pending = deque(sorted(pairs, key=lambda pair: (-pair[0].longest[pair[1]], -pair[0].totals[pair[1]])))
         while pending:
-            chunk: dict[int, list[int]] = {}
+            chunk: dict[Job, list[int]] = {}
             filled = 0
             while pending:
-                number, tokens = int(numbers[pending[0]]), int(totals[pending[0]])
-                if not jobs[number].outcome.done():
+                job, place = pending[0]
+                if not job.outcome.done():
+                    tokens = int(job.totals[place])
                     if chunk and filled + tokens > self._scorer.max_tokens_per_forward:
                         break
-                    chunk.setdefault(number, []).append(int(places[pending[0]]))
+                    chunk.setdefault(job, []).append(place)
                     filled += tokens
                 pending.popleft()
             if chunk:
-                yield [(jobs[number], found) for number, found in chunk.items()]
+                yield list(chunk.items())
 
     def _score(self, parts: Sequence[Part]) -> None:
         """Scores a chunk; if that fails, each job by itself, so that one does not fail for another."""

@@ -159,8 +159,6 @@ def test_clients_that_are_killed_half_way_are_dropped(reranker):
             connection.sendall(sent[number % len(sent)])
             if number % 2:  # a reset, and not an orderly end
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            if number % len(sent) == 4:
-                wait_until(lambda: server.service.engine.requests == 2)
             connection.close()
             wait_until(lambda: server.service.engine.requests == 1)
         wait_until(lambda: server.metric("rerank_clients_gone_total") >= 12)
@@ -214,7 +212,7 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
         wait_until(lambda: gate.passes)
         searched = pool.submit(server.service.rank_passages, "fjord", texts, 3)
         other = pool.submit(server.ask, "/rerank", {"query": "fjord", "texts": ["cedar"]})
-        wait_until(lambda: server.service.engine.requests == 3)
+        wait_until(lambda: len(server.service.engine._unfinished) == 3)
         assert server.service.engine.documents == 1 + 4 + 1
         gate.open()
         assert first.result().status == other.result().status == 200
