@@ -12,7 +12,7 @@ from rerank.serving.engine import Engine, Job
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import RefusalError
-from tests.support.servers import BODIES, SECONDS, gated, in_threads, served, wait_until
+from tests.support.servers import BODIES, SECONDS, gated, served, wait_until
 from tests.support.small_world import WORDS
 
 
@@ -65,10 +65,8 @@ def test_what_waits_is_scored_longest_first_within_the_budget(engine, reranker):
         reranker.scorer.score_packed = recorded
         first = Waited(engine, reranker, [("amber", "birch")])
         wait_until(lambda: gate.passes)
-        others = [
-            Waited(engine, reranker, [("amber", " ".join(WORDS[:words])) for words in (3, 900, 12)] * 8)
-            for _ in range(8)
-        ]
+        pairs = [("amber", " ".join(WORDS[:words])) for words in (3, 900, 12)] * 8
+        others = [Waited(engine, reranker, pairs) for _ in range(8)]
         gate.open()
         for waited in (first, *others):
             waited.outcome()
@@ -188,23 +186,6 @@ def test_an_engine_whose_thread_has_ended_is_unhealthy(reranker, monkeypatch):
         assert server.ask("/v2/rerank", {"query": "amber", "documents": ["birch"]}).status == 503
 
 
-def test_many_clients_with_requests_of_all_lengths_get_their_own_scores(reranker):
-    rng = random.Random(1)
-    asked = [[random_pairs(rng, rng.choice([1, 3, 10])) for _ in range(3)] for _ in range(24)]
-
-    def client(requests):
-        for pairs in requests:
-            body = {"queries": [q for q, _ in pairs], "documents": [d for _, d in pairs], "use_activation": False}
-            answer = server.ask("/score", body)
-            assert answer.status == 200
-            scores = [item["score"] for item in answer.json["data"]]
-            np.testing.assert_allclose(scores, reranker.predict(pairs, show=False), atol=1e-5)
-
-    with served(reranker) as server:
-        in_threads([lambda requests=requests: client(requests) for requests in asked])
-        assert server.metric("rerank_chunk_requests_sum") > server.metric("rerank_chunk_requests_count")
-
-
 def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranker):
     texts = ["birch", " ".join(WORDS * 40), "", " ".join(WORDS[:5])]
     with served(reranker) as server, gated(reranker) as gate, ThreadPoolExecutor() as pool:
@@ -218,10 +199,10 @@ def test_passages_of_a_search_are_scored_by_the_engine_with_the_requests(reranke
         assert first.result().status == other.result().status == 200
         found = searched.result()
         assert gate.passes == [1, 5]
+        passes = [server.metric(f"rerank_chunk_requests_{name}") for name in ("count", "sum")]
+        assert passes == [2, 1 + 2]
     expected = reranker.rank_passages("fjord", texts, 3)
-    assert [(best.index, best.begin, best.end) for best in found] == [
-        (best.index, best.begin, best.end) for best in expected
-    ]
+    assert [best._replace(score=0) for best in found] == [best._replace(score=0) for best in expected]
     assert [best.score for best in found] == pytest.approx([best.score for best in expected], abs=1e-5)
 
 

@@ -95,6 +95,7 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
     }
     assert answer.json()["hits"][0] == hit
     assert (len(answer.json()["hits"]), answer.json()["answered_by"]) == (2, "a")
+    assert TestClient(app()).get("/openapi.json").json()["paths"].keys() & {"/search", "/rerank"} == {"/search"}
     explained = ask_json("wing", top=1, explain=True).json()["hits"]
     assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}, "matches": {"wing": "wings"}}]
 
