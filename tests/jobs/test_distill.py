@@ -228,7 +228,7 @@ def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
 def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
     words = ["--config", "towns.toml", "--fold", "1"]
     assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
-    assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
+    assert "encoder ./nowhere: no such folder" in failed(capsys, "distill", "./nowhere", *words)
     assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
     assert "TEACHER: is missing" in failed(capsys, "distill", *words)
     copy = shutil.copytree(make_teacher("teacher"), "copy")
