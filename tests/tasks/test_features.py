@@ -20,7 +20,7 @@ from rerank.training import gradients, saving
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed
-from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
+from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
 
 FOLD = Path("runs/letor/smoothi/fold1")
 
@@ -306,17 +306,3 @@ def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
     line = failed(capsys, *command("--fold", "1"))
     assert "epoch 1, step 1: the loss is not finite on query " in line
     assert "with documents d" in line
-
-
-def test_lightgbm_files_without_one_for_validation(here):
-    (here / "lambdarank").mkdir()
-    for part, queries in (("train", range(30)), ("test", range(30, 36))):
-        lists = [[line.replace(f"qid:{query} ", "0:0.5 ") for line in lines_of(query)] for query in queries]
-        (here / "lambdarank" / f"rank.{part}").write_text("".join(line for lines in lists for line in lines))
-        (here / "lambdarank" / f"rank.{part}.query").write_text("".join(f"{len(lines)}\n" for lines in lists))
-    main(command("--collection", "lambdarank"))
-    (fold,) = json.loads(Path("runs/lambdarank/folds.json").read_text())
-    assert (len(fold["train"]), len(fold["valid"]), len(fold["test"])) == (27, 3, 6)
-    facts = json.loads(Path("runs/lambdarank/smoothi/fold1/manifest.json").read_text())["features"]
-    assert sorted(facts["files"]) == ["rank.test", "rank.test.query", "rank.train", "rank.train.query"]
-    assert facts["width"] == 5  # the features are numbered from 0

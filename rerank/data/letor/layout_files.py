@@ -13,14 +13,14 @@ PARTS = {
     "valid": ("vali", "valid", "validationset"),
     "test": ("test", "testset"),
 }
-FORMS = ("{}.txt", "set1.{}.txt", "rank.{}")
-"""LETOR's and MSLR's names, Yahoo's and LightGBM's."""
+FORMS = ("{}.txt", "set1.{}.txt")
+"""LETOR's and MSLR's names, and Yahoo's."""
 EXPECTED = (
     "expected a file, or a folder with train.txt, vali.txt and test.txt, in Fold1, Fold2, … or not (LETOR 3.0: "
-    "trainingset.txt, …; Yahoo: set1.train.txt, …; LightGBM: rank.train, …), .gz or not"
+    "trainingset.txt, …; Yahoo: set1.train.txt, …), .gz or not"
 )
-LINE = re.compile(rb"\s*[-+]?[0-9]\S*(\s+qid:|(\s+[0-9]+:[-+.0-9eE]+)+\s*(#.*)?$)")
-"""A label and a query id, or nothing but features: what tells feature files from others."""
+LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")
+"""A label and a query id: what tells feature files from others."""
 BEGINNING = 2**16
 """Bytes of a file that show whether it has feature vectors."""
 
@@ -38,7 +38,7 @@ def part_file(folder: Path, part: str) -> Path:
         return files[0]
     words = " or ".join(f"{word}.txt" for word in PARTS[part])
     got = ", ".join(file.name for file in files) or "none"
-    raise UserError(f"{folder}: expected one of {words} (or set1.…, rank.…), .gz or not, got {got}")
+    raise UserError(f"{folder}: expected one of {words} (or set1.…), .gz or not, got {got}")
 
 
 def fold_folders(path: Path) -> dict[str, Path]:

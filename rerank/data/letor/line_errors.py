@@ -9,7 +9,6 @@ from rerank.data.run_scores import FLOAT32_MAX
 LARGEST_INDEX = 9_999
 """Rows are stored dense: this one is 40 kB."""
 LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
-LINE_WITHOUT_QUERY = "label index:value … # docid = DOCUMENT"
 LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
 DOC_ID = re.compile(rb"\bdocid *= *([^ \0]*)")
 LONGEST_ID = 1_000
@@ -27,34 +26,32 @@ class LineError(NamedTuple):
     got: str
 
 
-def first_error(lines: Iterable[bytes], with_queries: bool) -> LineError | None:
+def first_error(lines: Iterable[bytes]) -> LineError | None:
     """The first invalid line, or None; the only white space is spaces."""
     for number, line in enumerate(lines):
         content, _, comment = line.partition(b"#")
-        error = _content_error(content.split(), with_queries) or _comment_error(comment)
+        error = _content_error(content.split()) or _comment_error(comment)
         if error:
             return LineError(number, *error)
     return None
 
 
-def _content_error(words: list[bytes], with_queries: bool) -> tuple[str, str] | None:
+def _content_error(words: list[bytes]) -> tuple[str, str] | None:
     if not words:
         return None
     if not LABEL.fullmatch(words[0]):
         return "a whole number of at most 9 digits as label", quote(words[0])
     features = words[1:]
-    if with_queries:
-        if not features or not features[0].startswith(b"qid:") or features[0] == b"qid:":
-            got = quote(features[0]) if features else "the end of the line"
-            return f"qid:QUERY after the label, as in `{LINE}`", got
-        if _text(features[0]) is None:
-            return "a query id in UTF-8", quote(features[0])
-        features = features[1:]
+    if not features or not features[0].startswith(b"qid:") or features[0] == b"qid:":
+        got = quote(features[0]) if features else "the end of the line"
+        return f"qid:QUERY after the label, as in `{LINE}`", got
+    if _text(features[0]) is None:
+        return "a query id in UTF-8", quote(features[0])
     last = -1
-    for feature in features:
+    for feature in features[1:]:
         match = FEATURE.fullmatch(feature)
         if not match:
-            return f"index:value, as in `{LINE if with_queries else LINE_WITHOUT_QUERY}`", quote(feature)
+            return f"index:value, as in `{LINE}`", quote(feature)
         index = int(match[1][:DIGITS])
         if index > LARGEST_INDEX:
             return f"a feature index from 0 to {LARGEST_INDEX:,}", quote(feature)

@@ -15,9 +15,8 @@ class Lines(NamedTuple):
     """The contents of some lines; a row is a line with a document, which blank and comment lines do not have.
 
     length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
-    of each query in turn, empty if the text names no queries; doc_ids: one for each row, b"" if it has none; sizes:
-    (rows,) int32, the number of features of a row; features, values: (values,) int16 and float32, row by row, each
-    feature's index and value.
+    of each query in turn; doc_ids: one for each row, b"" if it has none; sizes: (rows,) int32, the number of features
+    of a row; features, values: (values,) int16 and float32, row by row, each feature's index and value.
     """
 
     length: int
@@ -30,21 +29,21 @@ class Lines(NamedTuple):
     values: np.ndarray
 
 
-def parse(text: bytes, with_queries: bool) -> Lines | LineError:
-    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError."""
+def parse(text: bytes) -> Lines | LineError:
+    """Parses whole lines; returns the first invalid line as a LineError."""
     if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
         text = text.translate(BLANKS)
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
-        return _read(lines, with_queries)
+        return _read(lines)
     except ValueError as error:  # pyarrow's ArrowInvalid is one
-        line_error = first_error(lines, with_queries)
+        line_error = first_error(lines)
         if line_error is None:
             raise AssertionError(f"lines that cannot be parsed have a first invalid one: {error}") from error
         return line_error
 
 
-def _read(lines: list[bytes], with_queries: bool) -> Lines:
+def _read(lines: list[bytes]) -> Lines:
     numbers: list[int] = []
     labels: list[bytes] = []
     queries: list[tuple[int, bytes]] = []
@@ -56,13 +55,13 @@ def _read(lines: list[bytes], with_queries: bool) -> Lines:
         match = DOC_ID.search(comment) if comment else None
         if match and not 0 < len(match[1]) <= LONGEST_ID:
             raise ValueError("no id, or one that is too long")
-        words = content.split(None, 2 if with_queries else 1)
+        words = content.split(None, 2)
         if not words:
             continue
-        if with_queries and words[1:2] != [query]:
+        if words[1:2] != [query]:
             query = words[1] if len(words) > 1 else b""
             queries.append((len(numbers), query))
-        features.append(b"".join(words[2 if with_queries else 1 :]).rstrip())
+        features.append(b"".join(words[2:]).rstrip())
         numbers.append(number)
         labels.append(words[0])
         doc_ids.append(match[1] if match else b"")

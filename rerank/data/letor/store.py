@@ -1,14 +1,14 @@
 """The store of a fold: its text files, parsed once into arrays that are memory-mapped."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 import numpy as np
 
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.store_writer import side_file, write_documents
+from rerank.data.letor.store_writer import write_documents
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
@@ -46,17 +46,16 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     Raises UserError for a file that cannot be read or is malformed, for a document that a query has twice, and for a
     damaged store.
     """
-    sources = [source for file in files.values() for source in (file, side_file(file)) if source.is_file()]
-    stamps = [(source.resolve(), source.stat().st_size, source.stat().st_mtime_ns) for source in sources]
+    stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
-    make_once(folder, "features", lambda: _write(folder, files, sources))
+    make_once(folder, "features", lambda: _write(folder, files))
     return _load(folder)
 
 
-def _write(folder: Path, files: Mapping[str, Path], sources: Sequence[Path]) -> None:
+def _write(folder: Path, files: Mapping[str, Path]) -> None:
     with atomic_write(folder) as tmp:
         tmp.mkdir()
-        facts = write_documents(tmp, files) | {"checksums": {file.name: file_hash(file) for file in sources}}
+        facts = write_documents(tmp, files) | {"checksums": {file.name: file_hash(file) for file in files.values()}}
         (tmp / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         write_record(tmp)
         if facts["id_bytes"]:

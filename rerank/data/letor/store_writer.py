@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rerank.data.letor.line_errors import LINE, LineError, quote
+from rerank.data.letor.line_errors import LINE, LineError
 from rerank.data.letor.parser import Lines, parse
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
@@ -30,7 +30,7 @@ def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
     """
     with (folder / "features.bin").open("wb") as out:
         documents = _Documents(out)
-        query_ids = {part: documents.read(path, part) for part, path in files.items()}
+        query_ids = {part: documents.read(path) for part, path in files.items()}
     _make_one_width(folder / "features.bin", documents)
     labels, ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
     (folder / "labels.bin").write_bytes(labels.data)
@@ -65,33 +65,21 @@ class _Documents:
         """The number of features of a document."""
         return self.last_feature - self.first_feature + 1
 
-    def read(self, path: Path, part: str) -> list[str]:
+    def read(self, path: Path) -> list[str]:
         """Adds the documents of a file; returns the ids of its queries."""
-        sizes = _read_side_file(path)
         queries, rows, number = len(self.starts), self.rows, 0
         self.query = None
         what, count = f"reading {path.parent.name}/{path.name}", -(-size_of_text(path) // BLOCK)
         blocks = read_blocks(path, f"lines of `{LINE}`", LONGEST_LINE, BLOCK)
-        with closing(ordered_map(parse, blocks, sizes is None)) as parsed:
+        with closing(ordered_map(parse, blocks)) as parsed:
             for lines in progress(parsed, count, what):
                 if isinstance(lines, LineError):
-                    hint = f" (or a {side_file(path).name} beside it)" if lines.expected.startswith("qid:") else ""
-                    place = f"{path}:{number + lines.line + 1}"
-                    raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
+                    raise UserError(f"{path}:{number + lines.line + 1}: expected {lines.expected}, got {lines.got}")
                 self._add(lines, path, number)
                 number += lines.length
         if self.rows == rows or not self.width:
             wanted = f"a document, as in `{LINE}`" if self.rows == rows else "a document with a feature"
             raise UserError(f"{path}:{number + 1}: expected {wanted}, got the end of the file")
-        if sizes is not None:
-            if sizes.sum() != self.rows - rows:
-                raise UserError(
-                    f"{side_file(path)}: expected sizes that sum to {self.rows - rows:,}, the documents of "
-                    f"{path.name}, got {sizes.sum():,}"
-                )
-            prefix = "" if part == "all" else f"{part}-"  # so that no two files have queries of the same id
-            for query, start in enumerate((rows + np.cumsum(sizes) - sizes).tolist(), 1):
-                self._begin(f"{prefix}{query}", start, path, 0)
         return list(self.first_lines)[queries:]
 
     def _add(self, lines: Lines, path: Path, number: int) -> None:
@@ -149,24 +137,3 @@ def _make_one_width(file: Path, documents: _Documents) -> None:
                 wide[:, columns] = np.fromfile(source, np.float32, len(wide) * narrow).reshape(len(wide), narrow)
                 out.write(wide.data)
     old.unlink()
-
-
-def side_file(path: Path) -> Path:
-    """LightGBM's file with the number of documents of each query."""
-    return path.with_name(path.name.removesuffix(".gz") + ".query")
-
-
-def _read_side_file(path: Path) -> np.ndarray | None:
-    """The number of documents of each query; None if there is no side file."""
-    side = side_file(path)
-    if not side.is_file():
-        return None
-    sizes = []
-    for number, line in enumerate(side.read_bytes().rstrip().split(b"\n"), 1):
-        word = line.strip()
-        # Python converts 4,300 digits at most.
-        size = int(word) if word.isdigit() and len(word) < 20 else 0
-        if not 0 < size < 2**31:
-            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {quote(word)}")
-        sizes.append(size)
-    return np.array(sizes, np.int64)

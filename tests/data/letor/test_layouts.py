@@ -12,7 +12,7 @@ from rerank.data.letor.layouts import LetorFold, fold_names, is_feature_source, 
 from rerank.data.splits import hold_out
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
-from tests.support.small_sets import COUNTED, LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
+from tests.support.small_sets import LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
 
 
 def opened(source: Path, name: str = "1", folds: int = 5) -> LetorFold:
@@ -91,56 +91,20 @@ def test_a_single_file_is_cut_into_folds(tmp_path):
     assert "fold 4: no such fold" in refused(source, "4", folds=3)
 
 
-def test_lightgbm(tmp_path):
-    source = tmp_path / "lightgbm"
-    for part in ("train", "valid", "test"):
-        put(source / f"{part}.txt.gz", text(COUNTED, {"a": matrix(2, 4), "b": matrix(1, 4, seed=1)}))
-        put(source / f"{part}.txt.query", "2\n1\n")
-    fold = opened(source)
-    assert fold.valid.query_ids == ("valid-1", "valid-2")
-    assert fold.valid.doc_ids(0) == ("valid-1-0", "valid-1-1")
-    assert (fold.valid.stops - fold.valid.starts).tolist() == [2, 1]
-    assert sorted(fold.checksums) == sorted(
-        f"{part}.txt.{end}" for part in ("train", "valid", "test") for end in ("gz", "query")
-    )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ("2\n2\n", "rank.train.query: expected sizes that sum to 3, the documents of rank.train, got 4"),
-        ("1\n1\n", "rank.train.query: expected sizes that sum to 3, the documents of rank.train, got 2"),
-        ("2\nx\n", "rank.train.query:2: expected the number of documents of a query, got 'x'"),
-        ("2\n" + "9" * 5000, "rank.train.query:2: expected the number of documents of a query, got '9999"),
-        ("3\n0\n", "rank.train.query:2: expected the number of documents of a query, got '0'"),
-        ("", "rank.train.query:1: expected the number of documents of a query, got ''"),
-    ],
-)
-def test_sizes_that_do_not_fit(tmp_path, sizes, expected):
-    source = put(tmp_path / "rank.train", text(COUNTED, {"": matrix(3, 4)}))
-    put(tmp_path / "rank.train.query", sizes)
-    assert re.search(expected, refused(source))
-
-
-def test_lightgbm_example_without_a_validation_file(tmp_path, caplog):
-    source = tmp_path / "lambdarank"
-    sizes = {"train": [1 + i % 3 for i in range(20)], "test": [2, 1]}
-    for part, counts in sizes.items():
-        put(source / f"rank.{part}", text(COUNTED, {"": matrix(sum(counts), 5, seed=len(part))}, sparse=True))
-        put(source / f"rank.{part}.query", "".join(f"{count}\n" for count in counts))
+def test_without_a_validation_file_some_training_queries_validate(tmp_path, caplog):
+    source = tmp_path / "set"
+    queries = {f"q{i}": matrix(1 + i % 3, 5, seed=i) for i in range(20)}
+    put(source / "train.txt", text(LETOR, queries, sparse=True))
+    put(source / "test.txt", text(LETOR, {"q20": matrix(2, 5)}))
     with caplog.at_level("INFO", "rerank"):
         fold = opened(source)
     told = f"{source}, fold 1: no validation file; 2 of its 20 training queries, drawn at random, validate"
     assert told in caplog.text
-    assert fold.test.query_ids == ("test-1", "test-2")
-    assert (fold.train.query_ids, fold.valid.query_ids) == hold_out(f"train-{i + 1}" for i in range(20))
-    number = int(fold.valid.query_ids[0].split("-")[1])
-    first, count = sum(sizes["train"][: number - 1]), sizes["train"][number - 1]
+    assert (fold.train.query_ids, fold.valid.query_ids) == hold_out(queries)
     found = fold.valid.features[fold.valid.starts[0] : fold.valid.stops[0]]
-    np.testing.assert_array_equal(found, matrix(sum(sizes["train"]), 5, seed=5)[first : first + count])
-    (source / "rank.train.query").write_text(f"{sum(sizes['train'])}\n")
-    expected = "lambdarank, fold 1: no validation file; splits: got 1 judged queries to train on; expected 2 or more"
-    assert expected in refused(source)
+    np.testing.assert_array_equal(found, queries[fold.valid.query_ids[0]])
+    put(source / "train.txt", text(LETOR, {"q0": matrix(3, 5)}))
+    assert "splits: got 1 judged queries to train on; expected 2 or more" in refused(source)
 
 
 def test_features_from_0_in_one_file_are_from_0_in_all(tmp_path):
@@ -169,7 +133,7 @@ FIRST = LINE.format(1, "a")
             FIRST + "1 qid:1 2:1 1:1\n",
             ":2: expected feature indices that rise, so one above 2, got '1:1'",
         ),
-        (FIRST + "1 1:1\n", r":2: expected qid:QUERY .* \(or a train.txt.query beside it\), got '1:1'"),
+        (FIRST + "1 1:1\n", ":2: expected qid:QUERY after the label, as in .*, got '1:1'"),
         (
             "".join(LINE.format(query, "a") for query in ("1", "2", "1")),
             ":3: expected all lines of query 1 together, from line 1 on; got one after query 2",
@@ -197,14 +161,14 @@ def test_files_that_are_not_as_expected(tmp_path):
     assert refused(source, "6") == f"fold 6: no such fold in {source}; expected 1, 2, 3, 4, 5"
     valid = source / "Fold1" / "vali.txt"
     put(valid.with_name("valid.txt.gz"), valid.read_text())
-    expected = "one of vali.txt or valid.txt or validationset.txt (or set1.…, rank.…), .gz or not, got vali.txt, valid."
+    expected = "one of vali.txt or valid.txt or validationset.txt (or set1.…), .gz or not, got vali.txt, valid."
     assert expected in refused(source)
     valid.unlink()
     assert opened(source).valid.query_ids == ("20", "21")
     valid.with_name("valid.txt.gz").unlink()
     assert "Fold1: expected one of vali.txt" in refused(source)
     (source / "Fold2" / "train.txt").unlink()
-    assert "Fold2: expected one of train.txt or trainingset.txt (or set1.…, rank.…), .gz or not, got none" in refused(
+    assert "Fold2: expected one of train.txt or trainingset.txt (or set1.…), .gz or not, got none" in refused(
         source, "2"
     )
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
@@ -233,7 +197,8 @@ def test_several_processes_share_a_store(tmp_path):
         ("topics/train.txt.bak", "301 what is 10:30\n", False),
         ("mq.txt", "2 qid:1 1:0.5 #docid = GX-1\n", True),
         ("mq.txt.gz", "# comment\n\n1.0\tqid:1\t1:0.5\n", True),
-        ("lightgbm.txt", "\ufeff1 1:0.5\n", True),
+        ("no-query.txt", "1 1:0.5\n", False),
+        ("bom.txt", "\ufeff1 qid:1 1:0.5\n", True),
     ],
 )
 def test_a_file_is_a_feature_source_if_its_lines_look_like_it(tmp_path, name, content, features):

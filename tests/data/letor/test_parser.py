@@ -9,8 +9,8 @@ from rerank.data.letor.line_errors import LineError, first_error
 from rerank.data.letor.parser import Lines, parse
 
 
-def read(text: str | bytes, with_queries: bool = True) -> Lines:
-    lines = parse(text.encode() if isinstance(text, str) else text, with_queries)
+def read(text: str | bytes) -> Lines:
+    lines = parse(text.encode() if isinstance(text, str) else text)
     assert isinstance(lines, Lines), lines
     return lines
 
@@ -44,12 +44,6 @@ def test_values_are_what_numpy_reads():
     ]
     line = "0 qid:1 " + " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
     np.testing.assert_allclose(read(line).values, np.array(texts, dtype=np.float64).astype(np.float32), rtol=1e-7)
-
-
-def test_lines_without_queries():
-    lines = read("1 1:5\n0\n", with_queries=False)
-    assert lines.queries == []
-    assert lines.sizes.tolist() == [1, 0]
 
 
 MISTAKES = [
@@ -97,16 +91,11 @@ MISTAKES = [
 @pytest.mark.parametrize(("line", "expected", "got"), MISTAKES)
 def test_mistakes(line, expected, got):
     text = f"0 qid:1 1:1 2:1\n\n{line}\n0 qid:1 1:1 2:1\n7\n".encode(errors="surrogateescape")
-    mistake = parse(text, True)
+    mistake = parse(text)
     assert isinstance(mistake, LineError)
     assert mistake.line == 2
     assert expected in mistake.expected
     assert got in mistake.got
-
-
-def test_a_query_where_a_side_file_counts_them():
-    mistake = parse(b"1 qid:1 1:2\n", False)
-    assert mistake == LineError(0, "index:value, as in `label index:value … # docid = DOCUMENT`", "'qid:1'")
 
 
 def test_quick_and_exact_reading_agree_on_what_is_wrong():
@@ -117,8 +106,8 @@ def test_quick_and_exact_reading_agree_on_what_is_wrong():
         place = numbers.randrange(len(line))
         mark = numbers.choice('0123456789:.eE+-# \t\rxnaif_,"\0q\x85')
         broken = (line[:place] + mark + line[place + numbers.randrange(2) :]).encode()
-        read = parse(broken, True)  # raises AssertionError where the exact check sees nothing wrong
-        exact = first_error(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"), True)
+        read = parse(broken)  # raises AssertionError where the exact check sees nothing wrong
+        exact = first_error(broken.translate(bytes.maketrans(b"\t\r\v\f", b"    ")).split(b"\n"))
         assert isinstance(read, LineError) == (exact is not None), broken
         wrong += exact is not None
     assert 200 < wrong < 1400

@@ -55,21 +55,6 @@ def test_a_file_is_read_once_and_again_when_it_was_touched(source, reads, cache)
     assert reads == [source, source]
 
 
-@pytest.mark.parametrize("which", ["train.txt", "train.txt.query"])
-def test_a_changed_file_is_read_again(tmp_path, reads, cache, which):
-    source = put(tmp_path / "train.txt", "1 1:5\n0 1:6\n1 1:7\n")
-    side = put(tmp_path / "train.txt.query", "1\n2\n")
-    assert opened(source, cache).stops.tolist() == [1, 3]
-    put(tmp_path / which, {source: "1 1:5\n0 1:6\n1 1:8\n", side: "2\n1\n"}[tmp_path / which])
-    touch(tmp_path / which)
-    changed = opened(source, cache)
-    assert reads == [source, source]
-    assert (changed.features[2, 0], changed.stops[0]) == {source: (8, 1), side: (7, 2)}[tmp_path / which]
-    side.unlink()
-    with pytest.raises(UserError, match=r"train.txt:1: expected qid:QUERY"):
-        opened(source, cache)
-
-
 def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("rerank.data.letor.store_writer.BLOCK", 32)
     monkeypatch.setattr("rerank.utils.processes.FEW", 99)
