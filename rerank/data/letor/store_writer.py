@@ -7,8 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rerank.data.letor.line_errors import LINE, LineError
-from rerank.data.letor.parser import Lines, parse
+from rerank.data.letor.parser import LINE, LineError, Lines, parse
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
@@ -28,10 +27,13 @@ def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
     document has an id. Raises UserError with file and line for malformed text, and for a file without a document or a
     feature.
     """
-    with (folder / "features.bin").open("wb") as out:
-        documents = _Documents(out)
+    columns, values = folder / "columns.bin", folder / "values.bin"
+    with columns.open("wb") as columns_file, values.open("wb") as values_file:
+        documents = _Documents(columns_file, values_file)
         query_ids = {part: documents.read(path) for part, path in files.items()}
-    _make_one_width(folder / "features.bin", documents)
+    _write_features(folder / "features.bin", columns, values, documents)
+    for file in (columns, values):
+        file.unlink()
     labels, ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
     (folder / "labels.bin").write_bytes(labels.data)
     (folder / "offsets.bin").write_bytes(np.array([*documents.starts, documents.rows], np.int64).data)
@@ -44,14 +46,13 @@ def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
 class _Documents:
     """The documents of the files read so far.
 
-    Their features are in `out`, in columns of `first_feature` to `last_feature`. These change while files are read:
-    `layout` has a number of rows, and the first and the last feature that they were written with. `first_lines` has the
-    file and the line of the first document of each query.
+    The features that their lines have are in two files, the index and the value of each: how many features a row needs
+    is known at the end. `first_lines` has the file and the line of the first document of each query.
     """
 
-    def __init__(self, out: BinaryIO) -> None:
-        self.out = out
-        self.layout: list[tuple[int, int, int]] = []
+    def __init__(self, columns: BinaryIO, values: BinaryIO) -> None:
+        self.columns, self.values = columns, values
+        self.sizes: list[np.ndarray] = []
         self.labels: list[np.ndarray] = []
         self.doc_ids: list[np.ndarray] = []
         self.starts: list[int] = []
@@ -86,7 +87,12 @@ class _Documents:
         for row, query_id in lines.queries:
             if query_id != self.query:
                 self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
-        self._write_features(lines)
+        if len(lines.features):
+            self.first_feature = min(self.first_feature, int(lines.features.min()))
+            self.last_feature = max(self.last_feature, int(lines.features.max()))
+        self.columns.write(lines.features.data)
+        self.values.write(lines.values.data)
+        self.sizes.append(lines.sizes)
         self.labels.append(lines.labels)
         self.doc_ids.append(np.array(lines.doc_ids, "S"))
         self.rows += len(lines.labels)
@@ -103,37 +109,15 @@ class _Documents:
         self.first_lines[query_id], self.query = (path, line), query_id
         self.starts.append(row)
 
-    def _write_features(self, lines: Lines) -> None:
-        if len(lines.features):
-            self.first_feature = min(self.first_feature, int(lines.features.min()))
-            self.last_feature = max(self.last_feature, int(lines.features.max()))
-        rows, width = len(lines.labels), self.width
-        self.layout.append((rows, self.first_feature, self.last_feature))
-        if len(lines.values) == rows * width:  # every document has every feature
-            self.out.write(lines.values.data)
-            return
-        ends = np.concatenate([[0], np.cumsum(lines.sizes, dtype=np.int64)])
-        for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // max(1, width))):
-            sizes = lines.sizes[begin : begin + step]
-            span = slice(ends[begin], ends[begin + len(sizes)])
-            dense = np.zeros((len(sizes), width), np.float32)
-            columns = lines.features[span] - self.first_feature
-            dense[np.repeat(np.arange(len(sizes)), sizes), columns] = lines.values[span]
-            self.out.write(dense.data)
 
-
-def _make_one_width(file: Path, documents: _Documents) -> None:
-    """Writes the features again if the first rows have fewer columns than a later one."""
-    first, width = documents.first_feature, documents.width
-    if all(begin == first and end == documents.last_feature for _, begin, end in documents.layout):
-        return
-    old = file.rename(file.with_name("narrow.bin"))
-    with old.open("rb") as source, file.open("wb") as out:
-        for rows, begin, end in documents.layout:
-            columns = slice(begin - first, end - first + 1)
-            narrow = end - begin + 1
-            for done in range(0, rows, step := max(1, VALUES_AT_A_TIME // width)):
-                wide = np.zeros((min(step, rows - done), width), np.float32)
-                wide[:, columns] = np.fromfile(source, np.float32, len(wide) * narrow).reshape(len(wide), narrow)
-                out.write(wide.data)
-    old.unlink()
+def _write_features(out: Path, columns: Path, values: Path, documents: _Documents) -> None:
+    """Writes the features of all documents, 0 where a line has none, a part at a time."""
+    sizes = np.concatenate(documents.sizes)
+    with columns.open("rb") as columns_file, values.open("rb") as values_file, out.open("wb") as file:
+        for begin in range(0, len(sizes), step := max(1, VALUES_AT_A_TIME // documents.width)):
+            some = sizes[begin : begin + step]
+            count = int(some.sum())
+            places = np.fromfile(columns_file, np.int16, count) - documents.first_feature
+            dense = np.zeros((len(some), documents.width), np.float32)
+            dense[np.repeat(np.arange(len(some)), some), places] = np.fromfile(values_file, np.float32, count)
+            file.write(dense.data)

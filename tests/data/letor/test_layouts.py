@@ -131,9 +131,9 @@ FIRST = LINE.format(1, "a")
         ("1 qid:1\n0 qid:2\n", ":3: expected a document with a feature, got the end"),
         (
             FIRST + "1 qid:1 2:1 1:1\n",
-            ":2: expected feature indices that rise, so one above 2, got '1:1'",
+            ":2: expected index:value with indices from 0 to 9,999 that rise .*, got '1 qid:1 2:1 1:1'",
         ),
-        (FIRST + "1 1:1\n", ":2: expected qid:QUERY after the label, as in .*, got '1:1'"),
+        (FIRST + "1 1:1\n", ":2: expected qid:QUERY after the label, as in .*, got '1 1:1'"),
         (
             "".join(LINE.format(query, "a") for query in ("1", "2", "1")),
             ":3: expected all lines of query 1 together, from line 1 on; got one after query 2",
