@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypedDict
 
-from rerank.data.json_lines import read_objects
+from rerank.data.text_lines import read_objects
 from rerank.data.trec import FLOAT32_MAX
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError

@@ -115,7 +115,7 @@ def contents(draw, width):
 def test_lines_of_any_form(folder, width, data, block):
     """Also in blocks of a few lines, plain ones and others in turn."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.data.text_lines.blocks.__defaults__", (block,))
+        patch.setattr("rerank.data.text_lines.BLOCK", block)
         expect_same(folder / "any", data.draw(contents(width)), width)
 
 

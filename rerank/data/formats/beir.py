@@ -4,7 +4,6 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
 from rerank.data.formats._line_offsets import Find, Stamp, line_offsets, stamp_of
 from rerank.data.ids import check_id
-from rerank.data.json_lines import parse_object, read_objects, text_under
 from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.splits import Judged
+from rerank.data.text_lines import parse_object, read_objects, text_under
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
@@ -172,9 +171,9 @@ class BeirFolder:
                 "tab-separated)"
             )
 
-    def _records(self, path: Path, begin: int = 0) -> Iterator[tuple[str, int, Document]]:
-        """Each line's place as file:line, its offset in bytes, and its content, checked; from a line's offset on."""
-        for place, offset, record in read_objects(path, self._expected, begin):
+    def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
+        """Each line's place as file:line, its offset in bytes, and its content, checked."""
+        for place, offset, record in read_objects(path, self._expected):
             yield place, offset, self._document(record, place)
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
@@ -198,9 +197,8 @@ def _offsets(folder: BeirFolder, _stamp: Stamp) -> Find:
     """Finds the lines of documents."""
     path = folder._corpus
 
-    def lines(last: int, before: int) -> Iterator[tuple[str, int]]:
-        records = itertools.islice(folder._records(path, last), 1 if before else 0, None)
-        for _, offset, document in progress(records, folder.count(), f"indexing {path.name}", before=before):
-            yield document.doc_id, offset
+    def lines() -> Iterator[tuple[str, int, str]]:
+        for place, offset, document in progress(folder._records(path), folder.count(), f"indexing {path.name}"):
+            yield place, offset, document.doc_id
 
     return line_offsets(path, (folder.id_key, folder.title_key, folder.text_key), lines)
