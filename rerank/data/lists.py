@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypedDict
 
 from rerank.data.text_lines import read_objects
-from rerank.data.trec import FLOAT32_MAX
-from rerank.data.types import Candidates
+from rerank.data.types import FLOAT32_MAX, Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
 from rerank.utils.json_files import check_shape, shown

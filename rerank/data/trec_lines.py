@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.run_scores import FLOAT32_MAX
 from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of_text
+from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress
 

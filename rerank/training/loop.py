@@ -13,7 +13,6 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from rerank.batches.batch import Batch, Packed
-from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
 from rerank.training.average import AveragedWeights
@@ -26,6 +25,7 @@ from rerank.training.steps import Step, dropout_seeds, make_steps
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import log, progress
 
 

@@ -9,13 +9,13 @@ import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, make_batch
-from rerank.batches.prefetch import prefetch
 from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator, precision_of
 from rerank.training.gradients import accumulate_gradient, probe_memory
 from rerank.utils.errors import UserError
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP

@@ -12,8 +12,9 @@ from typing import Any
 from rerank.data.folds import official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
 from rerank.data.ids import check_id
-from rerank.data.sources import UnknownDocumentError
+from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.types import Document, Fold, Qrels
+from rerank.data.with_splits import WithSplits
 from rerank.utils.errors import UserError
 
 DOCUMENTS_AT_ONCE = 256
@@ -223,3 +224,27 @@ def _read_queries(source: str, field: str = "") -> dict[str, str]:
             check_id(query.query_id, f"{source}: query {number}", "the id")
             queries[query.query_id] = getattr(query, field) if field else query.default_text()
     return queries
+
+
+@dataclass(frozen=True)
+class _PublishedSplit:
+    """Reads ids with a published split below: beir/fiqa is beir/fiqa/train, …/dev and …/test; without judged queries in
+    /test, those of /dev test.
+    """
+
+    @classmethod
+    def matches(cls, source: str) -> bool:
+        return IrDataset.matches(source) and bool(published_split(source))
+
+    def __call__(self, source: str) -> WithSplits:
+        """Opens the parts; raises UserError if one cannot be opened."""
+        ids = published_split(source)
+        parts = {part: IrDataset(id_) for part, id_ in ids.items()}
+        note = f"{source}: no judged queries in {source}/test, so those of {ids['test']} test"
+        if ids["test"] == f"{source}/test":
+            note = ""
+        return WithSplits(parts["test"], parts["train"], parts.get("valid"), source, note)
+
+
+register(_PublishedSplit(), fallback=True)
+register(IrDataset, fallback=True)  # asked second, as it would open these ids too
