@@ -44,7 +44,7 @@ def fit(
     Parameters
     ----------
     collection
-        An ir_datasets id, or a folder or a .zip in BEIR's layout; with or without judgments.
+        An ir_datasets id, or a folder in BEIR's layout; with or without judgments.
     encoder
         The bi-encoder of the stages: a hub name or a folder; none: BM25 alone.
     cross_encoder

@@ -13,7 +13,7 @@ class CollectionSettings:
     """The documents, queries and, to train and to evaluate, relevance judgments."""
 
     source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, a folder or a .zip in BEIR's layout, or SVMlight files of feature vectors."""
+    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
     train: PathText = ""
     """A collection of the same documents whose queries train; those of the source test."""
     valid: PathText = ""

@@ -64,7 +64,7 @@ def fit(
     the same inputs as the folder's opens the folder.
 
     Args:
-        collection: an ir_datasets id, a folder or a .zip in BEIR's layout; or the settings of an experiment, of which
+        collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment, of which
             the collection's, the index, the device, the precision, the seed and the folder of results are used.
         pipeline: the stages to try; by default those of `default_stages`.
         encoder: the bi-encoder of the default stages, or "none" for BM25 alone.

@@ -1,9 +1,7 @@
 """Any bytes in any file of input give a value or one UserError, in bounded time."""
 
 import gzip
-import io
 import json
-import zipfile
 
 import pytest
 from hypothesis import given
@@ -30,14 +28,6 @@ FEATURES = b"1 qid:1 1:0.5 2:1 # d1\n0 qid:1 1:0.25 # d2\n2 qid:2 2:3 # d1\n"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("any-bytes")
-
-
-def zipped():
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("towns/corpus.jsonl", json.dumps(DOCUMENT))
-        archive.writestr("towns/queries.jsonl", json.dumps(QUERY))
-    return out.getvalue()
 
 
 def documents(path):
@@ -72,7 +62,6 @@ READERS = {
     "judgments.jsonl": (damaged_json(LIST), lambda path: read_training_lists(path, {"q1": "lift"}, "judgments")),
     "folds.json": (damaged_json(FOLDS), read_folds),
     "train.txt": (damaged(FEATURES), features),
-    "towns.zip": (damaged(zipped()), lambda path: open_collection(str(path)).queries),
 }
 
 

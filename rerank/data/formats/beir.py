@@ -29,9 +29,8 @@ CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 class BeirFolder:
     """A collection in a folder; see `Source` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. `folder` is where
-    the files are if that is not the source. Opening raises UserError if there is no corpus.jsonl; the other files are
-    needed only when they are read.
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
+    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
 
     Files with other keys need a reader of a few lines, in a module of this folder:
 
@@ -46,7 +45,6 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
-    folder: str = ""
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -103,7 +101,7 @@ class BeirFolder:
     def query_texts(self, field: str) -> dict[str, str]:
         """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
         # Without a key of titles, so that `field` may be that key.
-        return BeirFolder(self.source, self.id_key, "", field, self.folder).queries
+        return BeirFolder(self.source, self.id_key, "", field).queries
 
     @property
     def fingerprint(self) -> str:
@@ -150,7 +148,7 @@ class BeirFolder:
 
     @property
     def _folder(self) -> Path:
-        return Path(self.folder or self.source)
+        return Path(self.source)
 
     @property
     def _corpus(self) -> Path:
