@@ -63,21 +63,17 @@ class TokenStore:
 
     def statistics(self) -> dict[str, int]:
         """Counts of documents and tokens, and how many of each were truncated."""
-        cut = empty = tokens = 0
-        for some in slices_of(len(self.lengths)):
-            lengths, kept = self.lengths[some], np.diff(self.offsets[some.start : some.stop + 1])
-            cut += int((kept < lengths).sum())
-            empty += int((lengths == 0).sum())
-            tokens += int(lengths.sum())
+        lengths, kept = self.lengths, np.diff(self.offsets)
+        counts = {
+            "documents": len(self.rows),
+            "documents_cut": int((kept < lengths).sum()),
+            "documents_empty": int((lengths == 0).sum()),
+            "tokens": int(lengths.sum()),
+            "tokens_cut": int(lengths.sum() - kept.sum()),
+        }
         release(self.lengths)
         release(self.offsets)
-        return {
-            "documents": len(self.rows),
-            "documents_cut": cut,
-            "documents_empty": empty,
-            "tokens": tokens,
-            "tokens_cut": tokens - int(self.offsets[-1]),
-        }
+        return counts
 
 
 def open_store(

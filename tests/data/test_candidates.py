@@ -60,7 +60,7 @@ def test_candidates_of_a_run_in_arrays_are_those_of_dictionaries(tmp_path, some,
         assert not isinstance(ids, list)
         assert [ids[0], *ids[1:]] == list(ids) == distinct_doc_ids(expected) == distinct_doc_ids(dict(expected))
         lists = ListsOf(found, query_ids[1:])
-        assert list(lists) == list(lists[:]) == list(expected.values())[1:]
+        assert list(lists) == list(expected.values())[1:]
         assert lists[-1] == expected[query_ids[-1]]
 
 

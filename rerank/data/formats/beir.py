@@ -10,12 +10,12 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
 from rerank.data.formats._line_offsets import Find, Stamp, line_offsets, stamp_of
 from rerank.data.ids import check_id
 from rerank.data.sources import UnknownDocumentError, register
-from rerank.data.splits import Judged
-from rerank.data.text_lines import parse_object, read_objects, text_under
+from rerank.data.splits import Judged, merge_splits
+from rerank.data.text_lines import parse_object, read_objects, size_of_text, text_under
+from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
@@ -23,6 +23,11 @@ from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+QRELS = "qrels/test.tsv"
+JUDGMENTS = "qrels/*.tsv"
+LARGE = 2**22
+"""Bytes of text of a file whose judgments are kept in arrays, in 8 bytes each; as a dictionary they take 380."""
+FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class BeirFolder:
         if not any(self._folder.glob(JUDGMENTS)):
             return Judged({})
         self._check_files(QRELS)
-        return read_judgments(self._folder, self.source)
+        return _read_judgments(self._folder, self.source)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
@@ -95,7 +100,7 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{self._folder / file_of(self._folder, query_id)}: {missing}")
+                raise UserError(f"{self._folder / _file_of(self._folder, query_id)}: {missing}")
         return queries
 
     def query_texts(self, field: str) -> dict[str, str]:
@@ -200,3 +205,33 @@ def _offsets(folder: BeirFolder, _stamp: Stamp) -> Find:
             yield place, offset, document.doc_id
 
     return line_offsets(path, (folder.id_key, folder.title_key, folder.text_key), lines)
+
+
+def _read_judgments(folder: Path, source: str) -> Judged:
+    """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
+
+    Notes name the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training queries
+    are in another file too.
+    """
+    published = (folder / FILES["train"]).is_file()
+    files = {part: folder / name for part, name in FILES.items() if published or part == "test"}
+    parts = {part: _read_qrels(file) for part, file in files.items() if file.is_file()}
+    unused = sorted(file.name for file in folder.glob(JUDGMENTS) if file not in files.values())
+    why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
+    note = f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
+    notes = (note,) if unused else ()
+    return merge_splits(parts, source, *notes) if published else Judged(parts["test"], notes=notes)
+
+
+def _read_qrels(file: Path) -> Judgments:
+    if size_of_text(file) < LARGE:
+        return read_qrels(file)
+    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
+
+    return read_qrels_arrays(file)
+
+
+def _file_of(folder: Path, query_id: str) -> str:
+    """The file that judges a query; reads the files again."""
+    names = [name for name in reversed(FILES.values()) if (folder / name).is_file()]
+    return next(name for name in names if query_id in _read_qrels(folder / name))

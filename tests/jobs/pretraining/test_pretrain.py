@@ -9,7 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.config import Config, EncoderSettings, PretrainingSettings
-from rerank.data.formats import _beir_judgments, beir
+from rerank.data.formats import beir
 from rerank.data.trec import read_run
 from rerank.jobs import train
 from rerank.jobs.pretraining import pretrain
@@ -63,7 +63,7 @@ def test_it_needs_no_query_and_no_judgment_and_cannot_open_them(here, capsys, mo
         raise AssertionError("a pre-training opened queries or judgments")
 
     monkeypatch.setattr(beir.BeirFolder, "queries", property(closed))
-    monkeypatch.setattr(_beir_judgments, "read_qrels", closed)
+    monkeypatch.setattr(beir, "read_qrels", closed)
     tried, probe = [], loop.probe_memory
     monkeypatch.setattr(loop, "probe_memory", lambda *given: (probe(*given), tried.append(given[-1].tokens)))
     main(pretraining(str(with_queries), "--out", "again", "--output.folder", "other"))
