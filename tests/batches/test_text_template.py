@@ -21,6 +21,7 @@ TEMPLATES = {
     "prompt after": "query: {query} \ndocument: {document} \nYou are a search relevance expert.",
     "lines": "Query:\n {query}\n\nDocument:\n {document}\nRelevance:",
     "one line": "{query} {document}",
+    "line breaks": "Query:\n{query}\n\nDocument:\n{document}\nRelevance:",
 }
 KINDS = ["qwen3", "llama", "gemma"]
 QUERIES = ["amber", "what is amber birch?", "naïve 日本 (x)", "3 amber!?)", "A"]
@@ -50,17 +51,6 @@ def test_encoders_take_templates_too(kind):
     expected = tokenizer(fill(TEMPLATES["plain"], "amber", "birch"))
     assert spliced(template, tokenizer, "amber", "birch") == expected["input_ids"]
     assert (template.token_types is None) == ("token_type_ids" not in expected)
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "gemma"])
-def test_a_line_break_before_a_text_stays_outside_of_it(kind):
-    tokenizer = make_tokenizer(kind, WORDS)
-    text = "Query:\n{query}\n\nDocument:\n{document}\nRelevance:"
-    template = text_template(tokenizer, text)
-    assert (template.query_lead, template.document_lead) == ("", "")
-    for query in QUERIES:
-        for document in DOCUMENTS:
-            assert spliced(template, tokenizer, query, document) == tokenizer(fill(text, query, document))["input_ids"]
 
 
 def test_a_space_belongs_to_the_first_word_where_the_tokenizer_says_so():

@@ -3,7 +3,6 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,6 @@ from rerank.data import sources
 from rerank.data.collections import open_collection, queries_to_search
 from rerank.data.formats import _line_offsets
 from rerank.data.formats.beir import BeirFolder
-from rerank.data.formats.irds import IrDataset
 from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
@@ -350,38 +348,3 @@ def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd
     with pytest.raises(UserError, match=expected):
         open_collection(ROBUST04).queries  # noqa: B018
     assert capfd.readouterr() == ("", "")
-
-
-class OfIrDatasets:
-    """What ir_datasets gives for an id, with the id of a document and of a query."""
-
-    def __init__(self, doc_id="d1", query_id="q1"):
-        self.doc, self.query = (
-            SimpleNamespace(doc_id=doc_id, default_text=lambda: "lift"),
-            SimpleNamespace(query_id=query_id, default_text=lambda: "drag"),
-        )
-        self.has_docs = self.has_queries = self.has_qrels = lambda: True
-        self.docs_handler = self.queries_handler = self.qrels_handler = lambda: self
-        self.docs_iter, self.queries_iter = lambda: iter([self.doc]), lambda: iter([self.query])
-        self.qrels_iter = lambda: iter([SimpleNamespace(query_id="q1", doc_id=doc_id, relevance=1)])
-
-
-@pytest.mark.parametrize(
-    ("ids", "part", "message"),
-    [
-        ({"doc_id": "a b"}, "documents", r"^toy: document 1: the id 'a b' is empty or has white space"),
-        ({"doc_id": "a\0"}, "documents", r"^toy: document 1: the id 'a\\x00' has a NUL"),
-        ({"doc_id": "a\n"}, "qrels", r"^toy: its qrels: the document id 'a\\n' is empty or has white space"),
-        ({"query_id": ""}, "queries", r"^toy: query 1: the id '' is empty or has white space"),
-    ],
-)
-def test_an_id_of_ir_datasets_that_no_file_can_hold_is_named(monkeypatch, ids, part, message):
-    def read(dataset):
-        known = SimpleNamespace(registry={"toy": dataset}, load=lambda source: dataset)
-        monkeypatch.setattr("rerank.data.formats.irds.library", lambda: known)
-        value = getattr(IrDataset("toy"), part)
-        return list(value() if callable(value) else value)
-
-    assert len(read(OfIrDatasets())) == 1
-    with pytest.raises(UserError, match=message):
-        read(OfIrDatasets(**ids))

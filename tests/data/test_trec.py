@@ -81,14 +81,6 @@ def test_bad_run_is_one_line_with_file_and_line(tmp_path: Path, content: str | b
     assert "\n" not in str(error.value)
 
 
-def test_missing_file_says_what_was_expected(tmp_path: Path) -> None:
-    for read, columns in ((read_run, "query_id Q0 doc_id rank score tag"), (read_qrels, "query_id 0 doc_id relevance")):
-        with pytest.raises(
-            UserError, match=f"none: cannot be read: No such file or directory; expected lines of `{columns}`"
-        ):
-            read(tmp_path / "none")
-
-
 def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path: Path) -> None:
     write_run(tmp_path / "a.run", {"q2": {"b": 1.25, "a": 12.3456789}, "q1": {"c": -1}}, "bm25")
     assert (tmp_path / "a.run").read_text() == (

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from rerank.data.trec import ranked, read_qrels, read_run
 from rerank.data.trec_arrays import read_qrels_arrays, read_run_arrays
 from rerank.utils.errors import UserError
-from tests.support.any_bytes import bounded, damaged
+from tests.support.any_bytes import bounded
 
 RUN, QRELS, BEIR = 6, 4, 3
 HEADER = b"query-id\tcorpus-id\tscore\n"
-GOOD_RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\nq2 Q0 d1 1 0.5 tag\n"
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +118,6 @@ def test_lines_of_any_form(folder, width, data, block):
         expect_same(folder / "any", data.draw(contents(width)), width)
 
 
-@bounded
-@given(damaged(GOOD_RUN).filter(lambda content: not content.startswith(b"\x1f\x8b")))  # gzip's first bytes
-def test_a_damaged_run(folder, content):
-    expect_same(folder / "damaged", content, RUN)
-
-
 @pytest.fixture(scope="module")
 def run():
     """A run of several blocks, with ties, as the lines of a file and as dictionaries."""
@@ -157,16 +150,6 @@ def test_a_large_run_in_any_order(folder, run, form, depth):
     assert {q: list(of) for q, of in found.items()} == {q: ranked(of)[:depth] for q, of in expected.items()}
     assert found["q7"] == pytest.approx({doc_id: expected["q7"][doc_id] for doc_id in found["q7"]})
     assert found.rows.nbytes + found.scores.nbytes == 8 * 200 * min(depth, 100)
-    assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
-
-
-@pytest.mark.parametrize("wanted", [{"q3", "q150", "other"}, set()])
-def test_only_the_documents_of_wanted_queries_are_kept(folder, run, wanted):
-    lines, expected = run
-    (folder / "large").write_text("".join(lines))
-    found = read_run_arrays(folder / "large", 5, wanted)
-    assert list(found) == list(expected)
-    assert {q: list(found[q]) for q in found if found[q]} == {q: ranked(expected[q])[:5] for q in wanted - {"other"}}
     assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
 
 

@@ -27,15 +27,6 @@ Lines = Callable[[], Iterator[tuple[str, int, str]]]
 Find = Callable[[Sequence[str]], Sequence[int]]
 """Gives the first bytes of the lines of documents; raises KeyError for a document that the file does not have."""
 
-Stamp = tuple[int, int]
-"""What changes when a file does: its size in bytes and its time of change in nanoseconds."""
-
-
-def stamp_of(path: Path) -> Stamp:
-    """The stamp of a file."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
-
 
 def line_offsets(path: Path, keys: Iterable[str], lines: Lines) -> Find:
     """Finds the lines of documents; `keys` is what decides the ids beside the file.
@@ -60,7 +51,8 @@ def _repeated(place: str, doc_id: str) -> UserError:
 
 def _open_store(cache: Path, path: Path, name: str, lines: Lines) -> Ragged:
     """The store of documents without values, whose numbers are the offsets."""
-    folder = cache / f"{name}-{short_hash(*stamp_of(path))}"
+    status = path.stat()
+    folder = cache / f"{name}-{short_hash(status.st_size, status.st_mtime_ns)}"
 
     def fill(writer: RaggedWriter) -> None:
         for _, offset, doc_id in itertools.islice(lines(), writer.done, None):

@@ -10,7 +10,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-from rerank.data.formats._line_offsets import Find, Stamp, line_offsets, stamp_of
+from rerank.data.formats._line_offsets import Find, line_offsets
 from rerank.data.ids import check_id
 from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.splits import Judged, merge_splits
@@ -100,7 +100,7 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{self._folder / _file_of(self._folder, query_id)}: {missing}")
+                raise UserError(f"{self._folder / 'qrels'}: {missing}")
         return queries
 
     def query_texts(self, field: str) -> dict[str, str]:
@@ -108,12 +108,12 @@ class BeirFolder:
         # Without a key of titles, so that `field` may be that key.
         return BeirFolder(self.source, self.id_key, "", field).queries
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of corpus.jsonl, computed once while its size and time stay (see `kept_hash`)."""
+        """A hash of corpus.jsonl, kept while the size and time of a large one stay (see `kept_hash`)."""
         keys = (self.id_key, self.title_key, self.text_key)
         parts = () if keys == ("_id", "title", "text") else keys
-        return short_hash("beir", _checksum(self._corpus, stamp_of(self._corpus)), *parts)
+        return short_hash("beir", kept_hash(self._corpus), *parts)
 
     @property
     def has_documents(self) -> bool:
@@ -129,7 +129,7 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """Every document. Raises UserError for a malformed line or an id that occurs twice."""
-        self._offsets()  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
+        _ = self._find  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
         for _, _, document in self._records(self._corpus):
             yield document
 
@@ -137,7 +137,7 @@ class BeirFolder:
         """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
         path = self._corpus
         try:
-            offsets = self._offsets()(doc_ids)
+            offsets = self._find(doc_ids)
         except KeyError as error:
             (doc_id,) = error.args
             message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
@@ -148,8 +148,15 @@ class BeirFolder:
                 place = f"{path}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
-    def _offsets(self) -> Find:
-        return _offsets(self, stamp_of(self._corpus))
+    @functools.cached_property
+    def _find(self) -> Find:
+        path = self._corpus
+
+        def lines() -> Iterator[tuple[str, int, str]]:
+            for place, offset, document in progress(self._records(path), self.count(), f"indexing {path.name}"):
+                yield place, offset, document.doc_id
+
+        return line_offsets(path, (self.id_key, self.title_key, self.text_key), lines)
 
     @property
     def _folder(self) -> Path:
@@ -190,23 +197,6 @@ class BeirFolder:
 register(BeirFolder, fallback=True)
 
 
-@functools.lru_cache(maxsize=2)
-def _checksum(path: Path, _stamp: Stamp) -> str:
-    return kept_hash(path)
-
-
-@functools.lru_cache(maxsize=2)
-def _offsets(folder: BeirFolder, _stamp: Stamp) -> Find:
-    """Finds the lines of documents."""
-    path = folder._corpus
-
-    def lines() -> Iterator[tuple[str, int, str]]:
-        for place, offset, document in progress(folder._records(path), folder.count(), f"indexing {path.name}"):
-            yield place, offset, document.doc_id
-
-    return line_offsets(path, (folder.id_key, folder.title_key, folder.text_key), lines)
-
-
 def _read_judgments(folder: Path, source: str) -> Judged:
     """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
 
@@ -229,9 +219,3 @@ def _read_qrels(file: Path) -> Judgments:
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
     return read_qrels_arrays(file)
-
-
-def _file_of(folder: Path, query_id: str) -> str:
-    """The file that judges a query; reads the files again."""
-    names = [name for name in reversed(FILES.values()) if (folder / name).is_file()]
-    return next(name for name in names if query_id in _read_qrels(folder / name))

@@ -11,7 +11,6 @@ from typing import Any
 
 from rerank.data.folds import official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
-from rerank.data.ids import check_id
 from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.types import Document, Fold, Qrels
 from rerank.data.with_splits import WithSplits
@@ -81,8 +80,6 @@ class IrDataset:
         qrels: Qrels = {}
         with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
             for qrel in dataset.qrels_iter():
-                check_id(qrel.query_id, f"{self.source}: its qrels", "the query id")
-                check_id(qrel.doc_id, f"{self.source}: its qrels", "the document id")
                 qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
         return qrels
 
@@ -127,9 +124,7 @@ class IrDataset:
     def documents(self) -> Iterator[Document]:
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
-            for number, doc in enumerate(library().load(self.source).docs_iter(), 1):
-                check_id(doc.doc_id, f"{self.source}: document {number}", "the id")
-                yield _document(doc)
+            yield from map(_document, library().load(self.source).docs_iter())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked; ir_datasets builds its own store on the first call.
@@ -220,8 +215,7 @@ def _read_queries(source: str, field: str = "") -> dict[str, str]:
     dataset = library().load(source)
     queries: dict[str, str] = {}
     with error_in_one_line(source, "queries", dataset.queries_handler()):
-        for number, query in enumerate(dataset.queries_iter(), 1):
-            check_id(query.query_id, f"{source}: query {number}", "the id")
+        for query in dataset.queries_iter():
             queries[query.query_id] = getattr(query, field) if field else query.default_text()
     return queries
 

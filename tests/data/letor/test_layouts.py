@@ -1,8 +1,6 @@
 """The known data sets as they lie on disk: folds, widths, ids, labels, and what is wrong with them."""
 
 import re
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -176,14 +174,6 @@ def test_files_that_are_not_as_expected(tmp_path):
     (source / "Fold4" / "test.txt").unlink()
     put(source / "Fold4" / "test.txt.gz", "1 qid:1 1:1").write_bytes(b"\x1f\x8b\x08")
     assert "Fold4/test.txt.gz: damaged gzip file" in refused(source, "4")
-
-
-def test_several_processes_share_a_store(tmp_path):
-    source = put(tmp_path / "all.txt", "".join(f"1 qid:{i // 10} {1 + i // 50}:1\n" for i in range(500)))
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        opening = [pool.submit(opened, source, name) for name in ("1", "2", "1")]
-        assert [fold.result().train.features.shape for fold in opening] == [(500, 10)] * 3
-    assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_file()] == ["features.lock"]
 
 
 @pytest.mark.parametrize(

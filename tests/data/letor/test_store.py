@@ -92,7 +92,7 @@ def test_a_line_without_end(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
 
-@pytest.mark.parametrize("name", ["features.bin", "labels.bin", "offsets.bin", "facts.json", "doc_ids.bin"])
+@pytest.mark.parametrize("name", ["features.bin", "facts.json"])
 def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, cache, name):
     expected = opened(source, cache).features.copy()
     (folder,) = cache.glob("*/")
