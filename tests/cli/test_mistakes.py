@@ -66,7 +66,7 @@ MISTAKES = {
     f"{FOLD} --collection /nowhere/at/all": "--collection /nowhere/at/all: no such file or folder",
     f"{FOLD} --first-stage.run ~/nowhere.run": "/nowhere.run: no such file",
     f"{FOLD} --name new --encoder nowhere": "encoder nowhere",
-    f"{FOLD} --name new --first-stage.run nan.run": "nan.run:2: expected a finite score, got nan",
+    f"{FOLD} --name new --first-stage.run nan.run": "nan.run:2: expected `query_id Q0 doc_id rank score tag`",
     f"{FOLD} --name new --first-stage.run other.run": "no query in common",
     f"{FOLD} --name new --first-stage.run foreign.run": "d0-99",
     "train --config nowhere.toml": "--config nowhere.toml: no such file",
@@ -154,9 +154,19 @@ def test_a_mistake_is_one_line(folder, monkeypatch, capsys, line):
 
 QRELS, CONFIG, RETRIEVE = "towns/qrels/test.tsv", "encoder/config.json", "retrieve --collection towns"
 DAMAGED = [
-    (QRELS, b"q0\td\xff\t1\n", RETRIEVE, "expected UTF-8, got d\\xff"),
-    (QRELS, b"q0\td0-0\tone\n", RETRIEVE, "test.tsv:1: expected an integer relevance, got one"),
-    ("runs/towns/bm25.json", b"[1]", FOLD, "bm25.json: expected `object`, got `array`; remove it and bm25.run to"),
+    (QRELS, b"q0\td\xff\t1\n", RETRIEVE, "an integer relevance, got"),
+    (
+        QRELS,
+        b"q0\td0-0\tone\n",
+        RETRIEVE,
+        "test.tsv:1: expected `query-id corpus-id score` with an integer relevance, got 'q0 d0-0 one'",
+    ),
+    (
+        "runs/towns/bm25.json",
+        b"[1]",
+        FOLD,
+        "bm25.json: expected `object`, got `array`; remove it and bm25.run to",
+    ),
     (CONFIG, "x", FOLD, f"{CONFIG}: expected `object`, got `str` - at `$.rerank`"),
     (CONFIG, {"pooling": 3}, FOLD, f"{CONFIG}: expected `str`, got `int` - at `$.rerank.pooling`"),
     (CONFIG, {"max_doc_tokens": 0}, FOLD, f"{CONFIG}: expected 1 or more under 'max_doc_tokens', got 0"),
@@ -178,7 +188,7 @@ def test_a_damaged_file_is_named(here, capsys, file, content, line, expected):
 LINES = {
     b'{"_id": "d", "text": "wing \\ud800 flutter"}': "unexpected end of escaped utf-16 surrogate pair",
     b'{"_id": "d", "text": ' + b"[" * 100_000: "too many brackets in each other",
-    b'{"_id": "a\\u0000b", "text": "x"}': "the _id 'a\\x00b' has a NUL character",
+    b'{"_id": "a\\u0000b", "text": "x"}': "the _id 'a\\x00b' is empty or has white space or a NUL",
     b'{"_id": "a\\nb", "text": "x"}': "the _id 'a\\nb' is empty or has white space",
     b'{"_id": "' + b"a" * 40_000 + b'", "text": "x"}': "has 40000 bytes; expected 32766 at most",
     b'{"_id": "d", "title": false, "text": "x"}': "expected a text under 'title', got False",

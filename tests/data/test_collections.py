@@ -207,7 +207,11 @@ def test_documents_alone_need_no_queries_and_no_judgments(folder):
     [
         ("queries.jsonl", '{"_id": "q1"}', r"queries\.jsonl:1: expected a text under 'text', got none"),
         ("queries.jsonl", '{"_id": "q1", "text": "x"}\n' * 2, r"queries\.jsonl:2: the query q1 occurs a second"),
-        ("qrels/test.tsv", "q1 d1\n", r"test\.tsv:1: expected 4 columns, `query_id 0 doc_id .*`, got 2: 'q1 d1'"),
+        (
+            "qrels/test.tsv",
+            "q1 d1\n",
+            r"test\.tsv:1: expected `query_id 0 doc_id relevance` with an integer relevance, got 'q1 d1'",
+        ),
     ],
 )
 def test_bad_queries_and_qrels_are_named(folder, name, content, message):

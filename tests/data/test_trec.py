@@ -50,6 +50,8 @@ def test_comments_and_words_after_the_tag_are_left_out_and_logged(
 
 
 GOOD = "1 Q0 a 1 2.0 t\n"
+RUN = "`query_id Q0 doc_id rank score tag` with a finite score (float32)"
+QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
 
 
 @pytest.mark.parametrize(
@@ -59,17 +61,20 @@ GOOD = "1 Q0 a 1 2.0 t\n"
         (" \n\n", "some.run: empty file"),
         (
             GOOD + "1 Q0 b 2 1.0\n",
-            "some.run:2: expected 6 columns, `query_id Q0 doc_id rank score tag`, got 5: '1 Q0 b 2 1.0'",
+            f"some.run:2: expected {RUN}, got '1 Q0 b 2 1.0'",
         ),
-        (GOOD + "1 Q0 b c 2 1.0 t\n", "some.run:2: expected 6 columns"),  # an id with a space, no word after the tag
+        (
+            GOOD + "1 Q0 b c 2 1.0 t\n",
+            f"some.run:2: expected {RUN}, got '1 Q0 b c 2 1.0 t'",
+        ),  # an id with a space, no word after the tag
         ("# a comment\n#\n", "some.run: nothing but comments; expected lines of `query_id Q0 doc_id rank score tag`"),
-        (GOOD + "1 Q0 b 2 high t\n", "some.run:2: expected a finite score, got high"),
-        (GOOD + "1 Q0 b 2 1e39 t\n", "some.run:2: expected a finite score, got 1e39"),
+        (GOOD + "1 Q0 b 2 high t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 high t'"),
+        (GOOD + "1 Q0 b 2 1e39 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1e39 t'"),
         (
             GOOD + "2 Q0 a 1 1 t\n1 Q0 a 2 1 t\n",
             "some.run:3: expected a document once in a query, got document a of query 1",
         ),
-        (GOOD.encode() + b"1 Q0 \xff 2 1.0 t\n", r"some.run:2: expected UTF-8, got \xff"),
+        (GOOD.encode() + b"1 Q0 \xff 2 1.0 t\n", rf"some.run:2: expected {RUN}, got '1 Q0 \\xff 2 1.0 t'"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-6], "some.run: damaged gzip file"),
     ],
 )
@@ -133,10 +138,13 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("1 0 a 1\n1 0 b\n", "some.run:2: expected 4 columns, `query_id 0 doc_id relevance`, got 3: '1 0 b'"),
-        ("1 0 a 1\n1 0 b 1.5\n", "some.run:2: expected an integer relevance, got 1.5"),
+        ("1 0 a 1\n1 0 b\n", f"some.run:2: expected {QRELS}, got '1 0 b'"),
+        ("1 0 a 1\n1 0 b 1.5\n", f"some.run:2: expected {QRELS}, got '1 0 b 1.5'"),
         ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
-        ("query-id\tcorpus-id\tscore\n1\ta\n", "some.run:2: expected 3 columns"),
+        (
+            "query-id\tcorpus-id\tscore\n1\ta\n",
+            "some.run:2: expected `query-id corpus-id score` with an integer relevance, got '1 a'",
+        ),
         ("query-id\tcorpus-id\tscore\n", "some.run: empty file; expected lines of `query-id corpus-id score`"),
         ("", "some.run: empty file"),
     ],

@@ -14,7 +14,7 @@ from rerank.data.formats._ir_datasets import error_in_one_line, library, missing
 from rerank.data.sources import UnknownDocumentError, register
 from rerank.data.types import Document, Fold, Qrels
 from rerank.data.with_splits import WithSplits
-from rerank.utils.errors import UserError
+from rerank.utils.errors import UserError, nearest
 
 DOCUMENTS_AT_ONCE = 256
 PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
@@ -32,9 +32,7 @@ class IrDataset:
     def __post_init__(self) -> None:
         registry = library().registry
         if self.source not in registry:
-            near = difflib.get_close_matches(self.source, registry, n=3, cutoff=0)
-            alike = difflib.get_close_matches(self.source, near, n=1)
-            hint = f"did you mean {alike[0]}?" if alike else f"similar ids: {', '.join(near)}"
+            hint = nearest(self.source, difflib.get_close_matches(self.source, registry, n=3, cutoff=0))
             raise UserError(
                 f"collection {self.source}: there is no such folder, and ir_datasets has no such id; {hint}"
             )
