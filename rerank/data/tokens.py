@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.arrays import release, slices_of
-from rerank.data.ragged import Ragged, RaggedWriter, open_ragged, read_ragged
+from rerank.data.ragged import RaggedWriter, open_ragged, read_ragged
 from rerank.utils.files import short_hash_of
 from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
@@ -105,12 +105,12 @@ def open_store(
             writer.add(doc_id, ids, length)
             writer.finish()
 
-    return _store(open_ragged(folder, "tokens", np.int32, fill))
+    return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
 
 
 def read_store(folder: Path) -> TokenStore:
     """The store in a folder; raises UserError if it cannot be read."""
-    return _store(read_ragged(folder, "tokens", np.int32))
+    return TokenStore(*read_ragged(folder, "tokens", np.int32))
 
 
 def make_store(
@@ -144,10 +144,6 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
         begin = end
     if begin < len(text) or not text:
         yield text[begin:]
-
-
-def _store(store: Ragged) -> TokenStore:
-    return TokenStore(store.values, store.offsets, store.numbers, store.ids)
 
 
 def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:

@@ -12,8 +12,8 @@ from typing import Any
 from rerank.data.folds import official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
 from rerank.data.sources import UnknownDocumentError, register
+from rerank.data.splits import WithSplits
 from rerank.data.types import Document, Fold, Qrels
-from rerank.data.with_splits import WithSplits
 from rerank.utils.errors import UserError, nearest
 
 DOCUMENTS_AT_ONCE = 256
