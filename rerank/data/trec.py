@@ -37,9 +37,8 @@ def read_run(path: str | Path) -> Run:
     """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
 
     Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF and a BOM are
-    tolerated. Comment lines (`#`) and words after the tag are left out, which is logged. Raises UserError with file and
-    line for a line without six columns, a score that is not a finite float32, and a document that a query has twice;
-    and for a file that is missing, damaged or empty.
+    tolerated. Raises UserError with file and line for a line without six columns, a score that is not a finite float32,
+    and a document that a query has twice; and for a file that is missing, damaged or empty.
     """
     from rerank.data.trec_arrays import read_run_arrays  # loads pyarrow
 
@@ -53,7 +52,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     scores moved down to the next float32 and nine digits. A run that was written so, read and written again is the same
     file. `as_found` keeps the order and the ties of the run itself, with six decimals: a BM25 run is then byte for byte
     what Pyserini writes. A query without documents has no line. Raises UserError for a score that is no finite float32,
-    for names that are empty or have white space, for a query id that begins with #, and for a run without any document.
+    for names that are empty or have white space, and for a run without any document.
     """
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
@@ -128,9 +127,8 @@ def _have_nine_digits(scores: list[float]) -> bool:
 def read_qrels(path: str | Path) -> Qrels:
     """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
-    Comment lines (`#`) are left out, which is logged. Raises UserError with file and line for a malformed line, a
-    relevance that is not an integer (of 32 bits), and two judgments of a document that disagree; and for a file that is
-    missing, damaged or empty.
+    Raises UserError with file and line for a malformed line, a relevance that is not an integer (of 32 bits), and two
+    judgments of a document that disagree; and for a file that is missing, damaged or empty.
     """
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
@@ -140,7 +138,7 @@ def read_qrels(path: str | Path) -> Qrels:
 def write_qrels(path: str | Path, qrels: Judgments) -> None:
     """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
 
-    Raises UserError for names that are empty or have white space, and for a query id that begins with #.
+    Raises UserError for names that are empty or have white space.
     """
     for query_id, judged in qrels.items():
         _check_names(path, query_id, judged)
@@ -175,8 +173,6 @@ def examples(query_ids: Iterable[str]) -> str:
 
 def _check_names(path: str | Path, query_id: str, doc_ids: Iterable[str]) -> None:
     _check_name(path, "query id", query_id)
-    if query_id.startswith("#"):
-        raise UserError(f"{path}: query id {query_id!r}: expected no # at the start, which begins a comment")
     for doc_id in doc_ids:
         _check_name(path, f"query {query_id}: document id", doc_id)
 

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_left
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -16,11 +15,10 @@ from pyarrow import csv
 from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of_text
 from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import progress
 
 MANY = 256
 """Blocks whose reading shows a progress bar."""
-COMMENTS, MORE_WORDS = "comments (#)", "words after the tag"
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
 HEXADECIMAL = re.compile(rb" -?0[xX]\S*(?:\n|\Z)")
 """A relevance that pyarrow would read: 0x1 as 1."""
@@ -45,26 +43,22 @@ def trec_tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
     """The lines of a run (`RUN`) or of judgments (`QRELS`; `BEIR` is recognised), gzipped or not, in tables.
 
     A table has the columns query (dictionary-encoded), document and value; the lines are in the file's order. Columns
-    of the file are separated by any white space. Comment lines (`#`), words after the tag of a run and empty lines
-    are left out; the first two are logged. Raises UserError with file and line for a malformed line, and for a
-    file that is missing, damaged or empty.
+    of the file are separated by any white space, and empty lines do not count. Raises UserError with file and line for
+    a malformed line, and for a file that is missing, damaged or empty.
     """
     blocks = read_blocks(path, f"lines of `{form.line}`")
     first = b"".join(islice(blocks, 2))  # the last line may be a block of its own, if it does not end in \n
     form = _form_of_qrels(first) if form is QRELS else form
-    left_out, number, found = Counter[str](), 1, False
+    number, found = 1, False
     count = -(-size_of_text(path) // BLOCK)
     for block in progress(chain([first], blocks), count, f"reading {Path(path).name}", show=count > MANY):
-        table = _plain_lines(block, form) or _other_lines(path, form, block, number, left_out)
+        table = _plain_lines(block, form) or _other_lines(path, form, block, number)
         number += block.count(b"\n")
         if table is not None:
             found = True
             yield table
     if not found:
-        what = "nothing but comments" if left_out else "empty file"
-        raise UserError(f"{path}: {what}; expected lines of `{form.line}`")
-    for what, lines in left_out.items():
-        log.info(f"{path}: lines with {what}, which are left out: {lines}")
+        raise UserError(f"{path}: empty file; expected lines of `{form.line}`")
 
 
 def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
@@ -87,7 +81,7 @@ def lines_of_pair(path: str | Path, form: Form, query_id: str, doc_id: str) -> I
 
 def _form_of_qrels(block: bytes) -> Form:
     """BEIR's three columns, if there is its header line or three columns between tabs; else TREC's four."""
-    first = next((line for line in block.split(b"\n") if not line.startswith(b"#")), b"")
+    first = block.partition(b"\n")[0]
     words = first.split()
     return BEIR if words[2:] == [b"score"] or (len(words) == 3 and b"\t" in first.strip()) else QRELS
 
@@ -97,32 +91,22 @@ def _plain_lines(block: bytes, form: Form) -> pa.Table | None:
     text = block.replace(b"\r\n", b"\n").translate(BLANKS)
     characters = np.frombuffer(text, np.uint8)
     blank = (characters == ord(" ")) | (characters == ord("\n"))
-    if text.startswith((b" ", b"\n", b"#")) or text.endswith(b" ") or (blank[1:] & blank[:-1]).any() or b"\n#" in text:
+    if text.startswith((b" ", b"\n")) or text.endswith(b" ") or (blank[1:] & blank[:-1]).any():
         return None
     return _parse(text, form)
 
 
-def _other_lines(path: str | Path, form: Form, block: bytes, number: int, left_out: Counter[str]) -> pa.Table | None:
-    """The lines of any block, of which `number` is the first; None if it has none. Counts what is left out.
-
-    Raises UserError for the first invalid line.
-    """
+def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.Table | None:
+    """The lines of any block, of which `number` is the first; None if all are empty; UserError for an invalid one."""
     if block.isspace():  # millions of empty lines at once
         return None
     numbers: list[int] = []
     lines: list[bytes] = []
     for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
         columns = line.split()
-        if not columns or (form is BEIR and columns[2:] == [b"score"]):  # the header
-            continue
-        if columns[0].startswith(b"#"):
-            left_out[COMMENTS] += 1
-            continue
-        if form is RUN and len(columns) > 6 and columns[3].isdigit():  # else an id with a space moves the rank
-            left_out[MORE_WORDS] += 1
-            columns = columns[:6]
-        numbers.append(place)
-        lines.append(b" ".join(columns))
+        if columns and (form is not BEIR or columns[2:] != [b"score"]):  # the header
+            numbers.append(place)
+            lines.append(b" ".join(columns))
     table = _parse(b"\n".join(lines), form) if lines else None
     if table is None and lines:  # some lines are valid together if each of them is
         first = bisect_left(range(1, len(lines)), True, key=lambda n: _parse(b"\n".join(lines[:n]), form) is None)

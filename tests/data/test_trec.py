@@ -31,24 +31,6 @@ def test_order_is_the_one_that_pytrec_eval_ranks_by() -> None:
             assert values["q"]["recip_rank"] == pytest.approx(1 / position)
 
 
-def test_comments_and_words_after_the_tag_are_left_out_and_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As in the test files of trec_eval; trec_eval 9 reads words after the tag, 10 comments too."""
-    run = "# a comment\n1 Q0 a 1 2.0 STANDARD more junk at\n#another\n1 Q0 #b 2 1.0 STANDARD\n"
-    qrels = "# a comment\n1 0 a 1\n# version of 2009\n1 0 #b 0\n"
-    with caplog.at_level("INFO", logger="rerank"):
-        assert read_run(file_with(tmp_path, run)) == {"1": {"a": 2.0, "#b": 1.0}}
-        assert read_qrels(file_with(tmp_path, qrels, "qrels.txt")) == {"1": {"a": 1, "#b": 0}}
-        assert read_qrels(file_with(tmp_path, "# BEIR\nquery-id\tcorpus-id\tscore\n1\ta\t2\n")) == {"1": {"a": 2}}
-    assert [record.getMessage().removeprefix(f"{tmp_path}/") for record in caplog.records] == [
-        "some.run: lines with comments (#), which are left out: 2",
-        "some.run: lines with words after the tag, which are left out: 1",
-        "qrels.txt: lines with comments (#), which are left out: 2",
-        "some.run: lines with comments (#), which are left out: 1",
-    ]
-
-
 GOOD = "1 Q0 a 1 2.0 t\n"
 RUN = "`query_id Q0 doc_id rank score tag` with a finite score (float32)"
 QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
@@ -67,7 +49,8 @@ QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
             GOOD + "1 Q0 b c 2 1.0 t\n",
             f"some.run:2: expected {RUN}, got '1 Q0 b c 2 1.0 t'",
         ),  # an id with a space, no word after the tag
-        ("# a comment\n#\n", "some.run: nothing but comments; expected lines of `query_id Q0 doc_id rank score tag`"),
+        (GOOD + "# a comment\n", f"some.run:2: expected {RUN}, got '# a comment'"),
+        (GOOD + "1 Q0 b 2 1.0 t more words\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1.0 t more words'"),
         (GOOD + "1 Q0 b 2 high t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 high t'"),
         (GOOD + "1 Q0 b 2 1e39 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1e39 t'"),
         (
@@ -101,7 +84,6 @@ def test_run_is_written_with_six_decimals_where_they_tell_scores_apart(tmp_path:
         ({"q": {"a b": 1.0}}, "t", "query q: document id 'a b': expected a name without white space"),
         ({"q\t": {"a": 1.0}}, "t", r"query id 'q\\t': expected a name without white space"),
         ({"q": {"": 1.0}}, "t", "query q: document id '': expected"),
-        ({"#1": {"a": 1.0}}, "t", "query id '#1': expected no # at the start, which begins a comment"),
         ({"q": {"a": 1.0}}, "my tag", "tag 'my tag': expected"),
         ({"q": {}}, "t", "expected a run with documents, got none"),
         (
