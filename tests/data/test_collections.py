@@ -14,7 +14,6 @@ from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
 from tests.support.paths import ROOT
-from tests.support.patience import SECONDS
 
 ROBUST04 = "disks45/nocr/trec-robust-2004"
 needs_shared = pytest.mark.skipif(
@@ -90,36 +89,20 @@ def large(folder, monkeypatch, tmp_path):
     return folder
 
 
-def texts_of_another_process(folder, doc_ids):
-    """The texts that a process without anything in memory gets, and the lines of its log."""
-    program = """
-import sys
-from rerank.data.collections import open_collection
-from rerank.data.formats import _line_offsets
-from rerank.utils import progress
-_line_offsets.LARGE, progress.SECONDS_BETWEEN_LINES = 0, 0.0
-progress.log_to_terminal()
-print(*[document.text for document in open_collection(sys.argv[1]).get(sys.argv[2:])], sep="|", end="")
-"""
-    command = [sys.executable, "-c", program, str(folder), *doc_ids]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
-    return ended.stdout, ended.stderr
+def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_path, monkeypatch):
+    def texts():
+        return [document.text for document in open_collection(str(large)).get(["d3", "d1"])]
 
-
-def test_the_places_of_the_documents_of_a_large_collection_are_kept(large, tmp_path):
-    asked = (large, ["d3", "d1"])
-    texts = "no title|Wings lift and drag"
-    first, again = texts_of_another_process(*asked), texts_of_another_process(*asked)
-    assert first[0] == again[0] == texts
-    assert "indexing corpus.jsonl: 1/3" in first[1]
-    assert again[1] == ""
-    (before,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/")
-    with (large / "corpus.jsonl").open("r+") as corpus:
-        text = corpus.read()
-        corpus.seek(0)
-        corpus.write('{"_id": "d0", "text": "new"}\n' + text)
-    assert texts_of_another_process(*asked)[0] == texts
-    (after,) = (tmp_path / "cache" / "rerank" / "offsets").glob("*/")
+    expected, kept = ["no title", "Wings lift and drag"], tmp_path / "cache" / "rerank" / "offsets"
+    assert texts() == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(BeirFolder, "_records", None)  # no line is read again
+        assert texts() == expected
+    (before,) = kept.glob("*/")
+    corpus = large / "corpus.jsonl"
+    corpus.write_text('{"_id": "d0", "text": "new"}\n' + corpus.read_text())
+    assert texts() == expected
+    (after,) = kept.glob("*/")
     assert before != after
 
 
