@@ -106,22 +106,10 @@ def test_the_space_is_part_of_a_stored_document_and_of_the_stores_name(tmp_path)
     assert len(list(tmp_path.glob("*/"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "got"),
-    [
-        ("{query}", "1 of one and 0 of the other"),
-        ("{query} {document} {document}", "1 of one and 2 of the other"),
-        ("nothing", "0 of one and 0 of the other"),
-        ("{document} {query}", "{document} before {query}"),
-    ],
-)
-def test_a_template_without_its_placeholders_is_an_error(text, got):
-    with pytest.raises(
-        UserError, match=r"expected \{query\} and \{document\} once each, in this order, got "
-    ) as raised:
+@pytest.mark.parametrize("text", ["{query}", "{query} {document} {document}", "nothing", "{document} {query}"])
+def test_a_template_without_its_placeholders_is_an_error(text):
+    with pytest.raises(UserError, match=r"expected \{query\} and \{document\} once each, in this order$"):
         check_text_template(text)
-    assert str(raised.value).endswith(got)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_template_that_merges_with_the_text_is_an_error():

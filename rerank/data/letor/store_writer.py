@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from rerank.data.arrays import write_array
 from rerank.data.letor.parser import LINE, LineError, Lines, parse
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
@@ -19,28 +20,27 @@ LONGEST_LINE = 4 * 2**20
 VALUES_AT_A_TIME = 2**22
 
 
-def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Parses the files of each part into `folder`; returns query_ids, width and id_bytes as `Facts` has them.
+def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Parses the files of each part into `folder`, and returns the query ids of each part.
 
-    The features are numbered from 0 if a document has feature 0, else from 1. features.bin: float32, row by row;
-    labels.bin: int32; offsets.bin: int64, the first row of each query, and the number of rows; doc_ids.bin: bytes, if a
-    document has an id. Raises UserError with file and line for malformed text, and for a file without a document or a
-    feature.
+    The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
+    float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
+    doc_ids.npy: (documents,) bytes, if a document has an id. Raises UserError with file and line for malformed text,
+    and for a file without a document or a feature.
     """
     columns, values = folder / "columns.bin", folder / "values.bin"
     with columns.open("wb") as columns_file, values.open("wb") as values_file:
         documents = _Documents(columns_file, values_file)
         query_ids = {part: documents.read(path) for part, path in files.items()}
-    _write_features(folder / "features.bin", columns, values, documents)
+    _write_features(folder / "features.npy", columns, values, documents)
     for file in (columns, values):
         file.unlink()
-    labels, ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
-    (folder / "labels.bin").write_bytes(labels.data)
-    (folder / "offsets.bin").write_bytes(np.array([*documents.starts, documents.rows], np.int64).data)
-    named = bool((ids != b"").any())
-    if named:
-        (folder / "doc_ids.bin").write_bytes(ids.data)
-    return {"query_ids": query_ids, "width": documents.width, "id_bytes": ids.itemsize if named else 0}
+    write_array(folder / "labels.npy", np.concatenate(documents.labels))
+    write_array(folder / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
+    doc_ids = np.concatenate(documents.doc_ids)
+    if (doc_ids != b"").any():
+        write_array(folder / "doc_ids.npy", doc_ids)
+    return query_ids
 
 
 class _Documents:
@@ -113,7 +113,9 @@ class _Documents:
 def _write_features(out: Path, columns: Path, values: Path, documents: _Documents) -> None:
     """Writes the features of all documents, 0 where a line has none, a part at a time."""
     sizes = np.concatenate(documents.sizes)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(sizes), documents.width)}
     with columns.open("rb") as columns_file, values.open("rb") as values_file, out.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
         for begin in range(0, len(sizes), step := max(1, VALUES_AT_A_TIME // documents.width)):
             some = sizes[begin : begin + step]
             count = int(some.sum())

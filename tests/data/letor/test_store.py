@@ -65,7 +65,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / name, content), cache)
         (cut,) = (folder for folder in cache.glob("*/") if f'"{name}"' in (folder / "facts.json").read_text())
         assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}
-        for file in whole.glob("*.bin"):
+        for file in whole.glob("*.npy"):
             assert (cut / file.name).read_bytes() == file.read_bytes()
     assert features.doc_ids(0) == ("1.0", "1.1", "1.2")
     assert features.doc_ids(1) == ("2-0", "2-1", "2-2", "2-3", "2-4")
@@ -77,7 +77,7 @@ def test_a_line_without_end(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
 
-@pytest.mark.parametrize("name", ["features.bin", "facts.json"])
+@pytest.mark.parametrize("name", ["features.npy", "facts.json"])
 def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, cache, name):
     expected = opened(source, cache).features.copy()
     (folder,) = cache.glob("*/")
