@@ -4,6 +4,7 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rerank.data.trec import check_common, ranked
 from rerank.data.types import Candidates, Judgments
@@ -80,7 +81,7 @@ class ListsOf(Sequence[Candidates]):
     candidates: Mapping[str, Candidates]
     query_ids: Sequence[str]
 
-    def __getitem__(self, place: int) -> Candidates:  # type: ignore[override]  # no caller asks for a slice
+    def __getitem__(self, place: Any) -> Any:  # no caller asks for a slice
         return self.candidates[self.query_ids[place]]
 
     def __len__(self) -> int:

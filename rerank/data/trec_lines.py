@@ -6,7 +6,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -68,15 +68,18 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.from_dlpack(chunk) for chunk in chunks]) if chunks else np.zeros(0, np.int32)
 
 
-def lines_of_pair(path: str | Path, form: Form, query_id: str, doc_id: str) -> Iterator[tuple[int, str]]:
-    """The number and the value of each line that has these ids, for a message."""
-    query, document = query_id.encode(), doc_id.encode()
+def fail_repeated(path: str | Path, form: Form, query_id: str, doc_id: str) -> NoReturn:
+    """Raises UserError for a document that a query has on several lines: for the first that differs, if one does."""
+    query, document, found = query_id.encode(), doc_id.encode(), list[tuple[int, str]]()
     blocks = read_blocks(path, f"lines of `{form.line}`")
     lines = chain.from_iterable(block.removesuffix(b"\n").split(b"\n") for block in blocks)
     for number, line in enumerate(lines, 1):
         columns = line.split()
         if columns[:1] == [query] and columns[form.document] == document:
-            yield number, columns[form.value].decode()
+            found.append((number, columns[form.value].decode()))
+    (_, first), *others = found
+    number, value = next((other for other in others if other[1] != first), others[0])
+    fail_line(path, number, f"one line of document {doc_id} for query {query_id}", f"{first} and {value}")
 
 
 def _form_of_qrels(block: bytes) -> Form:

@@ -93,10 +93,6 @@ class Candidates:
     def __post_init__(self) -> None:
         if len(self.doc_ids) != len(self.labels):
             raise ValueError(f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.labels)} labels")
-        if len(self.first_scores) not in (0, len(self.doc_ids)):
-            raise ValueError(
-                f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.first_scores)} first_scores"
-            )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,11 @@ MEGABYTE = 10**6
     [
         (read_run, b"\0", r"bomb:1: expected lines of `query_id Q0 .*`, got a line of more than 1,048,576 bytes"),
         (read_run, b"\n" * 1000, r"bomb: empty file"),
-        (read_run, b"1 Q0 a 1 2.0 t" + b" " * 10_000 + b"\n", r"bomb:2: expected a document once in a query"),
+        (
+            read_run,
+            b"1 Q0 a 1 2.0 t" + b" " * 10_000 + b"\n",
+            r"bomb:2: expected one line of document a for query 1, got 2\.0 and 2\.0",
+        ),
         (read_qrels, b" ", r"bomb:1: expected lines of `query_id 0 .*`, got a line of more than 1,048,576 bytes"),
         (read_qrels, b"1 0 a 1" + b" " * 10_000 + b"\n", None),
         (read_queries, b" " * 10_000 + b"\n", r"bomb: has no query"),

@@ -55,7 +55,7 @@ QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
         (GOOD + "1 Q0 b 2 1e39 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1e39 t'"),
         (
             GOOD + "2 Q0 a 1 1 t\n1 Q0 a 2 1 t\n",
-            "some.run:3: expected a document once in a query, got document a of query 1",
+            "some.run:3: expected one line of document a for query 1, got 2.0 and 1",
         ),
         (GOOD.encode() + b"1 Q0 \xff 2 1.0 t\n", rf"some.run:2: expected {RUN}, got '1 Q0 \\xff 2 1.0 t'"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-6], "some.run: damaged gzip file"),
@@ -122,7 +122,7 @@ def test_qrels_of_trec_and_of_beir(tmp_path: Path) -> None:
     [
         ("1 0 a 1\n1 0 b\n", f"some.run:2: expected {QRELS}, got '1 0 b'"),
         ("1 0 a 1\n1 0 b 1.5\n", f"some.run:2: expected {QRELS}, got '1 0 b 1.5'"),
-        ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one judgment of document a for query 1, got 1 and 0"),
+        ("1 0 a 1\n2 0 a 0\n1 0 a 0\n", "some.run:3: expected one line of document a for query 1, got 1 and 0"),
         (
             "query-id\tcorpus-id\tscore\n1\ta\n",
             "some.run:2: expected `query-id corpus-id score` with an integer relevance, got '1 a'",
