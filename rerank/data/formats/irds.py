@@ -218,11 +218,8 @@ def _read_queries(source: str, field: str = "") -> dict[str, str]:
     return queries
 
 
-@dataclass(frozen=True)
 class _PublishedSplit:
-    """Reads ids with a published split below: beir/fiqa is beir/fiqa/train, …/dev and …/test; without judged queries in
-    /test, those of /dev test.
-    """
+    """Reads ids with a published split: beir/fiqa is its /train, /dev and /test; without judged /test, /dev tests."""
 
     @classmethod
     def matches(cls, source: str) -> bool:
