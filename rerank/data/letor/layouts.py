@@ -4,10 +4,8 @@ import codecs
 import contextlib
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from rerank.data.folds import make_folds, select_folds
-from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.store import Store, open_store
 from rerank.data.splits import hold_out
 from rerank.data.text_lines import open_text
@@ -32,20 +30,6 @@ BEGINNING = 2**16
 """Bytes of a file that show whether it has feature vectors."""
 
 
-class LetorFold(NamedTuple):
-    """The queries that train, validate and test one model, and the SHA-256 of each file by name.
-
-    The three sets are of one width and share no query. `fold` has their query ids; its name is "1", "2", …, and "1" for
-    a data set without folds.
-    """
-
-    fold: Fold
-    train: FeatureSet
-    valid: FeatureSet
-    test: FeatureSet
-    checksums: dict[str, str]
-
-
 def is_feature_source(source: str) -> bool:
     """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout."""
     path = Path(source)
@@ -65,14 +49,13 @@ def fold_names(source: str, folds: int) -> list[str]:
     return list(_fold_folders(path)) or ["1"]
 
 
-def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
-    """A fold of the data set, parsed into `cache` once; a single file is split into `folds` by query.
+def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, Store]:
+    """A fold of the data set and the store of its files, parsed into `cache` once; a single file is split into `folds`.
 
-    If no fold has a validation file, a tenth of the training queries validates. Raises UserError with file and line for
-    malformed files, for files without a document, and for a query that is in more than one of them.
+    `name` is one of `fold_names`. If no fold has a validation file, a tenth of the training queries validates. Raises
+    UserError with file and line for malformed files, for files without a document, and for a query that is in more than
+    one of them.
     """
-    if name not in (names := fold_names(source, folds)):
-        raise UserError(f"fold {name}: no such fold in {source}; expected {', '.join(names)}")
     store, path = _open(source, name, cache), Path(source)
     if path.is_file():
         (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
@@ -84,8 +67,7 @@ def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
             drawn = f"{len(ids['valid'])} of its {count} training queries, drawn at random, validate"
             log.info(f"{source}, fold {name}: no validation file; {drawn}")
         fold = Fold(name, ids["train"], ids["valid"], ids["test"])
-    train, valid, test = (store.features.subset(part) for part in (fold.train, fold.valid, fold.test))
-    return LetorFold(fold, train, valid, test, store.checksums)
+    return fold, store
 
 
 def open_all(source: str, cache: Path) -> Store:

@@ -2,19 +2,23 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from rerank.data.letor.layouts import LetorFold, fold_names, is_feature_source, open_all, open_fold
+from rerank.data.letor.layouts import fold_names, is_feature_source, open_all, open_fold
 from rerank.data.splits import hold_out
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
 
 
-def opened(source: Path, name: str = "1", folds: int = 5) -> LetorFold:
-    return open_fold(str(source), name, folds, source.parent / "cache")
+def opened(source: Path, name: str = "1", folds: int = 5) -> SimpleNamespace:
+    """A fold, and the training, validation and test queries of it."""
+    fold, store = open_fold(str(source), name, folds, source.parent / "cache")
+    parts = {part: store.features.subset(getattr(fold, part)) for part in ("train", "valid", "test")}
+    return SimpleNamespace(fold=fold, **parts)
 
 
 def refused(source: Path, name: str = "1", folds: int = 5) -> str:
@@ -156,7 +160,6 @@ def test_files_that_are_not_as_expected(tmp_path):
     with pytest.raises(UserError, match=r"set: no feature files; expected a file, or a folder with train\.txt"):
         fold_names(str(source), 5)
     write_folds(source)
-    assert refused(source, "6") == f"fold 6: no such fold in {source}; expected 1, 2, 3, 4, 5"
     valid = source / "Fold1" / "vali.txt"
     put(valid.with_name("valid.txt.gz"), valid.read_text())
     expected = "one of vali.txt or valid.txt or validationset.txt (or set1.…), .gz or not, got vali.txt, valid."
