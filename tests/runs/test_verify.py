@@ -92,7 +92,7 @@ def instead(old, new):
     ("file", "damage", "rows", "told"),
     [
         ("hinge/fold2/test.run", instead(b" 1 ", b" 9 "), ["hinge/fold2"], "test.run: expected SHA-256"),
-        ("hinge/fold2/test.run", instead(b" Q0 ", b" "), ["hinge/fold2", "hinge/all.run"], "test.run:1: expected 6"),
+        ("hinge/fold2/test.run", instead(b" Q0 ", b" "), ["hinge/fold2", "hinge/all.run"], "test.run:1: expected"),
         ("hinge/fold2/test.run", None, ["hinge/fold2", "hinge/all.run"], "test.run: expected a file, found none"),
         ("hinge/fold2/log.jsonl", None, ["hinge/fold2"], "log.jsonl: expected a file, found none"),
         ("hinge/fold2/test.passages.json", cut, ["hinge/fold2"], "test.passages.json: expected "),
