@@ -45,10 +45,7 @@ QRELS = "`query_id 0 doc_id relevance` with an integer relevance"
             GOOD + "1 Q0 b 2 1.0\n",
             f"some.run:2: expected {RUN}, got '1 Q0 b 2 1.0'",
         ),
-        (
-            GOOD + "1 Q0 b c 2 1.0 t\n",
-            f"some.run:2: expected {RUN}, got '1 Q0 b c 2 1.0 t'",
-        ),  # an id with a space, no word after the tag
+        (GOOD + "1 Q0 b c 2 1.0 t\n", f"some.run:2: expected {RUN}, got '1 Q0 b c 2 1.0 t'"),
         (GOOD + "# a comment\n", f"some.run:2: expected {RUN}, got '# a comment'"),
         (GOOD + "1 Q0 b 2 1.0 t more words\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 1.0 t more words'"),
         (GOOD + "1 Q0 b 2 high t\n", f"some.run:2: expected {RUN}, got '1 Q0 b 2 high t'"),

@@ -48,31 +48,12 @@ def test_values_are_what_numpy_reads():
 
 
 LABEL, QUERY, FEATURE, ID = "a whole number of at most 9", "qid:QUERY after", "index:value with", "a document id of at"
+PAIRS = '1 1: 1:2:3 :2 1:a 1:0x10 0x1:10 1:1_0 1:1.2.3 1:1-2 1:1e 1.0:2 -1:2 -0:2 1:"2" 1:2\0 10000:2 99999999999:2'
 MISTAKES = {
     **dict.fromkeys([f"{label} qid:1" for label in ("x", "1.5", "nan", "1_0", "12345678901")], LABEL),
     **dict.fromkeys(["1 1:2", "1", "1 qid:"], QUERY),
-    **{
-        f"1 qid:1 {features}": FEATURE
-        for features in [
-            *(
-                "1",
-                "1:",
-                "1 :2",
-                "1:2:3",
-                ":2",
-                "1:a",
-                "1:0x10",
-                "0x1:10",
-                "1:1_0",
-                "1:1.2.3",
-                "1:1-2",
-                "1:1e",
-                "1.0:2",
-            ),
-            *("-1:2", "-0:2", '1:"2"', "1:2\0", "10000:2", "99999999999:2", f"{'9' * 5000}:2", "2:1 1:2", "2:1 2:1"),
-            *("1:nan", "1:-inf", "1:1e39", "1:1e400"),
-        ]
-    },
+    **dict.fromkeys([f"1 qid:1 {pair}" for pair in (*PAIRS.split(), "1:nan", "1:-inf", "1:1e39", "1:1e400")], FEATURE),
+    **dict.fromkeys(["1 qid:1 1 :2", "1 qid:1 2:1 1:2", "1 qid:1 2:1 2:1", f"1 qid:1 {'9' * 5000}:2"], FEATURE),
     "1 qid:\udcff": "UTF-8",
     "1 qid:1 1:2 #docid = \udcff": "UTF-8",
     "1 qid:1 1:2 #docid = ": ID,
