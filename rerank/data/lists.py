@@ -116,7 +116,7 @@ def _read_list(
     check_shape(record, ListLine)
     by_id, documents_by_id = "query_id" in record, "doc_ids" in record
     if by_id == ("query" in record) or documents_by_id == ("documents" in record):
-        raise ValueError(f"expected {LIST_LINE}, got the keys {keys_shown(record)}")
+        raise ValueError(f"expected {LIST_LINE}, got the keys {shown(list(record))}")
     query_id, documents = (
         record["query_id" if by_id else "query"],
         record["doc_ids" if documents_by_id else "documents"],

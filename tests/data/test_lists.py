@@ -59,9 +59,9 @@ def but(**changes):
     ("line", "expected"),
     [
         ("[1, 2]", 'expected {"query_id" or "query": …'),
-        (but(query_id=None), '"labels": […]}, got the keys doc_ids, labels'),
-        (but(query="drag"), ", got the keys query_id, doc_ids, labels, query"),
-        (but(documents=["a", "b"]), ", got the keys query_id, doc_ids, labels, documents"),
+        (but(query_id=None), "\"labels\": […]}, got the keys ['doc_ids', 'labels']"),
+        (but(query="drag"), "got the keys ['query_id', 'doc_ids', 'labels', 'query']"),
+        (but(documents=["a", "b"]), "got the keys ['query_id', 'doc_ids', 'labels', 'documents']"),
         (but(query_id="q3"), "the collection has no query q3; give its text under 'query', or drop the line"),
         (but(query_id=1), "expected `str`, got `int` - at `$.query_id`"),
         (but(query_id=None, query=" "), "expected the text of a query under 'query', got ' '"),
