@@ -43,9 +43,9 @@ def export(
     format
         The library that runs the graph: ONNX Runtime or OpenVINO.
     int8
-        Integer products, which are faster and less exact; needs --calibrate.
+        Integer products, which are faster and less exact; in ONNX they need --calibrate.
     calibrate
-        A TREC run: half of its queries calibrate int8, and the others measure the agreement with the checkpoint.
+        A TREC run whose queries measure the agreement with the checkpoint; half of them calibrate int8 in ONNX instead.
     """
     check_new_folder(folder, "folder")
     if calibrate:

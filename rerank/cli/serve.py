@@ -145,7 +145,8 @@ def _models(
     config: Config, model: str, max_doc_tokens: int | str | None, quick: bool
 ) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
     """The cross-encoder, in int8 if that is to be `quick`, the bi-encoder and the pipeline that a name stands for."""
-    from rerank.jobs.int8 import int8_if_faster, texts_of_python
+    from rerank.jobs.int8 import int8_if_faster
+    from rerank.jobs.sample import texts_of_python
     from rerank.models.bi_encoder import BiEncoder, is_bi_encoder
     from rerank.pipelines.folder import is_pipeline
     from rerank.pipelines.open import bi_encoder_of, bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm

@@ -1,44 +1,24 @@
 """Writes a trained model as a graph for a CPU, and measures how far its scores agree (`rerank export`)."""
 
-import contextlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from rerank.batches.passages import PassageBuilder
-from rerank.batches.text_template import open_template
+from rerank.batches.batch import Packed
 from rerank.config import Config
-from rerank.data.candidates import select_candidates
-from rerank.data.collections import Collection
-from rerank.data.tokens import make_store
-from rerank.data.trec import read_run
-from rerank.data.types import Candidates, Run
 from rerank.evaluation.agreement import agreement_of
-from rerank.jobs.int8 import DOCUMENTS, QUERIES, evenly_spaced
 from rerank.jobs.model_card import write_export_card
+from rerank.jobs.sample import Sample, sample_of_run
 from rerank.jobs.scoring import open_queried
-from rerank.models.checkpoints import open_trained_weights, saved_settings
+from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_weights, saved_settings
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.folder import FORMATS, ExportedCrossEncoder, open_export, write_export
-from rerank.models.memory import open_budget
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
-from rerank.models.scoring import make_run, score_chunks
+from rerank.models.export.folder import FORMATS, write_export
+from rerank.models.reranker import Reranker
+from rerank.models.text_scorer import TextScorer
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.progress import log
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The candidates that calibrate and those that measure, and their passages.
-
-    Every second query calibrates. The queries of the two are distinct if the run has several.
-    """
-
-    calibrating: list[Candidates]
-    measuring: list[Candidates]
-    builder: PassageBuilder
+from rerank.utils.progress import log, progress
 
 
 def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, int8: bool, run: Path | None) -> Path:
@@ -51,61 +31,53 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
         folder: the folder to write.
         form: a key of FORMATS.
         int8: whether products are those of integers.
-        run: a TREC run, which int8 needs; with it the agreement of the scores is measured.
+        run: a TREC run, with which the agreement of the scores is measured. Int8 in ONNX needs it: every second of its
+            queries calibrates, and the others measure.
 
     Raises UserError if the model has no trained head or cannot be exported, if a package or the run is missing, and if
     the run's queries or documents have no text.
     """
-    if int8 and run is None:
-        raise UserError("--int8: needs --calibrate, a TREC run such as BM25's; without --int8 the graph is float32")
+    calibrates = int8 and form == "onnx"
+    if calibrates and run is None:
+        raise UserError("--int8: needs --calibrate with --format onnx: a TREC run such as BM25's")
     FORMATS[form].check_packages(int8)
-    model, tokenizer, max_length, max_doc_tokens = open_trained_weights(
-        checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
-    )
-    model.eval()
-    sample = None
+    encoder = config.encoder
+    trained = open_trained_weights(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
+    model = Reranker(TextScorer(TrainedCrossEncoder(*trained), torch.device("cpu"), "float32"), checkpoint)
+    calibration: list[Packed] | None = [] if int8 else None
     if run is not None:
-        _, collection = open_queried(config.collection, checkpoint, saved_settings(model))
-        sample = _sample(run, collection, model, tokenizer, max_length, max_doc_tokens)
-    calibration = None
-    if int8 and sample is not None:
-        calibration = [sample.builder(pairs_of([candidates])) for candidates in sample.calibrating]
-    settings = saved_settings(model) | {"pooling": model.pooling, "max_doc_tokens": max_doc_tokens}
+        _, collection = open_queried(config.collection, checkpoint, saved_settings(model.model))
+        sample = sample_of_run(run, collection)
+        measuring = list(sample.queries)
+        if calibrates:
+            calibration = [_passages(model, sample, query_id) for query_id in measuring[::2]]
+            measuring = measuring[1::2] or measuring
     with atomic_write(folder) as tmp:
-        write_export(tmp, checkpoint, model, tokenizer, (max_length, max_doc_tokens), form, calibration, settings)
-        agreement = None
-        if sample is not None:
-            exported, _, _ = open_export(str(tmp), "")
-            expected = _scores(model, sample, "scoring with the checkpoint")
-            agreement = agreement_of(expected, _scores(exported, sample, "scoring"))
+        graph, agreement = write_graph(tmp, model, form, calibration), None
+        if run is not None:
+            scoring = progress(measuring, len(measuring), "scoring")
+            scored = {query_id: (sample.score(model, query_id), sample.score(graph, query_id)) for query_id in scoring}
+            agreement = agreement_of(*({query_id: pair[i] for query_id, pair in scored.items()} for i in (0, 1)))
             log.info(f"agreement with {checkpoint}: {agreement}")
         write_export_card(tmp, checkpoint, agreement, run)
     return folder
 
 
-def _sample(
-    run: Path, collection: Collection, model: CrossEncoder, tokenizer: object, max_length: int, max_doc_tokens: int
-) -> Sample:
-    found = read_run(run)
-    known = sorted(query_id for query_id in found if query_id in collection.queries)
-    if not known:
-        raise UserError(
-            f"{run}: {collection.source} has none of its {len(found)} queries; expected a run for this collection"
-        )
-    chosen = evenly_spaced(known, QUERIES)
-    candidates = list(select_candidates(found, {}, DOCUMENTS, chosen).values())
-    doc_ids = sorted({doc_id for c in candidates for doc_id in c.doc_ids})
-    template = open_template(tokenizer, model.template)
-    texts = (document.text for document in collection.get(doc_ids))
-    store = make_store(doc_ids, texts, tokenizer, max_doc_tokens, template.document_lead)
-    queries = {query_id: collection.queries[query_id] for query_id in chosen}
-    builder = PassageBuilder.build(queries, store, tokenizer, template, max_length, model.splitting)
-    return Sample(candidates[::2], candidates[1::2] or candidates, builder)
+def _passages(model: Reranker, sample: Sample, query_id: str) -> Packed:
+    """The passages of a query's documents."""
+    pairs = [(sample.queries[query_id], text) for text in sample.documents[query_id].values()]
+    tokenised = model.scorer.tokenise_pairs(pairs)
+    return tokenised.builder(tokenised.pairs)
 
 
-def _scores(model: CrossEncoder | ExportedCrossEncoder, sample: Sample, what: str) -> Run:
-    cpu = torch.device("cpu")
-    budget = open_budget("auto", cpu)
-    chunks = chunk_by_length(pairs_of(sample.measuring), sample.builder, budget.tokens)
-    scored = score_chunks(model, sample.builder, chunks, cpu, contextlib.nullcontext, budget, what)
-    return make_run(sample.measuring, scored)
+def write_graph(folder: Path, model: Reranker, form: str, calibration: Sequence[Packed] | None) -> Reranker:
+    """Writes the folder of a graph, in int8 unless `calibration` is None, and opens it.
+
+    Raises UserError for a model that cannot be exported.
+    """
+    scorer, weights = model.scorer, model.model
+    assert isinstance(weights, CrossEncoder)  # no graph
+    sizes = scorer.max_length, scorer.max_doc_tokens
+    settings = saved_settings(weights) | {"pooling": weights.pooling, "max_doc_tokens": sizes[1]}
+    write_export(folder, model.name, weights, scorer.tokenizer, sizes, form, calibration, settings)
+    return Reranker.load(folder, device="cpu")
