@@ -2,25 +2,23 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from accelerate import Accelerator
 
 from rerank.config import Config
-from rerank.data.candidates import select_candidates, standardised
+from rerank.data.candidates import standardised
 from rerank.data.queries import read_queries
-from rerank.data.trec import read_run, write_run
+from rerank.data.trec import first_documents, read_run, write_run
 from rerank.data.types import Run
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists
 from rerank.jobs.rescore import rescore
 from rerank.models.config_file import CheckpointConfig
 from rerank.models.hub import encoder_folder, file_hashes
-from rerank.retrieval.bm25 import search
-from rerank.tasks.first_stage import find_index
+from rerank.tasks.first_stage import find_index, first_stage_run
 from rerank.tasks.text import TextDataset
 from rerank.training.device import precision_of, uses_tf32
 from rerank.training.processes import exclusive, main_process_first
@@ -29,13 +27,6 @@ from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json
 from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
-
-
-class Asked(NamedTuple):
-    """What teachers score: a run, and the file of its queries if they are not the collection's."""
-
-    run: Path
-    queries: Path | None
 
 
 def teacher_lists(
@@ -57,17 +48,23 @@ def teacher_lists(
     folder = dataset.folder
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
         with main_process_first(accelerator, "candidates that teachers score"):
-            asked = _pseudo_queries(config, dataset, pseudo) if pseudo else _candidates(config, dataset)
-        encoder, precision = config.encoder, (precision_of(accelerator), uses_tf32(accelerator))
+            asked, run = _pseudo_queries(config, dataset, pseudo) if pseudo else _all_queries(config, dataset)
+        asked = replace(asked, encoder=replace(asked.encoder, template=template))
+        texts, encoder = read_queries(asked.collection.queries) if pseudo else dataset.collection.queries, asked.encoder
+        candidates = (kept_hash(run), asked.first_stage.depth, dataset.collection.fingerprint, *texts.items())
+        how = (template, encoder.max_doc_tokens, encoder.pooling, precision_of(accelerator), uses_tf32(accelerator))
         runs = []
         for files, teacher in models.items():
-            scored = (asked.run.name, template, encoder.max_doc_tokens, encoder.pooling, *precision)
-            runs.append(folder.teacher_run(short_hash(*files, *scored)))
-            _score(config, teacher, template, asked, runs[-1])
+            runs.append(folder.teacher_run(short_hash(*files, *candidates, *how)))
+            if runs[-1].is_file():
+                log.info(f"teacher {teacher}: {runs[-1]} already exists")
+            else:
+                rescore(asked, teacher, run, runs[-1])
             accelerator.wait_for_everyone()
         lists = folder.teacher_lists(short_hash(*sorted(run.name for run in runs)))
         if accelerator.is_main_process and not lists.is_file():
-            _write_lists(lists, asked, sorted(runs))
+            ranking = first_documents(read_run(run), asked.first_stage.depth)
+            _write_lists(lists, ranking, texts if pseudo else {}, sorted(runs))
         accelerator.wait_for_everyone()
     return lists
 
@@ -88,29 +85,15 @@ def _check_teacher(teacher: str, collection: str, say: bool) -> None:
         )
 
 
-def _candidates(config: Config, dataset: TextDataset) -> Asked:
-    """A run of all queries of the collection: also of those that the first stage leaves out, as not judged."""
-    collection, first, language = dataset.collection, config.first_stage, config.collection.language
-    searched = (first.index, first.depth, first.k1, first.b, language)
-    file = dataset.folder.teacher_candidates(
-        short_hash(kept_hash(dataset.first_stage), collection.fingerprint, *searched, *collection.queries.items())
-    )
-    if not file.is_file():
-        others = {query_id: text for query_id, text in collection.queries.items() if query_id not in dataset.candidates}
-        if not others:
-            found: Run = {}
-        elif first.run:
-            found = read_run(dataset.first_stage)
-        else:
-            index = find_index(config, collection, dataset.folder)
-            found = search(index, others, first.depth, first.k1, first.b, first.threads or None, language)
-        candidates = {**dataset.candidates, **select_candidates(found, {}, first.depth, others)}
-        _write_ranking(file, {query_id: some.doc_ids for query_id, some in candidates.items()})
-    return Asked(file, None)
+def _all_queries(config: Config, dataset: TextDataset) -> tuple[Config, Path]:
+    """The first stage's run of all queries of the collection, also of those that training leaves out, as not judged."""
+    texts = dataset.collection.queries
+    queries = {query_id: texts[query_id] for query_id in (*dataset.candidates, *texts)}
+    return config, first_stage_run(config, dataset.collection, dataset.folder, queries)
 
 
-def _pseudo_queries(config: Config, dataset: TextDataset, count: int) -> Asked:
-    """A run of `count` pseudo-queries and their file, made once; equal pseudo-queries have one list.
+def _pseudo_queries(config: Config, dataset: TextDataset, count: int) -> tuple[Config, Path]:
+    """The settings with a file of `count` pseudo-queries, and their run, made once; equal ones have one list.
 
     A list has the pseudo-query's source and the negatives of pre-training. Nothing of a document is hidden, as a
     teacher's score says what its source is worth.
@@ -127,51 +110,38 @@ def _pseudo_queries(config: Config, dataset: TextDataset, count: int) -> Asked:
         by_text: dict[str, Sequence[str]] = {}
         for found in lists:
             by_text.setdefault(found.query.text, found.doc_ids)
-        ranking = {f"p{number}": doc_ids for number, doc_ids in enumerate(by_text.values(), 1)}
         with atomic_write(queries) as tmp:
-            lines = (f"{query_id}\t{text}\n" for query_id, text in zip(ranking, by_text, strict=True))
+            lines = (f"p{number}\t{text}\n" for number, text in enumerate(by_text, 1))
             tmp.write_text("".join(lines), encoding="utf-8")
-        _write_ranking(file, ranking)
-    return Asked(file, queries)
+        run = {
+            f"p{number}": {doc_id: float(-place) for place, doc_id in enumerate(doc_ids)}
+            for number, doc_ids in enumerate(by_text.values(), 1)
+        }
+        write_run(file, run, "candidates", as_found=True)
+    depth = 1 + pretraining.hard_negatives + pretraining.random_negatives
+    asked = replace(config.collection, queries=str(queries), query_field="")
+    return replace(config, collection=asked, first_stage=replace(first, depth=depth)), file
 
 
-def _write_ranking(file: Path, ranking: dict[str, Sequence[str]]) -> None:
-    """Writes lists of two documents or more as a run, in their order."""
-    run = {
-        query_id: {doc_id: float(-place) for place, doc_id in enumerate(doc_ids)}
-        for query_id, doc_ids in ranking.items()
-        if len(doc_ids) > 1
-    }
-    if not run:
-        raise UserError(f"{file}: no query has two candidates, which a training list needs")
-    write_run(file, run, "candidates", as_found=True)
+def _write_lists(target: Path, ranking: Run, texts: Mapping[str, str], runs: Sequence[Path]) -> None:
+    """Writes the training lists: the documents of a query in the order of its ranking, and the teachers' scores.
 
-
-def _score(config: Config, teacher: str, template: str, asked: Asked, out: Path) -> None:
-    """Writes the run of a teacher; an interrupted command goes on."""
-    if out.is_file():
-        log.info(f"teacher {teacher}: {out} already exists")
-        return
-    collection = config.collection
-    if asked.queries:
-        collection = replace(collection, queries=str(asked.queries), query_field="")
-    first_stage = replace(config.first_stage, depth=max(len(doc_ids) for doc_ids in read_run(asked.run).values()))
-    encoder = replace(config.encoder, template=template)
-    config = replace(config, collection=collection, first_stage=first_stage, encoder=encoder)
-    rescore(config, teacher, asked.run, out)
-
-
-def _write_lists(target: Path, asked: Asked, runs: Sequence[Path]) -> None:
-    """Writes the training lists: the documents of a query in the order of its run, and the teachers' scores."""
-    scores, texts = [read_run(run) for run in runs], read_queries(asked.queries) if asked.queries else {}
-    with atomic_write(target) as tmp, tmp.open("w", encoding="utf-8") as out:
-        for query_id, doc_ids in read_run(asked.run).items():
-            of_teachers: list[Sequence[float]] = [[run[query_id][doc_id] for doc_id in doc_ids] for run in scores]
-            if len(runs) > 1:
-                of_teachers = [_standardised(some) for some in of_teachers]
-            labels = [float(f"{math.fsum(some) / len(runs):.9g}") for some in zip(*of_teachers, strict=True)]
-            query = {"query": texts[query_id]} if texts else {"query_id": query_id}
-            out.write(json.dumps({**query, "doc_ids": list(doc_ids), "labels": labels}, ensure_ascii=False) + "\n")
+    A query is given by its text, if it has one in `texts`. Raises UserError if no query has two documents.
+    """
+    scores, lists = [read_run(run) for run in runs], []
+    for query_id, documents in ranking.items():
+        if query_id not in scores[0] or len(documents) < 2:
+            continue
+        of_teachers: list[Sequence[float]] = [[run[query_id][doc_id] for doc_id in documents] for run in scores]
+        if len(runs) > 1:
+            of_teachers = [_standardised(some) for some in of_teachers]
+        labels = [float(f"{math.fsum(some) / len(runs):.9g}") for some in zip(*of_teachers, strict=True)]
+        query = {"query": texts[query_id]} if texts else {"query_id": query_id}
+        lists.append({**query, "doc_ids": list(documents), "labels": labels})
+    if not lists:
+        raise UserError(f"{target}: no query has two candidates, which a training list needs")
+    with atomic_write(target) as tmp:
+        tmp.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lists), encoding="utf-8")
     log.info(f"teachers: the scores of {len(runs)} as training lists: {target}")
 
 

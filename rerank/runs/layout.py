@@ -208,10 +208,6 @@ class CollectionFolder:
         """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""
         return self.path / f"pseudo-queries-{identity}.run"
 
-    def teacher_candidates(self, identity: str) -> Path:
-        """The candidates of all queries, for teachers to score; a hash names the first stage and the queries."""
-        return self.path / f"teacher-candidates-{identity}.run"
-
     def teacher_lists(self, identity: str) -> Path:
         """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
         return self.path / f"teacher-{identity}.jsonl"

@@ -54,8 +54,8 @@ def first_stage_run(
 ) -> Path:
     """The run to re-rank: the one that the settings name, else BM25's, which is retrieved once.
 
-    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer queries than those
-    of `queries_to_train` are `in_use`, it searches these alone, for a run with a name of its own.
+    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer or more queries than
+    those of `queries_to_train` are `in_use`, it searches these, for a run with a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
     if settings.run:
@@ -66,7 +66,7 @@ def first_stage_run(
             f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
         )
     name, drawn = short_hash(*queries.items())[:8], ""
-    if in_use is not None and len(in_use) < len(queries_to_train(collection)):
+    if in_use is not None and len(in_use) != len(queries_to_train(collection)):
         queries = dict(in_use)
         drawn = short_hash(*queries.items())[:8]
     file = folder.first_stage(settings, config.collection, name, drawn)
