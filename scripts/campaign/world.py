@@ -171,15 +171,15 @@ def write_world(folder: Path) -> None:
 def train_one_epoch(words: list[str]) -> None:
     """The command line, interrupted once the state of an epoch is saved."""
     from rerank.cli.main import main
-    from rerank.training import saving
+    from rerank.training import loop
 
-    save = saving.save_state
+    save = loop.save_state
 
     def save_and_stop(*arguments: object) -> None:
         save(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    saving.save_state = save_and_stop  # type: ignore[assignment]
+    loop.save_state = save_and_stop  # type: ignore[assignment]
     main(words)
 
 

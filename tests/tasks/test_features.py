@@ -16,7 +16,7 @@ from rerank.losses import LOSSES, smoothi
 from rerank.models.feature_mlp import open_feature_mlp
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.features import FeatureDataset
-from rerank.training import gradients, saving
+from rerank.training import gradients
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed
@@ -98,16 +98,17 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     main(command("--fold", "1", *settings))
     main(command("--fold", "1", "--name", "again", *settings))
     main(command("--fold", "1", "--name", "other", "--seed", "1", *settings))
-    save = saving.save_state
+    save = training.save_state
 
     def interrupt(*arguments):
-        save(*arguments)
+        kept = save(*arguments)
         if len(arguments[3]) == 2:
             raise KeyboardInterrupt
+        return kept
 
-    monkeypatch.setattr(saving, "save_state", interrupt)
+    monkeypatch.setattr(training, "save_state", interrupt)
     assert exit_code(*command("--fold", "1", "--name", "resumed", *settings)) == 130
-    monkeypatch.setattr(saving, "save_state", save)
+    monkeypatch.setattr(training, "save_state", save)
     main(command("--fold", "1", "--name", "resumed", *settings))
     assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)
