@@ -16,7 +16,7 @@ from rerank.tasks.dataset import open_dataset
 from rerank.tasks.source_checks import expect_text
 from rerank.tasks.text import TextDataset
 from rerank.training.device import open_training_accelerator
-from rerank.training.processes import expect_shared_folder, main_process_first
+from rerank.training.processes import expect_shared_folder
 from rerank.utils.errors import UserError
 
 
@@ -57,7 +57,7 @@ def distill(
     _check(config, given, teacher_template)
     accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection and first stage"):
+    with accelerator.main_process_first():
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
     models = [model for teacher in given for model in _models_of(teacher, fold, dataset.fold_names)]

@@ -22,7 +22,7 @@ from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset
 from rerank.tasks.text_model import truncation_summary
 from rerank.tasks.trained_on import as_trained, open_trained_on
-from rerank.training.processes import expect_shared_folder, main_process_first
+from rerank.training.processes import expect_shared_folder
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -72,7 +72,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
+    with accelerator.main_process_first():
         settings, collection = open_queried(config.collection, checkpoint, saved_settings(model))
         config = replace(
             config,

@@ -21,7 +21,7 @@ from rerank.models.hub import encoder_folder, file_hashes
 from rerank.tasks.first_stage import find_index, first_stage_run
 from rerank.tasks.text import TextDataset
 from rerank.training.device import precision_of, uses_tf32
-from rerank.training.processes import exclusive, main_process_first
+from rerank.training.processes import exclusive
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json
@@ -47,7 +47,7 @@ def teacher_lists(
         _check_teacher(teacher, config.collection.source, accelerator.is_main_process)
     folder = dataset.folder
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
-        with main_process_first(accelerator, "candidates that teachers score"):
+        with accelerator.main_process_first():
             asked, run = _pseudo_queries(config, dataset, pseudo) if pseudo else _all_queries(config, dataset)
         asked = replace(asked, encoder=replace(asked.encoder, template=template))
         texts, encoder = read_queries(asked.collection.queries) if pseudo else dataset.collection.queries, asked.encoder

@@ -36,7 +36,7 @@ from rerank.training.device import (
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
-from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
+from rerank.training.processes import exclusive, expect_shared_folder
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
 from rerank.utils.errors import UserError
@@ -91,7 +91,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
     epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
     accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection and first stage"):
+    with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)

@@ -32,7 +32,7 @@ from rerank.tasks.text_model import kernels, open_model
 from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
+from rerank.training.processes import exclusive, expect_shared_folder
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
@@ -74,7 +74,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     check_tracker(config.training.track)
     check_encoder(config)
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection and index"):
+    with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
@@ -84,7 +84,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
                 _expect_undamaged(folder)
                 log.info(f"pre-training: {folder.path} already exists")
         else:
-            with main_process_first(accelerator, "lists of pseudo-queries"):
+            with accelerator.main_process_first():
                 if not folder.lists.is_file():  # it is written last
                     lists, held_out = make_pseudo_lists(config, collection, index)
                     write_lists(folder.held_out, held_out, once=True)
@@ -124,7 +124,7 @@ class PretrainingTask:
     ) -> None:
         self.config, self.collection, self.folder, self.accelerator = config, collection, folder, accelerator
         self.model, self.tokenizer, self.max_length = open_model(config, config.encoder.name, accelerator)
-        with main_process_first(accelerator, "tokens of the documents"):
+        with accelerator.main_process_first():
             self.lists, self.passages = self._open(folder.lists, folder.tokens)
             self.held_out, self.held_out_passages = self._open(folder.held_out, folder.tokens)
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
