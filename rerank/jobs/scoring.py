@@ -84,9 +84,8 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
     notes = [*notes, truncation_summary(passages, max_doc_tokens)]
     notes += model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
-    if accelerator.is_main_process:
-        for line in notes:
-            log.info(line)
+    for line in notes:
+        log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator)
 

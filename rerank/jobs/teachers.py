@@ -44,7 +44,7 @@ def teacher_lists(
         if files in models:
             raise UserError(f"teacher {teacher}: the same model as teacher {models[files]}; expected each model once")
         models[files] = teacher
-        _check_teacher(teacher, config.collection.source, accelerator.is_main_process)
+        _check_teacher(teacher, config.collection.source)
     folder = dataset.folder
     with exclusive(accelerator, folder.path, "teacher scores"):  # folds may be trained in parallel
         with accelerator.main_process_first():
@@ -69,7 +69,7 @@ def teacher_lists(
     return lists
 
 
-def _check_teacher(teacher: str, collection: str, say: bool) -> None:
+def _check_teacher(teacher: str, collection: str) -> None:
     """Raises UserError for a model that adds first-stage scores; logs if it was trained on the collection."""
     config: CheckpointConfig = read_json(encoder_folder(teacher) / "config.json", CheckpointConfig, "choose another")
     saved = config.get("rerank", {})
@@ -78,7 +78,7 @@ def _check_teacher(teacher: str, collection: str, say: bool) -> None:
             f"teacher {teacher}: adds the first stage's score to its own (--encoder.first-stage-weight {weight:g}), "
             "which the lists do not have; give a teacher that was trained without"
         )
-    if say and saved.get("collection") == collection:
+    if saved.get("collection") == collection:
         log.info(
             f"teacher {teacher}: was trained on this collection, on judgments of queries that other folds test; "
             "measure its students on the queries that it has not seen"

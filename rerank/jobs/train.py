@@ -15,7 +15,7 @@ from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.jobs.model_card import write_training_card
-from rerank.jobs.pretraining.pretrain import expect_checkpoint, pretrain
+from rerank.jobs.pretraining.pretrain import pretrain
 from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
 from rerank.runs.joining import joined_test_runs
 from rerank.runs.layout import LOCK, ExperimentFolder
@@ -61,22 +61,6 @@ class Experiment:
     accelerator: Accelerator
     epochs: FoldEpochs | None = None
 
-    @property
-    def fold_names(self) -> list[str]:
-        """The names of all folds of the collection."""
-        return self.dataset.fold_names
-
-    def task(self, fold: Fold) -> FoldTask:
-        """The task of a fold; raises UserError if there is nothing to learn from or to measure."""
-        if isinstance(self.dataset, TextDataset) and self.config.pretraining.steps:
-            expect_checkpoint(Path(self.dataset.encoder))
-        return self.dataset.task(fold, self.accelerator)
-
-    def log(self, line: str) -> None:
-        """Logs a line once, whatever the number of processes."""
-        if self.accelerator.is_main_process:
-            log.info(line)
-
 
 def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = None) -> Experiment:
     """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
@@ -99,7 +83,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
             save_settings(config, folder.settings)
             if isinstance(dataset, TextDataset) and dataset.lists:
                 expect_same_lists(folder, dataset.lists)
-    if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
+    if isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
         log.info(
             f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
         )
@@ -135,7 +119,7 @@ def train_folds(
 
 def write_joined_run(experiment: Experiment) -> None:
     """Writes the test runs of all folds as one run, if all are finished."""
-    folders = [experiment.folder.fold(name) for name in experiment.fold_names]
+    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if all(folder.finished for folder in folders):
         write_run(experiment.folder.all_run, joined_test_runs(folders, experiment.config), experiment.folder.name)
 
@@ -144,7 +128,7 @@ def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Traini
     folder = experiment.folder.fold(fold.name)
     with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
-            experiment.log(f"{folder.tag}, fold {fold.name}: finished already")
+            log.info(f"{folder.tag}, fold {fold.name}: finished already")
         else:
             train_fold(experiment, fold, trainings)
 
@@ -155,10 +139,10 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
     config, accelerator = experiment.config, experiment.accelerator
     folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
     which = f"{trainings.begin()}: {folder.tag}, fold {fold.name}"
-    experiment.log(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
-    task, training, epochs = experiment.task(fold), config.training, experiment.epochs
+    log.info(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
+    task, training, epochs = experiment.dataset.task(fold, accelerator), config.training, experiment.epochs
     if fold.name == FINAL:
-        experiment.log(_describe_final(fold, experiment))
+        log.info(_describe_final(fold, experiment))
     validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
     name = folder.path.relative_to(collection).as_posix()
     with tracked(accelerator, config, collection.name, name, folder.tracking):
@@ -167,10 +151,6 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
             task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=trainings.left
         )
     accelerator.free_memory()
-    if not folder.checkpoint.is_dir():
-        raise UserError(
-            f"{folder.checkpoint}: the model of the best epoch is missing; remove {folder.path} to train the fold again"
-        )
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None
     if accelerator.is_main_process:

@@ -194,7 +194,7 @@ def agreement(config, checkpoint):
     (lists,) = Path("runs/towns").glob("teacher-*.jsonl")
     training, output = replace(config.training, lists=str(lists)), OutputSettings(name="look-" + config.loss.name)
     experiment = open_experiment(replace(config, training=training, output=output), "1")
-    task = experiment.task(experiment.folds[0])
+    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
 
     def correlation():
         run = task.score("train")

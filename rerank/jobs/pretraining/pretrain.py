@@ -79,10 +79,12 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
-            expect_checkpoint(folder.checkpoint)
-            if accelerator.is_main_process:
-                _expect_undamaged(folder)
-                log.info(f"pre-training: {folder.path} already exists")
+            if errors := changed_files(folder.manifest):
+                raise UserError(
+                    f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train "
+                    "again"
+                )
+            log.info(f"pre-training: {folder.path} already exists")
         else:
             with accelerator.main_process_first():
                 if not folder.lists.is_file():  # it is written last
@@ -92,15 +94,6 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
             task = PretrainingTask(config, collection, folder, accelerator)
             _train(config, task, loss, folder, accelerator)
     return folder.checkpoint
-
-
-def expect_checkpoint(checkpoint: Path) -> None:
-    """Raises UserError if the pre-trained encoder was removed, before its folds begin or between them."""
-    if not checkpoint.is_dir():
-        raise UserError(
-            f"{checkpoint}: is missing, although its pre-training is finished; remove {checkpoint.parent}, if it is "
-            "there, and run again to pre-train again"
-        )
 
 
 def _identity(config: Config, collection: Collection) -> str:
@@ -244,10 +237,3 @@ def _finish(config: Config, task: PretrainingTask, history: list[dict[str, Any]]
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)
-
-
-def _expect_undamaged(folder: PretrainingFolder) -> None:
-    if errors := changed_files(folder.manifest):
-        raise UserError(
-            f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train again"
-        )

@@ -1,5 +1,6 @@
 """Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
 
+import functools
 import inspect
 import itertools
 import re
@@ -55,14 +56,21 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
     plain = _parse(base, source, flags)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
-    typed = _typed(grid.tables, base, source, flags)
+
+    @functools.cache  # parsing is slow, so each value of a setting is parsed once
+    def typed(setting: str, text: str) -> Any:
+        """The value as the command line reads it."""
+        config = _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
+        section, _, key = setting.partition(".")
+        return sections(config)[section][key]
+
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
     for table in grid.tables:
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
-                config = replace_setting(config, key, typed[key, str(value)])
+                config = replace_setting(config, key, typed(key, str(value)))
             config = replace_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
@@ -103,28 +111,6 @@ def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
     for key, value in table.items():
         flat |= _flat(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
     return flat
-
-
-def _typed(
-    tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]
-) -> dict[tuple[str, str], Any]:
-    """(setting, value as written) -> the value as the command line reads it.
-
-    Parsing is slow, so not every cell is parsed: each call parses one value of every setting. A setting that is also
-    among the flags is an error of the parser.
-    """
-    columns: dict[str, dict[str, None]] = {}
-    for key, values in itertools.chain.from_iterable(table.items() for table in tables):
-        columns.setdefault(key, {}).update(dict.fromkeys(map(str, values)))
-    typed: dict[tuple[str, str], Any] = {}
-    for row in itertools.zip_longest(*columns.values()):
-        pairs = [(key, value) for key, value in zip(columns, row, strict=True) if value is not None]
-        words = [f"--{key.replace('_', '-')}={value}" for key, value in pairs]
-        config = sections(_parse(base, source, [*flags, *words]))
-        for key, value in pairs:
-            table, name = key.split(".")
-            typed[key, value] = config[table][name]
-    return typed
 
 
 def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
