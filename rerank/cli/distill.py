@@ -33,7 +33,7 @@ def distill(
     Parameters
     ----------
     teachers
-        Checkpoints, or any Hugging Face cross-encoders; an experiment's folder stands for its model of the fold.
+        Checkpoints, or any Hugging Face cross-encoders.
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rerank.batches.text_template import check_text_template
 from rerank.config import Config
-from rerank.data.folds import FINAL
 from rerank.jobs.teachers import teacher_lists
 from rerank.jobs.train import train_folds
 from rerank.losses import LABELS
@@ -39,8 +38,7 @@ def distill(
 
     Args:
         config: the settings of the training; the experiment's default name is distill-<loss>.
-        teachers: the folder of a trained model, or the name of a cross-encoder on the hub; or several of them. The
-            folder of an experiment stands for its checkpoint of the fold, or for those of all folds if that is "final".
+        teachers: the folder of a trained model, or the name of a cross-encoder on the hub; or several of them.
         fold: the name of the test fold, "all", or "final".
         teacher_template: the text that the teachers' pairs are put into, as `--encoder.template`; a checkpoint of ours
             has its own.
@@ -60,8 +58,7 @@ def distill(
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked
-    models = [model for teacher in given for model in _models_of(teacher, fold, dataset.fold_names)]
-    lists = teacher_lists(config, dataset, models, teacher_template, pseudo_queries, accelerator)
+    lists = teacher_lists(config, dataset, given, teacher_template, pseudo_queries, accelerator)
     training, output = replace(config.training, lists=str(lists)), config.output
     output = replace(output, name=output.name or f"distill-{config.loss.name}")
     return train_folds(replace(config, training=training, output=output), fold)
@@ -84,23 +81,3 @@ def _check(config: Config, teachers: Sequence[str], template: str) -> None:
         )
     if lists := config.training.lists:
         raise UserError(f"--training.lists {lists}: the teachers make the lists; leave it out")
-
-
-def _models_of(teacher: str, fold: str, fold_names: Sequence[str]) -> list[str]:
-    """The teacher itself; of an experiment's folder, its checkpoint of the fold, or for "final" those of all folds.
-
-    So no checkpoint of an experiment teaches a student that is tested on queries that it has seen.
-    """
-    experiment = ExperimentFolder(Path(teacher))
-    if not experiment.folds:
-        return [teacher]
-    if fold == "all":
-        raise UserError(
-            f"teacher {teacher}: the folder of an experiment stands for its model of one fold, or of all folds for the "
-            f"final student; expected --fold {', '.join(fold_names)} or {FINAL}"
-        )
-    folds = [experiment.fold(name) for name in (fold_names if fold == FINAL else [fold])]
-    for part in folds:
-        if not (part.finished and part.checkpoint.is_dir()):
-            raise UserError(f"teacher {teacher}: has no finished model of fold {part.name}; train it first")
-    return [str(part.checkpoint) for part in folds]

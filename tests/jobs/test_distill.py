@@ -15,12 +15,10 @@ from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
 from rerank.data.queries import read_queries
 from rerank.data.trec import read_run
-from rerank.jobs import distill as distillation
 from rerank.jobs import teachers as teaching
 from rerank.jobs.distill import distill
 from rerank.jobs.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
-from rerank.runs.layout import ExperimentFolder
 from tests.support.small_collection import failed
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -134,25 +132,6 @@ def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher,
     assert Path("runs/towns/student-1/fold1/test.run").is_file()
 
 
-def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
-    """Of the fold that is trained; for the final student, of all folds."""
-    asked = []
-    monkeypatch.setattr(distillation, "teacher_lists", lambda config, dataset, models, *_: asked.append(models))
-    monkeypatch.setattr(distillation, "train_folds", lambda config, fold: ExperimentFolder(Path("runs")))
-    for fold in range(1, 6):
-        make_teacher(f"runs/towns/hinge/fold{fold}/checkpoint", seed=fold)
-    words = ["distill", "runs/towns/hinge", "--config", "towns.toml"]
-    assert "runs/towns/hinge: has no finished model of fold 2; train it first" in failed(capsys, *words, "--fold", "2")
-    for fold in range(1, 6):
-        Path(f"runs/towns/hinge/fold{fold}/test.run").touch()
-    said = failed(capsys, *words)
-    assert "for the final student; expected --fold 1, 2, 3, 4, 5 or final" in said
-    main([*words, "--fold", "2"])
-    main([*words, "--fold", "final"])
-    assert asked[0] == ["runs/towns/hinge/fold2/checkpoint"]
-    assert asked[1] == [f"runs/towns/hinge/fold{fold}/checkpoint" for fold in range(1, 6)]
-
-
 def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):
     main(command("--fold", "1", "--epochs", "1"))
     before = scored()
@@ -228,6 +207,7 @@ def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
 def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
     words = ["--config", "towns.toml", "--fold", "1"]
     assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
+    assert "lacks config.json" in failed(capsys, "distill", "runs/towns", *words)
     assert "encoder ./nowhere: no such folder" in failed(capsys, "distill", "./nowhere", *words)
     assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
     assert "TEACHER: is missing" in failed(capsys, "distill", *words)
