@@ -8,7 +8,7 @@ from rerank.evaluation.tables.table import aligned
 from rerank.models.checkpoints import open_trained_weights
 from rerank.utils.errors import UserError
 
-NAME = re.compile(r"[\w.-]+/[\w.-]+")
+NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 def push_checkpoint(checkpoint: Path, name: str, private: bool = False, dry_run: bool = False) -> str:
@@ -26,14 +26,7 @@ def push_checkpoint(checkpoint: Path, name: str, private: bool = False, dry_run:
     Raises:
         UserError: the folder is no trained model, the name is not valid, or the upload failed.
     """
-    from huggingface_hub import errors, utils
-
-    try:
-        utils.validate_repo_id(name)
-        valid = NAME.fullmatch(name) is not None
-    except errors.HFValidationError:
-        valid = False
-    if not valid:
+    if not NAME.fullmatch(name):
         raise UserError(f"{name}: not a name on huggingface.co; expected user/name, of letters, digits, '-', '_', '.'")
     if not checkpoint.is_dir():
         raise UserError(f"{checkpoint}: no such folder; expected a checkpoint, such as runs/…/fold1/checkpoint")

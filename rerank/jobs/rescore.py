@@ -26,13 +26,7 @@ from rerank.runs.manifest import write_manifest
 from rerank.runs.output_run import manifest_of, tag_of
 from rerank.tasks.checks import check_encoder
 from rerank.tasks.source_checks import expect_text
-from rerank.training.device import (
-    arithmetic,
-    device_name,
-    open_accelerator,
-    open_training_accelerator,
-    precision_facts,
-)
+from rerank.training.device import device_facts, open_accelerator, open_training_accelerator, precision_facts
 from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
@@ -160,9 +154,8 @@ def _scored(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> Iterator[N
             scored = gather_object(scored)
         run = make_run(lists, scored, scoring.model.first_stage_weight)
         if accelerator.is_main_process:
-            device = accelerator.device
-            facts = {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
-            plan.write(number, run, {**facts, **precision_facts(accelerator, scoring.model)})
+            facts = device_facts(accelerator.device) | precision_facts(accelerator, scoring.model)
+            plan.write(number, run, facts)
 
 
 def _score_on_cluster(

@@ -1,5 +1,6 @@
 """Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
+import contextlib
 import json
 import shutil
 import time
@@ -26,13 +27,7 @@ from rerank.tasks.dataset import Dataset, FoldTask, open_dataset
 from rerank.tasks.folds import draws_queries
 from rerank.tasks.text import TextDataset
 from rerank.tasks.training_lists import expect_same_lists
-from rerank.training.device import (
-    arithmetic,
-    device_name,
-    kept_torch_settings,
-    open_training_accelerator,
-    peak_memory,
-)
+from rerank.training.device import device_facts, kept_torch_settings, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
@@ -111,17 +106,11 @@ def train_folds(
     trainings = trainings or Trainings(sum(not experiment.folder.fold(part.name).finished for part in experiment.folds))
     for part in experiment.folds:
         _train_unless_finished(experiment, part, trainings)
-    if fold != FINAL and experiment.accelerator.is_main_process:
-        write_joined_run(experiment)
+    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
+    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+        write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
-
-
-def write_joined_run(experiment: Experiment) -> None:
-    """Writes the test runs of all folds as one run, if all are finished."""
-    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
-    if all(folder.finished for folder in folders):
-        write_run(experiment.folder.all_run, joined_test_runs(folders, experiment.config), experiment.folder.name)
 
 
 def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
@@ -145,11 +134,9 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
         log.info(_describe_final(fold, experiment))
     validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
     name = folder.path.relative_to(collection).as_posix()
+    median, left = epochs.median if epochs else None, trainings.left
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        median = epochs.median if epochs else None
-        history = train(
-            task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=trainings.left
-        )
+        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=left)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None
@@ -164,9 +151,7 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
             **({"epochs_from": epochs.facts()} if epochs else {}),
             **task.facts(),
             "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
-            "device": str(accelerator.device),
-            "device_name": device_name(accelerator.device),
-            "arithmetic": arithmetic(),
+            **device_facts(accelerator.device),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
@@ -176,32 +161,26 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
 
 
 def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run | None, facts: dict[str, Any]) -> None:
-    """Writes the passages, the model card, the manifest and, last, the test run: a fold that has one is finished.
+    """Writes the passages, the model card, the manifest, which records them, and, last, the test run.
 
-    The final model has no test run; it is finished with its manifest, once its state is removed.
+    A fold that has a test run is finished; the final model has none, and is finished with its manifest.
     """
     folder = experiment.folder.fold(fold.name)
     facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if fold.valid else {}
     if task.best_passages:
         with atomic_write(folder.passages) as tmp:
             tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
-    if run is None:
-        _write_records(experiment, fold, facts)
-    else:
-        with atomic_write(folder.test_run) as tmp:
+    with contextlib.ExitStack() as last:
+        if run is not None:
+            tmp = last.enter_context(atomic_write(folder.test_run))
             write_run(tmp, run, folder.tag)
             facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
-            _write_records(experiment, fold, facts)
+        if isinstance(experiment.dataset, TextDataset):
+            name = experiment.dataset.collection.name
+            write_training_card(folder.checkpoint, experiment.config, name, fold, facts)
+        files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
+        write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
-
-
-def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) -> None:
-    """Writes the model card, then the manifest, which records the checkpoint's files, the card among them."""
-    folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
-    if isinstance(dataset, TextDataset):
-        write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
-    files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
-    write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:

@@ -103,6 +103,11 @@ def device_name(device: torch.device) -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+def device_facts(device: torch.device) -> dict[str, Any]:
+    """The device and its arithmetic, for a manifest."""
+    return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
+
+
 def precision_of(accelerator: Accelerator) -> str:
     """The precision of matrix products in this run: float32, bf16 or fp16."""
     kind = accelerator.device.type

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
-from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (
@@ -29,7 +28,7 @@ from rerank.utils.integrity import (
 )
 from rerank.utils.progress import log
 
-TENSORS, HISTORY, KEPT = "state.safetensors", "history.json", "checkpoint.json"
+TENSORS, HISTORY, KEPT, SCALER = "state.safetensors", "history.json", "checkpoint.json", "scaler.json"
 
 
 class TrainingFolder(Protocol):
@@ -66,7 +65,7 @@ class Trained(NamedTuple):
 
 
 def _state_tensors(trained: Trained) -> dict[str, Tensor]:
-    """The weights, the values of the optimizer, the scaler's and the averages, by name; no copies."""
+    """The weights, the values of the optimizer and the averages, by name; no copies."""
     parts = {
         "model": trained.model.state_dict(),
         "optimizer": {
@@ -74,7 +73,6 @@ def _state_tensors(trained: Trained) -> dict[str, Tensor]:
             for number, values in trained.optimizer.state_dict()["state"].items()
             for key, value in values.items()
         },
-        "scaler": scaler_tensors(trained.scaler),
         "average": trained.average.tensors(),
     }
     return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
@@ -92,7 +90,6 @@ def _restore(trained: Trained, tensors: dict[str, Tensor]) -> None:
         values[int(number)][key] = value
     groups = trained.optimizer.state_dict()["param_groups"]
     trained.optimizer.load_state_dict({"state": dict(values), "param_groups": groups})
-    restore_scaler(trained.scaler, parts["scaler"])
     trained.average.restore(parts["average"])
 
 
@@ -115,6 +112,8 @@ def save_state(
         _write_tensors(_state_tensors(trained), tmp / TENSORS)
         (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
         (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
+        if trained.scaler:
+            (tmp / SCALER).write_text(json.dumps(trained.scaler.state_dict()), encoding="utf-8")
         write_record(tmp)
     _write_log(folder, history)
     return kept
@@ -162,6 +161,8 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
         history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
         kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
         _restore(trained, tensors)
+        if trained.scaler and (state / SCALER).is_file():
+            trained.scaler.load_state_dict(json.loads((state / SCALER).read_text(encoding="utf-8")))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
