@@ -105,8 +105,6 @@ class PretrainingSettings:
     """BM25 depth from which the hard negatives are drawn."""
     random_negatives: Annotated[Whole, at_least(0)] = 1
     """Negatives per list that are drawn from all documents."""
-    labels: Literal["source", "bm25"] = "source"
-    """What a list's labels say: which document is the pseudo-query's source, or BM25's order of its documents."""
     loss: str = "softmax"
     """Any loss of --loss."""
     lr: Annotated[float, at_least(0)] = 5e-5

@@ -196,14 +196,11 @@ def test_too_few_or_too_short_documents_are_counted(here, capsys):
     assert "fewer than 10 words" in line
 
 
-def test_labels_of_bm25_and_a_schedule_are_another_pretraining_that_goes_on(here, interrupted):
-    words = ["--pretraining.labels", "bm25", "--pretraining.schedule", "linear", "--pretraining.warmup-ratio", "0.2"]
+def test_a_schedule_is_another_pretraining_that_goes_on(here, interrupted):
+    words = ["--pretraining.schedule", "linear", "--pretraining.warmup-ratio", "0.2"]
     before = folder_of("documents")
     main(pretraining("documents", "--out", "new", *words))
     (made,) = {*Path("runs/documents").glob("pretrained-*")} - {before}
-    for folder, file, highest in [(before, "lists", 1), (before, "held-out", 1), (made, "held-out", 1)]:
-        assert {max(record["labels"]) for record in records(folder / f"{file}.jsonl")} == {highest}
-    assert max(max(record["labels"]) for record in records(made / "lists.jsonl")) > 1
     weights = Path("new/model.safetensors").read_bytes()
     assert weights != Path("warm/model.safetensors").read_bytes()
     shutil.rmtree(made)
@@ -226,7 +223,7 @@ def test_every_setting_that_changes_the_result_is_another_pretraining(monkeypatc
     documents = SimpleNamespace(fingerprint="documents")
     default = pretrain._identity(Config(), documents)
     for section, kind, settings in [
-        ("pretraining", PretrainingSettings, {"steps": 3, "labels": "bm25", "schedule": "linear", "warmup_ratio": 0.1}),
+        ("pretraining", PretrainingSettings, {"steps": 3, "schedule": "linear", "warmup_ratio": 0.1}),
         ("encoder", EncoderSettings, {"passage_overlap": 1, "title_tokens": 1, "template": "{query}{document}"}),
     ]:
         for key, value in settings.items():
