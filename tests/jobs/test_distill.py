@@ -15,7 +15,7 @@ from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
 from rerank.data.queries import read_queries
 from rerank.data.trec import read_run
-from rerank.jobs import teachers as teaching
+from rerank.jobs import distill as teaching
 from rerank.jobs.distill import distill
 from rerank.jobs.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
