@@ -64,7 +64,6 @@ CASES = {
     "plot": Case("trained", ("plot", "learning", "runs/towns/smoothi", "--out", "chart.pdf")),
     "eval": Case("trained", ("eval", "runs/towns/bm25.run", "runs/towns/smoothi/all.run")),
     "verify": Case("trained", ("verify", "runs/towns")),
-    "push": Case("trained", ("push", CHECKPOINT, "me/towns", "--dry-run")),
     "features": Case("new", ("train", "--config", "letor.toml", "--fold", "1")),
     "sweep": Case("new", ("sweep", "grid.toml", "--workers", "2")),
 }
