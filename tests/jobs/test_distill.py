@@ -76,12 +76,8 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
     (path,) = Path("runs/towns").glob("teacher-*.jsonl")
     fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
     facts = fold["training_lists"]
-    assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == (
-        str(path),
-        len(lists),
-        len(lists) - 6,
-        6,
-    )
+    counts = {"lists": len(lists), "trained_on": len(lists) - 6, "held_out": 6}
+    assert facts.items() >= {"file": str(path), **counts}.items()
     assert not list(Path("runs/towns").glob("*.parts"))
 
     main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--loss", "margin_mse",
@@ -142,9 +138,8 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
     main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
     assert capsys.readouterr().err.count(".run already exists") == 2
     assert scored() == before
-    manifests = [
-        Path(f"runs/towns/{name}/manifest.json") for name in ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
-    ]
+    names = ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
+    manifests = [Path(f"runs/towns/{name}/manifest.json") for name in names]
     assert [json.loads(path.read_text())["config"]["encoder"]["name"] for path in manifests] == ["encoder", "student"]
 
 
@@ -188,13 +183,9 @@ def agreement(config, checkpoint):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
-            ["--loss", "hinge"],
-            "--loss hinge: learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse",
-        ),
+        (["--loss", "hinge"], "learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse"),
         (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teachers make the lists"),
         (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
-        (["--loss.temperature", "2"], "--loss margin_mse: has no hyperparameter temperature"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
         (["--pseudo-queries", "-1"], "--pseudo-queries"),
     ],

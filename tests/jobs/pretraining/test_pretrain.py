@@ -125,15 +125,13 @@ def test_folds_and_losses_share_one_warm_up_and_their_manifests_name_it(here, ca
     main(["train", "--config", "warm.toml", "--fold", "1", "--pretraining.steps", "0", "--name", "cold"])
     assert folder_of("towns") == folder
     assert (folder / "checkpoint" / "model.safetensors").stat().st_mtime_ns == made
-    manifests = [json.loads(Path(f"runs/towns/{name}/manifest.json").read_text()) for name in
-                 ("smoothi/fold1", "hinge/fold2", "cold/fold1")]  # fmt: skip
-    assert (
-        manifests[0]["pretraining"]["hash"]
-        == manifests[1]["pretraining"]["hash"]
-        == folder.name.removeprefix("pretrained-")
+    names = ("smoothi/fold1", "hinge/fold2", "cold/fold1")
+    first, second, cold = (
+        json.loads(Path(f"runs/towns/{name}/manifest.json").read_text())["pretraining"] for name in names
     )
-    assert manifests[0]["pretraining"]["pseudo_queries"] in (12, 24)
-    assert manifests[2]["pretraining"] is None
+    assert first["hash"] == second["hash"] == folder.name.removeprefix("pretrained-")
+    assert first["pseudo_queries"] in (12, 24)
+    assert cold is None
     runs = [f"runs/towns/{name}/fold1/test.run" for name in ("smoothi", "cold")]
     assert read_run(runs[0]) != read_run(runs[1])
     capsys.readouterr()
@@ -184,9 +182,8 @@ def test_too_few_or_too_short_documents_are_counted(here, capsys):
     line = failed(capsys, *pretraining("few", "--out", "new"))
     assert "few: 9 of 9 documents can make pseudo-queries (title, sentence, keywords), expected 10 or more" in line
     write_documents(Path("untitled"), titles=False)
-    line = failed(
-        capsys, *pretraining("untitled", "--out", "new", "--pretraining.sentences", "0", "--pretraining.keywords", "0")
-    )
+    titles = ["--pretraining.sentences", "0", "--pretraining.keywords", "0"]
+    line = failed(capsys, *pretraining("untitled", "--out", "new", *titles))
     assert "untitled: 0 of 40 documents can make pseudo-queries (title)" in line
     Path("short").mkdir()
     lines = [json.dumps({"_id": f"s{i}", "title": "A title of four", "text": "too short"}) for i in range(30)]
@@ -235,9 +232,7 @@ def test_another_language_is_another_pretraining_with_an_index_of_its_own(here):
     english = folder_of("documents").name
     main(pretraining("documents", "--out", "german", "--collection.language", "de"))
     assert len({path.name for path in Path("runs/documents").glob("pretrained-*")} - {english}) == 1
-    assert sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").glob("*/")) == [
-        "documents",
-        "documents-de",
-    ]
+    indexes = sorted(path.name.rpartition("-")[0] for path in Path("runs/documents/index").glob("*/"))
+    assert indexes == ["documents", "documents-de"]
     assert json.loads(Path("german/config.json").read_text())["rerank"]["language"] == "de"
     assert "language" not in json.loads(Path("warm/config.json").read_text())["rerank"]
