@@ -29,9 +29,6 @@ TRACKERS: dict[str, MakeTracker] = {}
 TRACKED = ("loss", "ndcg", "smooth", "valid", "seconds")
 """The values of an epoch's record that are tracked."""
 
-PACKAGES = {"comet_ml": "comet-ml"}
-"""Packages whose name on PyPI is not the tracker's."""
-
 
 def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
     """Registers a function as the tracker `name` of `--training.track`; it returns an accelerate GeneralTracker."""
@@ -52,9 +49,7 @@ def check_tracker(name: str) -> None:
     if name not in names:
         raise UserError(f"--training.track {name}: no such tracker; {nearest(name, names | set(TRACKERS))}")
     if not filter_trackers([name], logging_dir="."):
-        raise UserError(
-            f"--training.track {name}: its package is not installed; pip install {PACKAGES.get(name, name)}"
-        )
+        raise UserError(f"--training.track {name}: its package is not installed; pip install {name}")
 
 
 @contextlib.contextmanager
