@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypedDict
 
 import torch
-import xxhash
 
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.agreement import agreement_of
@@ -19,6 +18,7 @@ from rerank.jobs.sample import Sample
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS
 from rerank.models.gpu import SMALL
+from rerank.models.hub import file_hashes
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -51,8 +51,8 @@ class Measured(TypedDict):
 def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker:
     """A reranker of an int8 graph, or the given one if that is faster, or better; logs which, and why.
 
-    The graph is made once and kept in the user's cache, under the hash of the weights. `sample` gives the texts on
-    which int8 is compared with the precision that the model has, float32 or bf16.
+    The graph is made once and kept in the user's cache, under the hash of the model's files. `sample` gives the texts
+    on which int8 is compared with the precision that the model has, float32 or bf16.
     """
     scorer, model, name = reranker.scorer, reranker.model, reranker.name
     if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu":
@@ -64,8 +64,9 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
     except UserError:  # it names flags of `rerank export`
         log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
         return reranker
+    settings = model.pooling, model.template, scorer.max_doc_tokens
     machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
-    place = user_cache("int8") / short_hash(_digest(model), scorer.max_doc_tokens, FORMAT, *machine)
+    place = user_cache("int8") / short_hash(*file_hashes(name), *settings, FORMAT, *machine)
     make_once(place, "int8 graph", lambda: _make(place, reranker, sample()))
     measured: Measured = read_json(place / MEASURED, Measured, f"remove {place}")
     if measured["refused"]:
@@ -78,15 +79,6 @@ def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker
     found = Reranker.load(place / GRAPH, device="cpu")
     found.scorer.max_doc_tokens = scorer.max_doc_tokens
     return found
-
-
-def _digest(model: CrossEncoder) -> str:
-    """The hash of the weights."""
-    digest = xxhash.xxh3_128()
-    for key, weight in sorted(model.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(weight.detach().contiguous().numpy())
-    return digest.hexdigest()
 
 
 def _make(place: Path, reranker: Reranker, sample: Sample) -> None:
