@@ -167,7 +167,7 @@ def _models(
     if reranker and max_doc_tokens is not None:
         reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
     if reranker and quick:
-        reranker = int8_if_faster(reranker, model, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
+        reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
     return reranker, encoder, pipeline
 
 
