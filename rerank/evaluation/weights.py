@@ -1,4 +1,4 @@
-"""Chooses the weights of a fusion: those of the stage `fusion`, of `rerank fuse` and of `rerank eval --fuse-with`."""
+"""Chooses the weights of a fusion: those of the stage `fusion` and of `rerank fuse`."""
 
 import itertools
 import math

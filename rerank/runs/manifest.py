@@ -12,9 +12,8 @@ from typing import Any
 
 import xxhash
 
-from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
-from rerank.data.types import Fold, Qrels
+from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.settings import canonical
@@ -93,14 +92,6 @@ def _hash(facts: dict[str, Any]) -> str:
     """XXH3 of all facts but HASH; neither their order nor the layout of the file matters."""
     rest = {name: value for name, value in facts.items() if name != HASH}
     return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
-
-
-def recorded_fold(path: Path) -> Fold | None:
-    """The queries of the fold, or of the final model, whose manifest this is; None if there is no such manifest."""
-    try:
-        return fold_of(read_manifest(path, "fold")["fold"])
-    except UserError:
-        return None
 
 
 def version(distribution: str) -> str | None:

@@ -119,16 +119,6 @@ def folds_of_names(fold_runs: dict[str, dict[str, Run]], files: dict[str, dict[s
     return fold_of
 
 
-def validation_run(files: dict[str, Path], fold: str) -> Path:
-    """The file with the scores of the validation queries of `fold`, by the model of the run of `files`.
-
-    That is fold1/valid.run, next to fold1/test.run or below the folder of all.run.
-    """
-    folder = (files.get(fold) or next(iter(files.values()))).parent
-    by_fold = ExperimentFolder(folder).fold(fold)
-    return (FoldFolder(folder) if folder.name == by_fold.path.name else by_fold).valid_run
-
-
 def pretraining_notes(files: dict[str, dict[str, Path]]) -> list[str]:
     """A note for each pre-training on pseudo-queries that runs began with, from the manifests next to the runs."""
     names: dict[str, list[str]] = defaultdict(list)
