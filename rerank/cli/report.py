@@ -39,10 +39,6 @@ def report(
 
         print_output(write_pipeline_report(paths[0], out))
         return
-    from rerank.reports.html.page import write_report, write_report_of_files
-    from rerank.runs.run_files import are_run_files
+    from rerank.reports.html.page import write_report
 
-    if are_run_files(paths):
-        print_output(write_report_of_files(paths, out, measure, qrels, collection))
-    else:
-        print_output(write_report(paths[0], out, measure))
+    print_output(write_report(paths, out, measure, qrels, collection))

@@ -17,8 +17,7 @@ from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pretrain import pretrain
-from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
-from rerank.runs.joining import joined_test_runs
+from rerank.runs.finished_folds import FLAG, FoldEpochs, epochs_from, joined_test_runs
 from rerank.runs.layout import LOCK, ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings

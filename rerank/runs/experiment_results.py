@@ -3,11 +3,13 @@
 import functools
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from rerank.config import FirstStageSettings
-from rerank.data.trec import ranked, read_run
+from rerank.data.trec import ranked, read_qrels, read_run
 from rerank.data.types import Run
+from rerank.evaluation.evaluate import evaluate
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_settings
@@ -70,6 +72,20 @@ class FoldResults:
         found: Passages = read_json(file, Passages, "remove the file") if file.is_file() else {}
         return found
 
+    def validation_mean(self, measure: str) -> float | None:
+        """The mean over the judged validation queries: the one in the manifest, or computed if that has none.
+
+        None if the fold has no validation or no test run. Raises UserError if the manifest was changed.
+        """
+        if not (self.folder.finished and self.folder.valid_run.exists()):
+            return None
+        means: dict[str, float] = self.facts["outcome"]["valid"]["means"]
+        if measure in means:
+            return means[measure]
+        qrels = read_qrels(self.folder.experiment.collection.qrels)
+        judged = {query_id: qrels[query_id] for query_id in self.facts["fold"]["valid"] if qrels.get(query_id)}
+        return fmean(evaluate(judged, read_run(self.folder.valid_run), [measure])[measure].values())
+
 
 @dataclass(frozen=True)
 class ExperimentResults:
@@ -122,11 +138,11 @@ class ExperimentResults:
     @property
     def first_stage_file(self) -> Path:
         """The run that was re-ranked; the file may have been removed since."""
-        collection, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
+        folder, settings = self.folder.path.parent, self._first_stage_settings
         recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
         if recorded and not settings.run:  # rerank made it, and the settings alone do not tell its name
-            return collection.path / Path(recorded[0]).name
-        return collection.first_stage(settings)
+            return folder / Path(recorded[0]).name
+        return CollectionFolder(folder).first_stage(settings)
 
     @functools.cached_property
     def first_stage(self) -> Run:

@@ -10,21 +10,24 @@ import argparse
 import sys
 from pathlib import Path
 
+from rerank.data.folds import read_folds
 from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
-from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
+from scripts.paper.tables import LOSSES, MEASURES, loss_label
 
 
 def table(folder: Path, form: str) -> str:
     """The table of one collection, with a legend and notes."""
-    results = open_results(folder)
+    results = open_results(folder, MEASURES[0])
     cells = group_by_loss(results.experiments)
-    selected = {m: {loss: select_by_validation(results, cells[loss], m) for loss in cells} for m in MEASURES}
+    selected = {m: {loss: select_by_validation(cells[loss], m) for loss in cells} for m in MEASURES}
     by_loss = selected[MEASURES[0]]
     all_keys = set().union(*(set(by_fold_and_seed) for by_fold_and_seed in by_loss.values()))
     left_out = [loss for loss, by_fold_and_seed in by_loss.items() if set(by_fold_and_seed) != all_keys]
@@ -44,7 +47,7 @@ def table(folder: Path, form: str) -> str:
             ]
         )
     body = [[Cell(loss_label(loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
-    folds = len(results.folds)
+    folds = len(read_folds(CollectionFolder(folder).folds))
     over = f"{folds} folds" if folds > 1 else f"{len(all_keys)} seeds"
     legend = [
         f"{{best}}: best. †: worse than the best (two-sided paired t-test over the queries, "

@@ -1,10 +1,5 @@
 """The names of losses and the measures of the tables in Thonet et al. 2021."""
 
-from pathlib import Path
-
-from rerank.runs.layout import CollectionFolder
-from rerank.runs.results import CollectionResults
-
 MEASURES = ("P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP")
 """The columns of Table 2, "Learning-to-rank retrieval results", in its order."""
 
@@ -26,8 +21,3 @@ LOSSES = {
 def loss_label(name: str) -> str:
     """The paper's name of a loss, or ours if the paper does not have the loss."""
     return LOSSES.get(name, name)
-
-
-def open_results(folder: Path) -> CollectionResults:
-    """The finished cells in runs/<collection>, with the measures of Table 2."""
-    return CollectionResults(CollectionFolder(folder), MEASURES)

@@ -81,7 +81,7 @@ MISTAKES = {
     "train --config bare.toml": "bare.toml: lr: expected a section such as [training], got lr = 1",
     "train --config list.toml": "list.toml: [training] lr: expected one value, got [1, 2]",
     "train --config broken.toml": "broken.toml: not TOML: Expected ']'",
-    "train --config deep.toml": "--config deep.toml: not TOML that can be read: its brackets are nested too deeply",
+    "train --config deep.toml": "--config deep.toml: not TOML: ",
     # score
     "score ./nowhere RUN --out no.run --collection towns": "encoder ./nowhere: no such folder; check the",
     "score runs/a/b/fold1/checkpoint RUN --out no.run": "encoder runs/a/b/fold1/checkpoint: no such folder; check the",

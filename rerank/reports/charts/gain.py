@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, SERIES, hover
-from rerank.runs.run_file_results import Compared, Results
+from rerank.runs.results import Compared, Results
 
 
 class Gain(NamedTuple):

@@ -9,7 +9,7 @@ from rerank.data.tokens import read_store
 from rerank.data.trec import ranked
 from rerank.reports.charts.drawing import QUIET, SERIES, legend_above
 from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.results import Results
 from rerank.utils.errors import UserError
 from rerank.utils.resumable import SUFFIX as UNFINISHED
 
@@ -33,7 +33,7 @@ class Length(NamedTuple):
     others_up: float
 
 
-def token_lengths(results: CollectionResults, experiment: ExperimentResults) -> dict[str, int]:
+def token_lengths(experiment: ExperimentResults) -> dict[str, int]:
     """doc_id -> tokens before truncation, from the token store that the experiment used.
 
     Raises UserError if the store was removed, or no manifest has its statistics.
@@ -41,24 +41,21 @@ def token_lengths(results: CollectionResults, experiment: ExperimentResults) -> 
     statistics = next((fold.facts["texts"] for fold in experiment.folds if "texts" in fold.facts), None)
     if statistics is None:
         raise UserError(f"{experiment.name}: no manifest has statistics of the texts, so the lengths are unknown")
-    stores = {file.parent for file in results.folder.tokens.glob(f"*/{NUMBERS}")}
+    tokens = experiment.folder.collection.tokens
+    stores = {file.parent for file in tokens.glob(f"*/{NUMBERS}")}
     for folder in sorted(folder for folder in stores if folder.suffix != UNFINISHED):
         store = read_store(folder)
         if store.statistics().items() <= statistics.items():
             return dict(zip(store.rows, store.lengths.tolist(), strict=True))
-    raise UserError(
-        f"{results.folder.tokens}: the tokenised documents of {experiment.name} are missing, so the lengths are unknown"
-    )
+    raise UserError(f"{tokens}: the tokenised documents of {experiment.name} are missing, so the lengths are unknown")
 
 
-def by_length(
-    results: CollectionResults, experiment: ExperimentResults, bounds: tuple[int, ...] = BOUNDS
-) -> list[Length]:
+def by_length(results: Results, experiment: ExperimentResults, bounds: tuple[int, ...] = BOUNDS) -> list[Length]:
     """The candidates in bins that begin above each of `bounds`; a bin without relevant documents is left out.
 
     Raises UserError if the lengths or the first stage are unknown.
     """
-    lengths, candidates = token_lengths(results, experiment), experiment.candidates()
+    lengths, candidates = token_lengths(experiment), experiment.candidates()
     rows = []
     for query_id, judged in results.judged(experiment.run).items():
         before, after = (_ranks(run.get(query_id, {})) for run in (candidates, experiment.run))

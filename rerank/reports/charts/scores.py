@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.reports.charts.drawing import SERIES, legend_above
-from rerank.runs.run_file_results import Compared, Results
+from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
 
 BINS = 40

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from rerank.data.trec import ranked
-from rerank.reports.charts.judged import judged
+from rerank.reports.charts.depth import judged
 from rerank.reports.charts.lengths import TOP, Length, by_length
 from rerank.reports.html.parts import Missing, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
-from rerank.runs.run_file_results import Compared, Results
+from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
 
 LIMIT = 512  # tokens that the usual encoder takes at a time
@@ -72,7 +71,7 @@ def truncation_table(experiments: list[ExperimentResults]) -> Rows | Missing:
     return Rows(["run", "documents cut", "of documents", "of all tokens", "queries cut"], rows)
 
 
-def length_tables(results: CollectionResults, experiments: list[ExperimentResults]) -> list[Rows | Missing]:
+def length_tables(results: Results, experiments: list[ExperimentResults]) -> list[Rows | Missing]:
     """How relevant documents of up to LIMIT tokens and of more moved; two rows per experiment."""
     rows, reasons = [], []
     for experiment in experiments:

@@ -8,7 +8,7 @@ from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.reports.charts.depth import common_queries, expect_re_rankings, ideal
 from rerank.reports.html.parts import Noted, Rows, percent
-from rerank.runs.run_file_results import Compared, Results
+from rerank.runs.results import Compared, Results
 
 RECALL_DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 

@@ -8,13 +8,11 @@ import pytest
 
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.depth import depths, ideal, re_ranked
+from rerank.reports.charts.depth import depths, ideal, judged, re_ranked
 from rerank.reports.charts.gain import gains
-from rerank.reports.charts.judged import judged
-from rerank.reports.charts.learning import curves
 from rerank.reports.charts.lengths import by_length
-from rerank.reports.charts.reliability import reliability
 from rerank.reports.charts.scores import scores
+from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import write_record
@@ -84,12 +82,12 @@ def test_scores_fall_into_relevant_and_others(results):
 
 
 def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
-    assert {curve.kept for curve in curves(results.experiments[0])} == {1}
+    assert {curve.kept["epoch"] for curve in curves(results.experiments[0])} == {1}
     log = folder / "good" / "fold2" / "log.jsonl"
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
+    assert [curve.kept["epoch"] for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_reliability_has_steps_or_else_epochs(results, folder):

@@ -10,7 +10,7 @@ from rerank.cli.main import main
 from rerank.data import passage_texts
 from rerank.data.tokens import pieces
 from rerank.models.scoring import score_candidates
-from rerank.reports.html.texts import excerpt, passage
+from rerank.reports.html.texts import passage
 from tests.support.parsed_html import Page
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_inputs, make_texts
@@ -48,17 +48,6 @@ def test_a_passage_of_a_long_text_is_that_of_the_whole_text(tmp_path, kind, monk
     whole = shown()
     monkeypatch.setattr(passage_texts, "pieces", lambda text: pieces(text, size=25))
     assert shown() == whole
-
-
-def test_an_excerpt_is_where_most_of_the_querys_words_stand():
-    text = " ".join(["filler"] * 100 + ["amber", "and", "birch"] + ["filler"] * 100)
-    part = excerpt(text, "the birches and ambers", length=80)
-    assert part.text.startswith("… filler")
-    assert part.text.endswith("filler …")
-    assert "amber and birch" in part.text
-    assert len(part.text) <= 84
-    assert [word for word, is_marked in part.parts() if is_marked] == ["amber", "birch"]
-    assert excerpt("And the\nBIRCHES", "birch and").parts() == [("And the ", False), ("BIRCHES", True)]
 
 
 def test_training_keeps_the_passages_that_scored_highest_and_the_page_shows_them(here, capsys):
