@@ -14,14 +14,13 @@ from rerank.utils.errors import UserError
 from rerank.utils.resumable import SUFFIX as UNFINISHED
 
 TOP = 20
-BOUNDS = (0, 128, 256, 512, 800)  # 512 is the usual limit of encoders, 800 the cut of Thonet et al.
+BOUNDS = (-1, 128, 256, 512, 800)  # 512 is the usual limit of encoders, 800 the cut of Thonet et al.
 
 
 class Length(NamedTuple):
     """The relevant candidates of more than `over` tokens, and at most `to` (None: any).
 
-    `before` and `after` are the shares of them among the first TOP, `up` the ranks that they moved up, and `others_up`
-    the ranks that the other candidates of this length moved up; means over documents, NaN if there are none.
+    `before` and `after` are the shares of them among the first TOP.
     """
 
     over: int
@@ -29,8 +28,6 @@ class Length(NamedTuple):
     relevant: int
     before: float
     after: float
-    up: float
-    others_up: float
 
 
 def token_lengths(experiment: ExperimentResults) -> dict[str, int]:
@@ -50,26 +47,24 @@ def token_lengths(experiment: ExperimentResults) -> dict[str, int]:
     raise UserError(f"{tokens}: the tokenised documents of {experiment.name} are missing, so the lengths are unknown")
 
 
-def by_length(results: Results, experiment: ExperimentResults, bounds: tuple[int, ...] = BOUNDS) -> list[Length]:
-    """The candidates in bins that begin above each of `bounds`; a bin without relevant documents is left out.
+def by_length(results: Results, experiment: ExperimentResults) -> list[Length]:
+    """The candidates in bins that begin above each of BOUNDS; a bin without relevant documents is left out.
 
     Raises UserError if the lengths or the first stage are unknown.
     """
     lengths, candidates = token_lengths(experiment), experiment.candidates()
-    rows = []
+    rows = []  # of each relevant document: its length, and whether it is among the first TOP, before and after
     for query_id, judged in results.judged(experiment.run).items():
-        before, after = (_ranks(run.get(query_id, {})) for run in (candidates, experiment.run))
-        known = [doc_id for doc_id in after if doc_id in before and doc_id in lengths]
-        rows += [(lengths[d], judged.get(d, 0) > 0, before[d], after[d]) for d in known]
-    tokens, relevant, old, new = np.array(rows).reshape(-1, 4).T
+        before, after = (ranked(run.get(query_id, {})) for run in (candidates, experiment.run))
+        top_before, top_after = before[:TOP], after[:TOP]
+        known = {doc_id for doc_id in after if judged.get(doc_id, 0) > 0 and doc_id in lengths} & set(before)
+        rows += [(lengths[doc_id], doc_id in top_before, doc_id in top_after) for doc_id in known]
+    tokens, old, new = np.array(rows).reshape(-1, 3).T
     bins = []
-    for over, to in zip(bounds, [*bounds[1:], None], strict=True):
-        inside = (tokens > over if over else tokens >= 0) & (tokens <= to if to else True)
-        ours, rest = inside & (relevant == 1), inside & (relevant == 0)
-        if ours.any():
-            top_before, top_after, up = (float(x[ours].mean()) for x in (old <= TOP, new <= TOP, old - new))
-            others_up = float((old - new)[rest].mean()) if rest.any() else np.nan
-            bins.append(Length(over, to, int(ours.sum()), top_before, top_after, up, others_up))
+    for over, to in zip(BOUNDS, [*BOUNDS[1:], None], strict=True):
+        inside = (tokens > over) & (tokens <= (to or np.inf))
+        if inside.any():
+            bins.append(Length(over, to, int(inside.sum()), float(old[inside].mean()), float(new[inside].mean())))
     if not bins:
         raise UserError(
             f"{experiment.name}: no candidate of a tested query is relevant, so there is no chart of lengths"
@@ -79,7 +74,7 @@ def by_length(results: Results, experiment: ExperimentResults, bounds: tuple[int
 
 def length_label(length: Length) -> str:
     """Such as 129–256, or over 800."""
-    return f"{length.over + 1 if length.over else 0}–{length.to}" if length.to else f"over {length.over}"
+    return f"{length.over + 1}–{length.to}" if length.to else f"over {length.over}"
 
 
 def draw_lengths(figure: Any, data: list[Length]) -> None:
@@ -93,7 +88,3 @@ def draw_lengths(figure: Any, data: list[Length]) -> None:
     axes.set_xlabel("tokens of the document")
     axes.set_ylabel(f"% of relevant in the top {TOP}")
     legend_above(axes)
-
-
-def _ranks(scores: dict[str, float]) -> dict[str, int]:
-    return {doc_id: rank for rank, doc_id in enumerate(ranked(scores), 1)}

@@ -1,16 +1,13 @@
-"""How far re-ranking moved documents, how many are judged, what was truncated, and the influence of length."""
+"""How far re-ranking moved documents, how many are judged, and what was truncated."""
 
 from collections.abc import Sequence
 
 from rerank.data.trec import ranked
 from rerank.reports.charts.depth import judged
-from rerank.reports.charts.lengths import TOP, Length, by_length
 from rerank.reports.html.parts import Missing, Rows, percent
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
-from rerank.utils.errors import UserError
 
-LIMIT = 512  # tokens that the usual encoder takes at a time
 JUDGED_AT = (1, 5, 10, 20, 50, 100, 150)
 
 
@@ -69,24 +66,3 @@ def truncation_table(experiments: list[ExperimentResults]) -> Rows | Missing:
     if not rows:
         return Missing("no manifest has statistics of truncated texts")
     return Rows(["run", "documents cut", "of documents", "of all tokens", "queries cut"], rows)
-
-
-def length_tables(results: Results, experiments: list[ExperimentResults]) -> list[Rows | Missing]:
-    """How relevant documents of up to LIMIT tokens and of more moved; two rows per experiment."""
-    rows, reasons = [], []
-    for experiment in experiments:
-        try:
-            bins = by_length(results, experiment, (0, LIMIT))
-        except UserError as error:
-            reasons.append(Missing(str(error)))
-            continue
-        rows += [_length_row(experiment.name, length) for length in bins]
-    head = ["run, tokens", "relevant", f"in the top {TOP} before", "after", "ranks up", "ranks up of others"]
-    note = "Means over the relevant candidates of the tested queries; a relevant document should move up, others down."
-    return [*([Rows(head, rows, note)] if rows else []), *reasons]
-
-
-def _length_row(name: str, length: Length) -> list[object]:
-    label = f"{name}, over {LIMIT}" if length.over else f"{name}, up to {LIMIT}"
-    moved = [f"{length.up:+.1f}", f"{length.others_up:+.1f}"]
-    return [label, length.relevant, percent(length.before), percent(length.after), *moved]

@@ -12,7 +12,7 @@ from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import CHARTS, chart_figure
-from rerank.reports.html.movement import judged_table, length_tables, movement_table, truncation_table
+from rerank.reports.html.movement import judged_table, movement_table, truncation_table
 from rerank.reports.html.parts import Missing, Rows, or_missing
 from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
 from rerank.reports.html.queries import QueryDetails, most_changed, query_details, shown_documents
@@ -107,7 +107,6 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
             for name in folds
         },
         truncation=truncation_table(experiments),
-        lengths=length_tables(results, [experiment for experiment in experiments if experiment.first_stage]),
         experiments=[_section(results, e, charts, _description(results, e), changed, texts) for e in experiments],
         cost=cost_table(experiments),
         differing_settings=differing,
@@ -134,7 +133,6 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
         unfinished=[],
         fold_tables={},
         truncation=None,
-        lengths=[],
         experiments=[
             _section(results, e, ("gain", "scores"), f"Compared with {first}.", changed, texts)
             for e in results.experiments

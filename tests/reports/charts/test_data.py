@@ -1,16 +1,15 @@
 """What the charts show, against loops and examples by hand."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
+from rerank.reports.charts import lengths
 from rerank.reports.charts.depth import depths, ideal, judged, re_ranked
 from rerank.reports.charts.gain import gains
-from rerank.reports.charts.lengths import by_length
 from rerank.reports.charts.scores import scores
 from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
@@ -101,22 +100,22 @@ def test_reliability_has_steps_or_else_epochs(results, folder):
     assert (epochs.unit, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
 
 
-def test_lengths_against_a_loop(results):
+def test_lengths_against_a_loop(results, monkeypatch):
+    monkeypatch.setattr(lengths, "TOP", 3)
     good = results.experiments[0]
     everything = [doc_id for judged in results.qrels.values() for doc_id in judged]
     length = {doc_id: 100 + 150 * (i % 5) for i, doc_id in enumerate(everything)}
-    short, long = by_length(results, good, (0, 512))
-    for found, inside in ((short, lambda n: n <= 512), (long, lambda n: n > 512)):
-        up, others = [], []
-        for q, run in good.run.items():
-            before = ranked(good.first_stage[q])
-            for rank, d in enumerate(ranked(run)):
-                if inside(length[d]):
-                    (up if results.qrels[q].get(d, 0) else others).append(before.index(d) - rank)
-        assert (found.relevant, found.before, found.after) == (len(up), 1, 1)
-        assert found.up == pytest.approx(sum(up) / len(up))
-        assert found.others_up == pytest.approx(sum(others) / len(others))
-        assert not math.isnan(found.up)
+    bins = lengths.by_length(results, good)
+    assert [(found.over, found.to) for found in bins] == [(-1, 128), (128, 256), (256, 512), (512, 800)]
+    for found in bins:
+        places = [
+            (ranked(good.first_stage[q]).index(d) < 3, ranked(run).index(d) < 3)
+            for q, run in good.run.items()
+            for d in run
+            if results.qrels[q].get(d, 0) and found.over < length[d] <= found.to
+        ]
+        assert found.relevant == len(places)
+        assert (found.before, found.after) == pytest.approx(tuple(np.mean(places, axis=0)))
 
 
 def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder):
@@ -124,12 +123,12 @@ def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder)
     numbers = np.load(store / "numbers.npy")
     np.save(store / "numbers.npy", numbers[::-1])  # the same statistics
     with pytest.raises(UserError, match=r"store: the tokens cannot be read \(numbers.npy: expected XXH3"):
-        by_length(results, results.experiments[0])
+        lengths.by_length(results, results.experiments[0])
     np.save(store / "numbers.npy", numbers + 1)
     (store / "files.json").unlink()
     write_record(store)
     with pytest.raises(UserError, match="the tokenised documents of good are missing"):
-        by_length(results, results.experiments[0])
+        lengths.by_length(results, results.experiments[0])
 
 
 def test_no_common_query_is_no_chart(folder):

@@ -36,15 +36,7 @@ def page(written):
 def test_the_page_has_every_part_and_needs_no_other_file(page, written):
     assert page.count("svg") == CHARTS_OF_ALL + 2 * CHARTS_OF_ONE
     assert "Not available" not in page.text
-    for part in (
-        "ideal re-ranking",
-        "recall of bm25",
-        "Kendall",
-        "Judged documents",
-        "over 512",
-        "Most helped",
-        "seed",
-    ):
+    for part in ("ideal re-ranking", "recall of bm25", "Kendall", "Judged documents", "Most helped", "seed"):
         assert part in page.text
     assert page.count("script") == page.count("link") == page.count("img") == 0
     assert all(not (attributes.get("src") or "").startswith("http") for _, attributes in page.tags)

@@ -65,8 +65,8 @@ def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
 
 
 def test_worse_is_what_the_corrected_test_says(folder):
-    results = open_results(folder, P1)
     write_cell(folder, "c", read_folds(folder / "folds.json"), [1] * 5, [5 / 6] * 4 + [1])
+    results = open_results(folder, P1)
     rows = {
         cell.name: collect_test_result(results, select_by_validation([cell], P1), P1) for cell in results.experiments
     }
