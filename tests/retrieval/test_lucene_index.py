@@ -10,7 +10,7 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.types import Document
 from rerank.retrieval.bm25 import search
-from rerank.retrieval.indexed_texts import raw_documents, with_indexed_texts
+from rerank.retrieval.indexed_texts import IndexedTexts, with_indexed_texts
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import build_index, choose_index, prebuilt_index
 from rerank.utils.errors import UserError
@@ -39,14 +39,14 @@ def with_raw_documents(documents, folder):
 
 
 def test_an_index_with_raw_documents_gives_them_back(tmp_path):
-    index = with_raw_documents(DOCUMENTS, tmp_path / "index")
-    raw = [json.loads(document) for document in raw_documents(index, ["body", "wing"])]
-    assert raw == [{"id": DOCUMENTS[i].doc_id, "contents": DOCUMENTS[i].text} for i in (1, 0)]
+    texts = IndexedTexts("towns", with_raw_documents(DOCUMENTS, tmp_path / "index"))
+    assert list(texts.get(["body", "wing"])) == DOCUMENTS[::-1]
+    assert list(texts.documents()) == DOCUMENTS
     with pytest.raises(UserError, match="has no document nowhere"):
-        list(raw_documents(index, ["nowhere"]))
+        list(texts.get(["nowhere"]))
     build_index(DOCUMENTS, tmp_path / "own")
     with pytest.raises(UserError, match="does not store the text of document wing"):
-        list(raw_documents(tmp_path / "own", ["wing"]))
+        list(IndexedTexts("towns", tmp_path / "own").get(["wing"]))
 
 
 def test_documents_without_text_are_counted(tmp_path, capfd):
