@@ -19,8 +19,8 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
-from rerank.retrieval.languages import open_analyzer
 from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
+from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
 
@@ -47,7 +47,7 @@ def retrieve(
 
     Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
     is as in `choose_index`; an index that is built is kept in the folder `cache`, by default a temporary one that is
-    removed. `language` is a code such as "de" (`rerank.retrieval.languages`). Raises UserError as `choose_index`.
+    removed. `language` is a code such as "de" (`rerank.config.languages`). Raises UserError as `choose_index`.
     """
     collection = open_collection(collection) if isinstance(collection, str) else collection
     with contextlib.ExitStack() as stack:

