@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rerank.data.arrays import release, slices_of
-from rerank.data.ragged import RaggedWriter, open_ragged, read_ragged
+from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.utils.files import short_hash_of
 from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
@@ -106,11 +106,6 @@ def open_store(
             writer.finish()
 
     return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
-
-
-def read_store(folder: Path) -> TokenStore:
-    """The store in a folder; raises UserError if it cannot be read."""
-    return TokenStore(*read_ragged(folder, "tokens", np.int32))
 
 
 def make_store(

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from rerank.reports.charts.depth import depths, draw_depths, draw_judged, judged
 from rerank.reports.charts.drawing import draw_figure, format_of, save
 from rerank.reports.charts.gain import draw_gains, gains
-from rerank.reports.charts.lengths import by_length, draw_lengths
 from rerank.reports.charts.scores import draw_scores, scores
 from rerank.reports.charts.training import curves, draw_curves, draw_reliability, reliability
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
@@ -54,9 +53,6 @@ EXPERIMENT_CHARTS = {
         lambda _, experiment: reliability(experiment),
         draw_reliability,
         4.0,
-    ),
-    "length": Chart(
-        "By length", "The ranks of relevant documents before and after, by their length.", by_length, draw_lengths
     ),
 }
 """The charts of one experiment."""

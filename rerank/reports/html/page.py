@@ -95,7 +95,7 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     unfinished = [experiment for experiment in experiments if experiment not in finished]
     folds = dict.fromkeys(fold.name for experiment in unfinished for fold in experiment.folds if fold.run)
     differing, settings = settings_tables(experiments)
-    charts = ("learning", "gain", "scores", "reliability", "length")
+    charts = ("learning", "gain", "scores", "reliability")
     return _render(
         results,
         texts,

@@ -7,14 +7,12 @@ import pytest
 
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts import lengths
 from rerank.reports.charts.depth import depths, ideal, judged, re_ranked
 from rerank.reports.charts.gain import gains
 from rerank.reports.charts.scores import scores
 from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import write_record
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
@@ -98,37 +96,6 @@ def test_reliability_has_steps_or_else_epochs(results, folder):
         log.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "steps"}) + "\n" for r in records))
     epochs = reliability(read_results(folder, "AP").experiments[0])
     assert (epochs.unit, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
-
-
-def test_lengths_against_a_loop(results, monkeypatch):
-    monkeypatch.setattr(lengths, "TOP", 3)
-    good = results.experiments[0]
-    everything = [doc_id for judged in results.qrels.values() for doc_id in judged]
-    length = {doc_id: 100 + 150 * (i % 5) for i, doc_id in enumerate(everything)}
-    bins = lengths.by_length(results, good)
-    assert [(found.over, found.to) for found in bins] == [(-1, 128), (128, 256), (256, 512), (512, 800)]
-    for found in bins:
-        places = [
-            (ranked(good.first_stage[q]).index(d) < 3, ranked(run).index(d) < 3)
-            for q, run in good.run.items()
-            for d in run
-            if results.qrels[q].get(d, 0) and found.over < length[d] <= found.to
-        ]
-        assert found.relevant == len(places)
-        assert (found.before, found.after) == pytest.approx(tuple(np.mean(places, axis=0)))
-
-
-def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder):
-    store = folder / "tokens" / "store"
-    numbers = np.load(store / "numbers.npy")
-    np.save(store / "numbers.npy", numbers[::-1])  # the same statistics
-    with pytest.raises(UserError, match=r"store: the tokens cannot be read \(numbers.npy: expected XXH3"):
-        lengths.by_length(results, results.experiments[0])
-    np.save(store / "numbers.npy", numbers + 1)
-    (store / "files.json").unlink()
-    write_record(store)
-    with pytest.raises(UserError, match="the tokenised documents of good are missing"):
-        lengths.by_length(results, results.experiments[0])
 
 
 def test_no_common_query_is_no_chart(folder):
