@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from rerank.reports.charts.depth import depths, draw_depths, draw_judged, judged
 from rerank.reports.charts.drawing import draw_figure, format_of, save
-from rerank.reports.charts.gain import draw_gains, gains
-from rerank.reports.charts.scores import draw_scores, scores
+from rerank.reports.charts.gain import draw_gains, draw_scores, gains, scores
 from rerank.reports.charts.training import curves, draw_curves, draw_reliability, reliability
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
 from rerank.runs.run_files import RunFiles, are_run_files

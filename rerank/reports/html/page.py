@@ -12,12 +12,24 @@ from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
 from rerank.reports.charts.gain import Gain, Gains, gains
 from rerank.reports.charts.plot import CHARTS, chart_figure
-from rerank.reports.html.movement import judged_table, movement_table, truncation_table
 from rerank.reports.html.parts import Missing, Rows, or_missing
 from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
-from rerank.reports.html.queries import QueryDetails, most_changed, query_details, shown_documents
-from rerank.reports.html.texts import Texts, open_texts, read_documents
-from rerank.reports.html.upper_bounds import recall_table, upper_bound_table
+from rerank.reports.html.queries import (
+    QueryDetails,
+    Texts,
+    most_changed,
+    open_texts,
+    query_details,
+    read_documents,
+    shown_documents,
+)
+from rerank.reports.html.tables import (
+    judged_table,
+    movement_table,
+    recall_table,
+    truncation_table,
+    upper_bound_table,
+)
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
 from rerank.runs.run_files import RunFiles, are_run_files

@@ -1,20 +1,57 @@
-"""The most helped and most hurt queries, with their documents before and after."""
+"""The most helped and most hurt queries, with their documents before and after, and the texts of these."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from rerank.data.collections import Collection, open_collection
+from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.splitting import Splitting
 from rerank.data.trec import ranked
 from rerank.reports.charts.gain import Gain, Gains
-from rerank.reports.html.texts import Texts, passage
+from rerank.retrieval.indexed_texts import with_indexed_texts
+from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.snippets import snippet
 from rerank.retrieval.words import find_words
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
+from rerank.utils.errors import UserError
 
 QUERIES = 10
 DOCUMENTS = 10
 BEGINNING = 10  # words that identify the document for a reader
+
+
+class Texts(NamedTuple):
+    """Documents' texts by id, and the language of words; `reason` says why there are no texts, or is ""."""
+
+    documents: dict[str, str]
+    language: str
+    reason: str = ""
+
+
+def open_texts(experiment: ExperimentResults) -> Collection:
+    """The collection that the settings of an experiment name; raises UserError if it cannot be opened."""
+    if experiment.has_features:
+        raise UserError("feature vectors have none")
+    table = experiment.settings.get("collection", {})
+    return open_collection(table.get("source", ""), table.get("queries", ""), table.get("query_field", ""))
+
+
+def read_documents(
+    collection: Collection, doc_ids: Iterable[str], language: str, experiment: ExperimentResults | None = None
+) -> Texts:
+    """The texts of these documents, from the collection or else from the index that was searched for the experiment."""
+    wanted = sorted(set(doc_ids))
+    try:
+        if experiment and not collection.has_documents:
+            index = experiment.settings["first_stage"]["index"]
+            folder = experiment.folder.collection.index
+            collection = with_indexed_texts(collection, choose_index(index, collection, folder))
+        return Texts({document.doc_id: document.text for document in collection.get(wanted)}, language)
+    except UserError as error:
+        return Texts({}, language, f"{error}")
 
 
 class Excerpt(NamedTuple):
@@ -90,12 +127,28 @@ def _excerpt(experiment: Compared, gain: Gain, doc_id: str, texts: Texts) -> Exc
         if best := fold.passages.get(gain.query_id, {}).get(doc_id):
             number, count = best
             source = f"passage {number + 1} of {count} scored highest: "
-            encoder = experiment.settings["encoder"]
-            limit, splitting = encoder["max_doc_tokens"], Splitting.of(encoder)
-            read = passage(text, number, count, fold.folder.checkpoint, limit, splitting)
+            read = passage(text, number, count, fold.folder.checkpoint, experiment.settings["encoder"])
     part = snippet(read, {word.term for word in find_words(gain.text, texts.language)}, texts.language)
     words = text.split(maxsplit=BEGINNING)[:BEGINNING]
     beginning = "" if part.text.split()[:BEGINNING] == words else " ".join(words)
     if beginning and (source or not part.text.startswith("…")):
         beginning += " …"
     return Excerpt(beginning, source, part.parts())
+
+
+def passage(text: str, number: int, of: int, checkpoint: Path, encoder: dict[str, Any]) -> str:
+    """Passage `number` (from 0) of the `of` into which the model of a checkpoint, with these settings, read the text.
+
+    Split as in training, after truncation; without a repeated title. The whole text if the checkpoint's tokenizer was
+    removed.
+    """
+    tokenizer = _tokenizer(checkpoint / "tokenizer.json")
+    if tokenizer is None or of < 2:
+        return text
+    begin, end = passage_span(text, number, of, tokenizer, encoder["max_doc_tokens"], Splitting.of(encoder))
+    return text[begin:end]
+
+
+@functools.cache
+def _tokenizer(file: Path) -> OffsetTokenizer | None:
+    return open_offset_tokenizer(file.read_text(encoding="utf-8")) if file.is_file() else None

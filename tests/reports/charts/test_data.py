@@ -8,8 +8,7 @@ import pytest
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.depth import depths, ideal, judged, re_ranked
-from rerank.reports.charts.gain import gains
-from rerank.reports.charts.scores import scores
+from rerank.reports.charts.gain import gains, scores
 from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
