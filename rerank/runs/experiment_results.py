@@ -1,7 +1,7 @@
 """Reads the files of one experiment: settings, logs, manifests and runs."""
 
 import functools
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
@@ -124,25 +124,22 @@ class ExperimentResults:
         """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
         return any("features" in fold.facts for fold in self.folds)
 
-    @functools.cached_property
-    def _first_stage_settings(self) -> FirstStageSettings:
-        known = {one.name for one in fields(FirstStageSettings)}
-        saved = self.settings.get("first_stage", {})
-        return FirstStageSettings(**{key: value for key, value in saved.items() if key in known})
-
     @property
     def depth(self) -> int:
         """How many candidates of each query were re-ranked."""
-        return self._first_stage_settings.depth
+        depth: int = self.setting("first_stage.depth") or FirstStageSettings().depth
+        return depth
 
     @property
     def first_stage_file(self) -> Path:
         """The run that was re-ranked; the file may have been removed since."""
-        folder, settings = self.folder.path.parent, self._first_stage_settings
-        recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
-        if recorded and not settings.run:  # rerank made it, and the settings alone do not tell its name
-            return folder / Path(recorded[0]).name
-        return CollectionFolder(folder).first_stage(settings)
+        if run := self.setting("first_stage.run"):
+            return Path(run)
+        collection = CollectionFolder(self.folder.path.parent)
+        for fold in self.folds:
+            if "first_stage" in fold.facts:  # the settings alone do not tell its name
+                return collection.path / Path(fold.facts["first_stage"]["run"]).name
+        return collection.first_stage(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
     def first_stage(self) -> Run:

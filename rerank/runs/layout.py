@@ -41,27 +41,19 @@ class ModelFolder:
 
     path: Path
 
-    checkpoint = Inside("checkpoint")
-    """The folder of the best epoch's model."""
-    state = Inside("state")
-    """The folder of the weights and the optimizer after the last epoch, while the training is unfinished."""
-    log = Inside("log.jsonl")
-    """One JSON record per epoch."""
-    manifest = Inside(MANIFEST)
-    """Settings, versions, device, hashes and results."""
-    tracking = Inside("tracking")
-    """The files of an experiment tracker that writes files."""
+    checkpoint = Inside("checkpoint")  # the folder of the best epoch's model
+    state = Inside("state")  # weights and optimizer after the last epoch, while the training is unfinished
+    log = Inside("log.jsonl")  # one JSON record per epoch
+    manifest = Inside(MANIFEST)  # settings, versions, device, hashes and results
+    tracking = Inside("tracking")  # the files of an experiment tracker that writes files
 
 
 class FoldFolder(ModelFolder):
     """The results of one fold of an experiment, or of its final model, which has no test queries."""
 
-    valid_run = Inside("valid.run")
-    """The run of the validation queries by the best epoch's model."""
-    test_run = Inside("test.run")
-    """The run of the test queries."""
-    passages = Inside("test.passages.json")
-    """Which passage of each test document scored highest."""
+    valid_run = Inside("valid.run")  # the run of the validation queries by the best epoch's model
+    test_run = Inside("test.run")  # the run of the test queries
+    passages = Inside("test.passages.json")  # which passage of each test document scored highest
 
     @property
     def name(self) -> str:
@@ -92,12 +84,9 @@ class FoldFolder(ModelFolder):
 class PretrainingFolder(ModelFolder):
     """A pre-training on pseudo-queries, shared by all experiments of the collection; its manifest is written last."""
 
-    lists = Inside("lists.jsonl")
-    """The training lists of the pseudo-queries."""
-    held_out = Inside("held-out.jsonl")
-    """The lists that validate."""
-    tokens = Inside("tokens")
-    """The tokenised documents, while the pre-training is unfinished."""
+    lists = Inside("lists.jsonl")  # the training lists of the pseudo-queries
+    held_out = Inside("held-out.jsonl")  # the lists that validate
+    tokens = Inside("tokens")  # the tokenised documents, while the pre-training is unfinished
     valid_run = None
     """No run is written: the ids of pseudo-queries contain spaces, which those of run files cannot."""
 
@@ -118,12 +107,9 @@ class ExperimentFolder:
 
     path: Path
 
-    settings = Inside("config.toml")
-    """The configuration as TOML."""
-    lists = Inside("lists.json")
-    """The hash of the file of training lists, if the experiment has one."""
-    all_run = Inside("all.run")
-    """The test runs of all folds in one file; written when all folds are finished."""
+    settings = Inside("config.toml")  # the configuration as TOML
+    lists = Inside("lists.json")  # the hash of the file of training lists, if the experiment has one
+    all_run = Inside("all.run")  # the test runs of all folds in one file; written when all folds are finished
 
     @property
     def name(self) -> str:
@@ -168,20 +154,13 @@ class CollectionFolder:
 
     path: Path
 
-    qrels = Inside("qrels.txt")
-    """The judgments."""
-    folds = Inside("folds.json")
-    """The query ids of each fold."""
-    index = Inside("index")
-    """A cache: the Lucene index of the documents."""
-    tokens = Inside("tokens")
-    """A cache: the tokenised documents."""
-    embeddings = Inside("embeddings")
-    """A cache: the vectors of the documents by bi-encoders."""
-    features = Inside("features")
-    """A cache: the parsed feature vectors."""
-    feature_hashes = Inside("features.json")
-    """The hash of each fold's feature files."""
+    qrels = Inside("qrels.txt")  # the judgments
+    folds = Inside("folds.json")  # the query ids of each fold
+    index = Inside("index")  # a cache: the Lucene index of the documents
+    tokens = Inside("tokens")  # a cache: the tokenised documents
+    embeddings = Inside("embeddings")  # a cache: the vectors of the documents by bi-encoders
+    features = Inside("features")  # a cache: the parsed feature vectors
+    feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
     def first_stage(
         self,

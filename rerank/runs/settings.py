@@ -1,5 +1,6 @@
 """The settings of an experiment as files have them: read, written and compared."""
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
@@ -71,10 +72,9 @@ def canonical_value(key: str, value: Any) -> Any:
         return list(value)
     if key != "training.measure" or not isinstance(value, str) or value == "loss":
         return value
-    try:
+    with contextlib.suppress(UserError):  # an unknown measure is left to the command that uses it
         return measure_name(value)
-    except UserError:  # left to the command that uses the measure
-        return value
+    return value
 
 
 def to_toml(config: Config) -> str:

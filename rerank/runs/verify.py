@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from rerank.data.folds import FINAL, draw_queries, fold_of, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
-from rerank.data.types import Fold, Qrels, Run
+from rerank.data.types import Fold, Qrels
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables.table import aligned
+from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import changed_files, judgments_hash, outcome, read_manifest
 from rerank.runs.settings import differences, read_settings
@@ -60,7 +61,7 @@ def verify(folder: Path | str) -> Verification:
             is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
             checks[f"{experiment.name}/{model.path.name}"] = _check_fold(model, folds, qrels) if is_finished else None
         if has_all_run:
-            checks[f"{experiment.name}/{experiment.all_run.name}"] = Checked(list(_all_run(experiment, folds)))
+            checks[f"{experiment.name}/{experiment.all_run.name}"] = _check_all_run(experiment)
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
             checks[pretraining.path.name] = Checked(changed_files(pretraining.manifest))
@@ -174,16 +175,12 @@ def _same_hash(name: str, expected: str, found: str) -> list[str]:
     return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
 
 
-def _all_run(experiment: ExperimentFolder, folds: dict[str, Fold]) -> Iterator[str]:
+def _check_all_run(experiment: ExperimentFolder) -> Checked:
     """Whether all.run is the union of the folds' test runs."""
     try:
-        found, expected = read_run(experiment.all_run), Run()
-        for folder in map(experiment.fold, folds):
-            if folder.finished:
-                expected |= read_run(folder.test_run)
+        found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
     except UserError as error:
-        yield str(error)
-        return
-    changed = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
-    if changed:
-        yield f"expected the folds' test runs together, found {len(changed)} queries that differ: {examples(changed)}"
+        return Checked([str(error)])
+    differ = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
+    said = f"expected the folds' test runs together, found {len(differ)} queries that differ: {examples(differ)}"
+    return Checked([said] if differ else [])
