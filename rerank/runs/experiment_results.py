@@ -73,18 +73,19 @@ class FoldResults:
         return found
 
     def validation_mean(self, measure: str) -> float | None:
-        """The mean over the judged validation queries: the one in the manifest, or computed if that has none.
+        """The mean over the judged validation queries: of the manifest, or computed if that is missing or has none.
 
         None if the fold has no validation or no test run. Raises UserError if the manifest was changed.
         """
         if not (self.folder.finished and self.folder.valid_run.exists()):
             return None
-        means: dict[str, float] = self.facts["outcome"]["valid"]["means"]
+        means: dict[str, float] = self.facts.get("outcome", {}).get("valid", {}).get("means", {})
         if measure in means:
             return means[measure]
-        qrels = read_qrels(self.folder.experiment.collection.qrels)
-        judged = {query_id: qrels[query_id] for query_id in self.facts["fold"]["valid"] if qrels.get(query_id)}
-        return fmean(evaluate(judged, read_run(self.folder.valid_run), [measure])[measure].values())
+        qrels, run = read_qrels(self.folder.experiment.collection.qrels), read_run(self.folder.valid_run)
+        query_ids = self.facts["fold"]["valid"] if self.facts else run
+        judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
+        return fmean(evaluate(judged, run, [measure])[measure].values())
 
 
 @dataclass(frozen=True)

@@ -91,14 +91,13 @@ def open_templates() -> Environment:
 def page_of_experiments(results: Results[ExperimentResults]) -> str:
     """The page of a collection's experiments. Texts are escaped by the template, which trusts only the charts."""
     experiments, first = results.experiments, results.experiments[0]
-    language, reason, collection = first.setting("collection.language") or ENGLISH, "", None
+    language, missing = first.setting("collection.language") or ENGLISH, ""
     try:
         collection = open_texts(first)
         results.queries.update(collection.queries)
     except UserError as error:
-        reason = str(error)
-    changed = _changed(results)
-    texts = Texts({}, language, reason)
+        collection, missing = None, str(error)
+    changed, texts = _changed(results), Texts({}, language, missing)
     if collection:
         texts = read_documents(collection, _shown(results, changed), language, first)
     if texts.reason:
@@ -132,11 +131,10 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
     results = compared_with_first(files, qrels, measure)
     collection = open_collection(source) if source else None
     results.queries.update(collection.queries if collection else {})
-    changed = _changed(results)
-    texts = Texts({}, ENGLISH, "no --collection is named")
+    changed, texts = _changed(results), Texts({}, ENGLISH, "no --collection is named")
     if collection:
         texts = read_documents(collection, _shown(results, changed), ENGLISH)
-    first, *_ = files.runs
+    description = f"Compared with {next(iter(files.runs))}."
     return _render(
         results,
         texts,
@@ -146,8 +144,7 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
         fold_tables={},
         truncation=None,
         experiments=[
-            _section(results, e, ("gain", "scores"), f"Compared with {first}.", changed, texts)
-            for e in results.experiments
+            _section(results, e, ("gain", "scores"), description, changed, texts) for e in results.experiments
         ],
         cost=None,
     )

@@ -7,7 +7,7 @@ import pytest
 
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.depth import depths, ideal, judged, re_ranked
+from rerank.reports.charts.depth import depths, ideal, judged
 from rerank.reports.charts.gain import gains, scores
 from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
@@ -31,13 +31,6 @@ def test_depth_goes_from_the_first_stage_to_the_run_below_the_upper_bound(result
         )
     assert data.reached["good"][-1] == pytest.approx(mean(results, good.run))
     assert data.upper_bounds[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
-
-
-def test_depth_re_ranks_the_head_alone():
-    first = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}}
-    run = {"q": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}}
-    orders = [ranked(re_ranked(first, run, depth)["q"]) for depth in (0, 1, 2, 3, 4)]
-    assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
 
 
 @pytest.mark.parametrize("measure", ["AP", "bpref", "Judged@3", "nDCG"])

@@ -95,6 +95,7 @@ def test_mistakes_are_one_line(folder, tmp_path, capsys):
     assert "expected a name that ends in .pdf, .svg, .png" in failed(
         capsys, "plot", "depth", str(folder), "--out", "x.jpg"
     )
+    assert "unknown 'ndgc'" in failed(capsys, "plot", "depth", str(folder), "--out", out, "--measure", "ndgc")
     assert "gain: shows one experiment, got good, poor" in failed(capsys, "plot", "gain", str(folder), "--out", out)
     for log in folder.glob("good/fold*/log.jsonl"):
         log.unlink()
