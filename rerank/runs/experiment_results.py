@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from rerank.config import FirstStageSettings
-from rerank.data.trec import ranked, read_qrels, read_run
+from rerank.data.trec import first_documents, read_qrels, read_run
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
@@ -148,11 +148,8 @@ class ExperimentResults:
         file = self.first_stage_file
         if self.run and file not in self.first_stages:
             self.first_stages[file] = read_run(file) if file.is_file() else {}
-        return {
-            query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: self.depth]}
-            for query_id, scores in self.first_stages.get(file, {}).items()
-            if query_id in self.run
-        }
+        tested = {q: scores for q, scores in self.first_stages.get(file, {}).items() if q in self.run}
+        return first_documents(tested, self.depth)
 
     def candidates(self) -> Run:
         """The first stage's candidates; raises UserError if there are none."""
