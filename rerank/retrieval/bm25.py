@@ -142,11 +142,16 @@ def _scores_of(top: Any) -> dict[str, float]:
 
     All hits come from Java as one text: a call for each of them takes longer than the search.
     """
-    text = java_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(top)
-    hits = [hit["fields"] for hit in msgspec.json.decode(text)["scoreDocs"]]
+    hits = [hit["fields"] for hit in msgspec.json.decode(_writer().writeValueAsString(top))["scoreDocs"]]
     ids = (base64.b64decode(ref["bytes"])[ref["offset"] :][: ref["length"]].decode() for _, ref in hits)
     scores = without_ties(np.array([score for score, _ in hits], np.float32))
     return dict(zip(ids, scores.tolist(), strict=True))
+
+
+@functools.cache
+def _writer() -> Any:
+    """Jackson's writer of JSON, which remembers how it writes each class."""
+    return java_class("com.fasterxml.jackson.databind.ObjectMapper")()
 
 
 def without_ties(scores: np.ndarray) -> np.ndarray:
@@ -158,6 +163,9 @@ def without_ties(scores: np.ndarray) -> np.ndarray:
     rounded: np.ndarray = (np.floor(scores.astype(np.float64) * 1e4 + 0.5) / 1e4).astype(np.float32)
     tied = 0
     for place in range(1, len(rounded)):
-        tied = 0 if rounded[place - 1] - rounded[place] > STEP else tied + 1
-        rounded[place] -= SHIFT * np.float32(tied)
+        if rounded[place - 1] - rounded[place] > STEP:
+            tied = 0
+        else:
+            tied += 1
+            rounded[place] -= SHIFT * np.float32(tied)
     return rounded
