@@ -125,6 +125,7 @@ def _options(java: Java) -> list[str]:
 
 def _anserini_jar() -> str:
     spec = find_spec("pyserini")
-    assert spec and spec.submodule_search_locations, "Pyserini is installed"
+    assert spec
+    assert spec.submodule_search_locations, "Pyserini is installed"
     (jar,) = Path(spec.submodule_search_locations[0]).glob("resources/jars/anserini-*-fatjar.jar")
     return str(jar)
