@@ -20,7 +20,23 @@ from rerank.runs.layout import CollectionFolder
 from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
-from scripts.paper.tables import LOSSES, MEASURES, loss_label
+
+MEASURES = ("P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP")
+"""The columns of Table 2, "Learning-to-rank retrieval results", in its order."""
+
+LOSSES = {
+    "listnet": "ListNet",
+    "listmle": "ListMLE",
+    "listap": "ListAP",
+    "lambda_loss": "LambdaLoss",
+    "approx": "Approx",
+    "fastsort": "FastSort",
+    "ot": "OT",
+    "neuralsort": "NeuralSort",
+    "softsort": "SoftSort",
+    "smoothi": "SmoothI",
+}
+"""Our names of the losses and the paper's, in its order; another loss has our name."""
 
 
 def table(folder: Path, form: str) -> str:
@@ -46,7 +62,7 @@ def table(folder: Path, form: str) -> str:
                 for loss, row in rows.items()
             ]
         )
-    body = [[Cell(loss_label(loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
+    body = [[Cell(LOSSES.get(loss, loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
     folds = len(read_folds(CollectionFolder(folder).folds))
     over = f"{folds} folds" if folds > 1 else f"{len(all_keys)} seeds"
     legend = [
@@ -57,7 +73,7 @@ def table(folder: Path, form: str) -> str:
     notes = [
         f"{sum(map(len, cells.values()))} cells. For each loss, fold and measure: the cell (variant, "
         "hyperparameters) with the best validation mean of that measure.",
-        *(f"Left out, as a fold or a seed is missing: {loss_label(loss)}." for loss in left_out),
+        *(f"Left out, as a fold or a seed is missing: {LOSSES.get(loss, loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
     head = [Cell(text) for text in ("loss", *MEASURES)]
