@@ -9,15 +9,14 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rerank.evaluation.tables.table import aligned
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from scripts.benchmarks.fake_cuda import library
-from scripts.benchmarks.report import check
+from scripts.benchmarks.report import Count, Out
 
-WORKLOADS = ("step", "list150", "score")
 TITLES = {"step": "a training step", "list150": "a step with a list of 150 documents", "score": "scoring a chunk"}
 WAITS = {
     "blocking_copies": "copies to the device that block",
@@ -27,15 +26,30 @@ WAITS = {
 ROOT = Path(__file__).parents[2]
 
 
-def bench_gpu_counts(workloads: Sequence[str], encoder: str, layers: int, precision: str, out: Path | None) -> str:
-    """Counts and returns the tables. Raises UserError if there can be no fake device here."""
-    check(1, out)
-    counts = count(workloads, encoder, layers, precision)
+def gpu_counts(
+    *workloads: Literal["step", "list150", "score"],
+    encoder: Literal["bert-base", "minilm"] = "bert-base",
+    layers: Count = 12,
+    precision: Literal["bf16", "fp16", "no"] = "bf16",
+    out: Out = None,
+) -> None:
+    """Kernel launches, bytes, copies and synchronisations of a GPU, counted without one (Linux, a C++ compiler).
+
+    Parameters
+    ----------
+    workloads
+        step (8 lists of 4 documents), list150 (a list of 150) and score (a chunk of 65,536 tokens); by default all.
+    layers
+        Layers of the encoder.
+    precision
+        The type of matrix products.
+    """
+    counts = count(workloads or tuple(TITLES), encoder, layers, precision)
     if out is not None:
         with atomic_write(out) as tmp:
             tmp.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     title = f"{encoder} with {layers} layers, {precision}: what a GPU would do"
-    return "\n\n".join([title, *(_tables(what, of) for what, of in counts.items())]) + "\n"
+    print("\n\n".join([title, *(_tables(what, of) for what, of in counts.items())]))
 
 
 def count(workloads: Sequence[str], encoder: str, layers: int, precision: str) -> dict[str, dict[str, Any]]:

@@ -10,10 +10,10 @@ import copy
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -22,7 +22,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import BertModel, BertTokenizer
 
 import rerank
-from rerank.batches.batch import make_batch
 from rerank.config import TrainingSettings
 from rerank.losses import create
 from rerank.models.compiled import compile_parts
@@ -37,33 +36,13 @@ from rerank.training.loop import train
 from scripts.benchmarks.fake_cuda.compiler import counted_compiler
 from scripts.benchmarks.fake_cuda.counter import CountingMode, Counts
 from scripts.benchmarks.fake_cuda.fake_device import FakeAccelerator, move_to_fake_device
-from scripts.benchmarks.workload import SHAPES, Workload, fill_workload, letter_pieces
+from scripts.benchmarks.workload import SHAPES, ListsTask, Workload, fill_workload, letter_pieces
 
 LISTS = {"step": (8, 4), "list150": (1, 150)}
 """Lists of a step and their documents."""
 
 SCORED = 119
 """Documents that are scored: about the budget of 65,536 tokens, in one chunk."""
-
-
-class Task:
-    """Trains on the same lists in every step (see `rerank.training.task.Task`); nothing is validated or saved."""
-
-    def __init__(self, workload: Workload, steps: int) -> None:
-        self.model, self.workload, self.steps = workload.model, workload, steps
-        self.memory = TokenBudget(FIRST_TRIAL["cuda"])
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """As TextTask."""
-        return self.model.parameter_groups(2e-5, 1e-3)
-
-    def training_lists(self, epoch: int) -> list[Any]:
-        """The workload's lists, once for each step."""
-        return self.workload.candidates * self.steps
-
-    def batch(self, lists: Any) -> Any:
-        """As TextTask."""
-        return make_batch(lists, self.workload.builder)
 
 
 def random_workload(shape: dict[str, int], lists: int, documents: int) -> Workload:
@@ -111,10 +90,11 @@ def count_scoring(workload: Workload, precision: str) -> Counts:
 
 
 def _train(workload: Workload, steps: int, precision: str, loss: str) -> None:
+    task = ListsTask(replace(workload, candidates=workload.candidates * steps), TokenBudget(FIRST_TRIAL["cuda"]))
     settings = TrainingSettings(epochs=1, lists_per_step=len(workload.candidates))
     with TemporaryDirectory() as temporary:
         folder = SimpleNamespace(state=Path(temporary, "state"))
-        train(Task(workload, steps), create(loss), folder, settings, FakeAccelerator(precision), None)
+        train(task, create(loss), folder, settings, FakeAccelerator(precision), None)
 
 
 def _counted(model: CrossEncoder, work: Callable[[Counts], object], compiled: bool = False) -> Counts:

@@ -1,12 +1,13 @@
 """Benchmark: documents scored per second, by rerank and by sentence_transformers.CrossEncoder.predict."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from accelerate import Accelerator
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from torch import nn
 
 from rerank.data.types import Run
@@ -14,12 +15,11 @@ from rerank.models.gpu import AUTOCAST
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator, precision_of
-from rerank.utils.errors import UserError
 from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
 from scripts.benchmarks.flops import forward_flops
-from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.report import Encoder, Out, Rounds, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
+from scripts.benchmarks.workload import Workload, make_workload, on_device, open_encoder
 
 DEFAULT_BATCH = 32
 BATCHES = {"cpu": (1, 2, 4, 8, 16, DEFAULT_BATCH), "cuda": (DEFAULT_BATCH, 128), "mps": (DEFAULT_BATCH, 128)}
@@ -43,25 +43,27 @@ NOTES = (
 )
 
 
-def bench_scoring(name: str, rounds: int, documents: int | None = None, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
+Documents = Annotated[int, Parameter(validator=Number(gte=QUERIES))]
 
-    A round scores `documents`, by default 64 on a CPU and 8,192 on a GPU. Raises UserError for an encoder that cannot
-    be loaded, a number that is too small, and an `out` that cannot be written.
+
+def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: Documents | None = None, out: Out = None) -> None:
+    """Documents scored per second: rerank and sentence_transformers.CrossEncoder.
+
+    Parameters
+    ----------
+    documents
+        Documents to score per round; by default 64 on a CPU and 8,192 on a GPU.
     """
-    check(rounds, out)
     accelerator = open_accelerator()
     device = accelerator.device
     gpu = device.type == "cuda"
-    name = name or ("bert-base" if gpu else "minilm")
+    name = encoder or ("bert-base" if gpu else "minilm")
     documents = documents or (8192 if gpu else 64)
-    if documents < QUERIES:
-        raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
-    with encoder(name, own_head=True) as folder:
+    with open_encoder(name, own_head=True) as folder:
         short, long = (make_workload(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
         rows, notes = measured(short, long, accelerator, rounds)
     settings = {"encoder": name, "rounds": rounds, "documents": documents, "precision": precision_of(accelerator)}
-    return publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [*notes, *NOTES], out)
+    publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [*notes, *NOTES], out)
 
 
 def measured(

@@ -1,8 +1,9 @@
-"""The workload of the text benchmarks: an encoder and synthetic candidates for it."""
+"""The workload of the text benchmarks: an encoder, and synthetic candidates for it with lengths like Robust04's."""
 
 import itertools
+import math
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,22 +14,37 @@ from typing import Any
 import numpy as np
 from accelerate import Accelerator
 
+from rerank.batches.batch import Batch, make_batch
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import make_store, tokenise
-from rerank.data.types import Candidates
-from rerank.models.checkpoints import open_cross_encoder
+from rerank.data.types import Candidates, Run
+from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
+from rerank.models.memory import TokenBudget
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 
 SHAPES = {
     "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+    "small": {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 128,
+        "initializer_range": 0.15,  # with BERT's 0.02 all documents would have nearly the same score
+    },
     "bert-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
 }
 """Shapes of BERTs with random weights: speed does not depend on the weights."""
+
+CUT = 800
+MEDIAN = 500.0
+SPREAD = math.log(CUT / MEDIAN) / 0.8416  # 0.8416 is the standard normal's 80 % quantile
+QUERY_LENGTHS = (2, 3, 4)
+WORDS = 2000
 
 VOCABULARY = 30_522
 SPECIAL_TOKENS = 5
@@ -58,8 +74,40 @@ class Workload:
         return np.array(self.builder(pairs).lengths())
 
 
+class ListsTask:
+    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`).
+
+    `epochs` are those that were trained, counted from 0.
+    """
+
+    def __init__(self, workload: Workload, memory: TokenBudget, lr: float = 2e-5, head_lr: float = 1e-3) -> None:
+        self.model, self.memory, self.workload, self.rates = workload.model, memory, workload, (lr, head_lr)
+        self.epochs: list[int] = []
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The encoder and the layer on top."""
+        return self.model.parameter_groups(*self.rates)
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """All lists."""
+        self.epochs.append(epoch)
+        return self.workload.candidates
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
+        """Their passages and labels."""
+        return make_batch(lists, self.workload.builder)
+
+    def score(self, part: str) -> Run:
+        """No list validates."""
+        return {}
+
+    def save(self, folder: Path) -> None:
+        """A checkpoint."""
+        save_cross_encoder(self.model, self.workload.tokenizer, folder, self.workload.builder.max_length)
+
+
 @contextmanager
-def encoder(name: str, own_head: bool = False) -> Iterator[Path]:
+def open_encoder(name: str, own_head: bool = False) -> Iterator[Path]:
     """The folder of an encoder: a name of SHAPES, a folder, or a name on the hub.
 
     With `own_head`, an encoder of SHAPES is a cross-encoder with one output. Raises UserError for an encoder that
@@ -133,3 +181,47 @@ def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
     for line in model.place(accelerator.device, accelerator.autocast):
         log.info(line)
     return model
+
+
+def document_lengths(count: int, rng: np.random.Generator, longest: int | None = None) -> np.ndarray:
+    """(count,) lengths in word pieces: lognormal, half over 500 and a fifth over 800, cut at 800.
+
+    With `longest`, longer documents are drawn again instead.
+    """
+    lengths = np.zeros(0, dtype=np.int64)
+    while len(lengths) < count:
+        drawn = np.rint(rng.lognormal(math.log(MEDIAN), SPREAD, count)).astype(np.int64).clip(1)
+        drawn = drawn.clip(max=CUT) if longest is None else drawn[drawn <= longest]
+        lengths = np.concatenate([lengths, drawn])
+    return lengths[:count]
+
+
+def one_piece_words(tokenizer: Any) -> list[str]:
+    """About 2,000 lower-case words of a tokenizer's vocabulary, or all, each of which is one token inside a text.
+
+    Raises UserError if there are fewer than ten.
+    """
+    pieces = (token.lstrip("Ġ▁") for token in sorted(tokenizer.get_vocab()))
+    words = [word for word in dict.fromkeys(pieces) if len(word) > 2 and word.isascii() and word.isalpha()]
+    words = [word for word in words if word == word.lower()]
+    words = words[:: max(1, len(words) // WORDS)]
+    once, twice = (tokenise([" ".join([word] * count) for word in ["the", *words]], tokenizer) for count in (2, 3))
+    one_token = [
+        word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1
+    ]
+    if len(one_token) < 10:
+        raise UserError(
+            f"tokenizer {tokenizer.name_or_path}: {len(one_token)} English words are one token, expected 10 or more "
+            "to make documents of; use another encoder"
+        )
+    return one_token
+
+
+def make_texts(lengths: Sequence[int] | np.ndarray, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Texts of random words, `lengths` of them each; speed does not depend on the words."""
+    return [" ".join(rng.choice(words, size=length)) for length in lengths]
+
+
+def make_queries(count: int, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Queries of two to four words, three on average."""
+    return make_texts(rng.choice(QUERY_LENGTHS, size=count), words, rng)

@@ -159,7 +159,7 @@ def test_serving_load(rows_of, encoder_folder, monkeypatch):
     monkeypatch.setattr(TextScorer, "score_packed", shifted)
     monkeypatch.setattr(serving_load, "mixed_requests", lambda folder: requests)
     with pytest.raises(UserError, match="have wrong scores"):
-        serving_load.serving_load(str(encoder_folder), 0.2, 2)
+        serving_load.serving_load(encoder=str(encoder_folder), seconds=0.2, clients=2)
 
 
 @pytest.mark.skipif(bool(library.why_not()), reason=library.why_not() or "a fake device")
@@ -180,9 +180,8 @@ def test_gpu_counts():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["losses", "--lists", "0"], "expected 1 or more"),
-        (["scoring", "--documents", "1"], "--documents: got 1, expected 4 or more"),
-        (["training", "--out", "nowhere/out.json"], "--out nowhere/out.json"),
+        (["losses", "--lists", "0"], "Must be >= 1"),
+        (["scoring", "--documents", "1"], "Must be >= 4"),
         (["losses", "--out", "."], "--out .: is a folder"),
     ],
 )

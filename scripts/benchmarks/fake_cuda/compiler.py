@@ -86,7 +86,7 @@ def _planned(graph: GraphLowering, counting: CountingMode) -> Any:
     def call(args: list[Any]) -> Any:
         tensors = [x for x in args if isinstance(x, FakeTensor)]
         for node in nodes:
-            counting.counts.add(COMPILED, counting.line(), _bytes(node, graph, args))
+            counting.counts.add(COMPILED, _bytes(node, graph, args))
         with _disable_current_modes(), tensors[0].fake_mode, counting, _only(counting, LIBRARIES):
             return graph.orig_gm(*args)
 

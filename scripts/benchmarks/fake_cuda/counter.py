@@ -41,7 +41,7 @@ LOSS = ("losses/", "training/gradients.py", "batches/", "models/pooling.py")
 
 @dataclass
 class Counts:
-    """`launches` and `bytes` by kind of kernel, and by source line; the others by source line.
+    """`launches` and `bytes` by kind of kernel; the others by source line.
 
     A copy from the host blocks it unless it is made with non_blocking from pinned memory. Synchronisations wait for
     the device's queue: values that come back, and shapes that depend on values. Bytes are those of the tensors that
@@ -54,17 +54,14 @@ class Counts:
     other_copies: Counter[str] = field(default_factory=Counter)
     synchronisations: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kind: str, line: str, size: int) -> None:
+    def add(self, kind: str, size: int) -> None:
         """Counts a kernel that reads and writes `size` bytes."""
         self.launches[kind] += 1
         self.bytes[kind] += size
 
     def minus(self, other: "Counts") -> "Counts":
         """What is counted here and not in `other`."""
-        return Counts(*(self._without(name, other) for name in self.__dataclass_fields__))
-
-    def _without(self, name: str, other: "Counts") -> Counter[str]:
-        return Counter(getattr(self, name)) - Counter(getattr(other, name))
+        return Counts(*(of - vars(other)[name] for name, of in vars(self).items()))
 
 
 class CountingMode(TorchDispatchMode):
@@ -140,10 +137,9 @@ class CountingMode(TorchDispatchMode):
         size = sum(map(_size, read)) + sum(map(_size, outputs))
         if name in LOOKUPS:
             size -= _size(read[0]) - sum(map(_size, outputs))
-        line = self.line()
-        kind = kind_of(name, line)
+        kind = kind_of(name, self.line())
         if self.kinds is None or kind in self.kinds:
-            self.counts.add(kind, line, size)
+            self.counts.add(kind, size)
 
     def _copy_down(self, func: Any, args: Any, kwargs: Any) -> Tensor:
         """The copy of a device's tensor on the host: its values if they are known, or zeros."""
