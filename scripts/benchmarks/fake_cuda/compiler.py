@@ -1,7 +1,7 @@
 """torch.compile on the fake device: kernels are planned as for a GPU, counted, and never written or compiled.
 
-Inductor fuses the operations of a graph into kernels, and knows what each reads and writes. What it leaves to libraries
-(matrix products, attention) is counted as without it.
+Inductor fuses the operations of a graph into kernels, or leaves them to libraries (matrix products, attention), and
+knows what each kernel reads and writes.
 """
 
 import contextlib
@@ -23,10 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from scripts.benchmarks.fake_cuda.counter import CountingMode
 
 COMPILED = "compiled"
-"""The kind of the kernels that Inductor writes."""
-
-LIBRARIES = {"matrix products", "attention"}
-"""The kinds of the kernels that Inductor calls."""
+"""The name of all kernels that Inductor writes."""
 
 H200 = SimpleNamespace(
     name="H200", major=9, minor=0, multi_processor_count=132, max_threads_per_multi_processor=2048, warp_size=32,
@@ -81,27 +78,26 @@ def _planned(graph: GraphLowering, counting: CountingMode) -> Any:
     """Instead of the compiled module of a graph, one whose `call` runs the graph as it is and counts the kernels."""
     graph.init_wrapper_code(False)
     graph._update_scheduler()
-    nodes = [node for node in graph.scheduler.nodes if _is_written(node)]
+    kernels = {node: name for node in graph.scheduler.nodes if (name := _kernel(node))}
 
     def call(args: list[Any]) -> Any:
-        tensors = [x for x in args if isinstance(x, FakeTensor)]
-        for node in nodes:
-            counting.counts.add(COMPILED, _bytes(node, graph, args))
-        with _disable_current_modes(), tensors[0].fake_mode, counting, _only(counting, LIBRARIES):
+        for node, name in kernels.items():
+            counting.counts.add(name, _bytes(node, graph, args))
+        (fake,) = {x.fake_mode for x in args if isinstance(x, FakeTensor)}
+        with _disable_current_modes(), fake:
             return graph.orig_gm(*args)
 
     return SimpleNamespace(call=call, __file__="")
 
 
-def _is_written(node: Any) -> bool:
-    """Whether Inductor writes the kernel of a node, or calls one that is of no kind of LIBRARIES."""
-    if isinstance(node, scheduler.NopKernelSchedulerNode):
-        return False
+def _kernel(node: Any) -> str:
+    """COMPILED for a kernel that Inductor writes, the name of the library's that it calls, or "" for none."""
+    if isinstance(node, scheduler.NopKernelSchedulerNode) or type(node.node).__name__ == "MultiOutput":
+        return ""  # the latter is a part of what a kernel has returned
     if not isinstance(node, scheduler.ExternKernelSchedulerNode):
-        return True
-    name = str(getattr(node.node, "op_overload", None) or getattr(node.node, "python_kernel_name", None))
-    is_part = type(node.node).__name__ == "MultiOutput"  # of what a kernel has returned
-    return not is_part and not any(part in name for part in ("mm", "attn", "attention"))
+        return COMPILED
+    name = getattr(node.node, "op_overload", None) or getattr(node.node, "python_kernel_name", None)
+    return str(name).removeprefix("extern_kernels.").removeprefix("aten.").partition(".")[0]
 
 
 def _bytes(node: Any, graph: GraphLowering, args: list[Any]) -> int:
@@ -118,12 +114,3 @@ def _bytes(node: Any, graph: GraphLowering, args: list[Any]) -> int:
 
     with V.set_graph_handler(graph), mock.patch.object(graph.sizevars, "optimization_hint", size):
         return int(node.get_read_write_buffers_sizes_impl(include_reads=True, include_writes=True))
-
-
-@contextlib.contextmanager
-def _only(counting: CountingMode, kinds: set[str]) -> Iterator[None]:
-    counting.kinds = kinds
-    try:
-        yield
-    finally:
-        counting.kinds = None

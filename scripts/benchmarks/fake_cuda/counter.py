@@ -1,8 +1,7 @@
-"""Counts what a GPU would do: kernel launches and bytes by kind, copies and synchronisations by source line."""
+"""Counts what a GPU would do: kernel launches and bytes by operation, copies and synchronisations by source line."""
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,19 +10,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.weak import WeakTensorKeyDictionary
 
 BACKWARD = "(backward pass)"
 """The line of an operation that autograd starts without Python code."""
-
-KNOWN_SIZE = 2**17
-"""The largest tensor whose values are computed too, so that lengths and positions are what they are on a GPU."""
-
-SYNCHRONISING = {
-    "_local_scalar_dense", "_unique2", "bincount", "equal", "is_nonzero", "masked_scatter_backward", "masked_select",
-    "nonzero", "unique_consecutive", "unique_dim",
-}  # fmt: skip
-"""Operations whose result's value or shape the host waits for."""
 
 LOOKUPS = {"embedding", "gather", "index", "index_select"}
 """Operations that read of their first tensor as much as they return."""
@@ -34,18 +23,14 @@ NO_LAUNCH = {
 }  # fmt: skip
 """Operations beside those that torch calls views that give a tensor another shape, or memory that nothing writes."""
 
-PRODUCTS = {"addmm", "baddbmm", "bmm", "mm"}
-FILLS = {"fill_", "full", "full_like", "new_zeros", "ones", "ones_like", "zero_", "zeros", "zeros_like"}
-LOSS = ("losses/", "training/gradients.py", "batches/", "models/pooling.py")
-
 
 @dataclass
 class Counts:
-    """`launches` and `bytes` by kind of kernel; the others by source line.
+    """`launches` and `bytes` by operation; the others by source line.
 
     A copy from the host blocks it unless it is made with non_blocking from pinned memory. Synchronisations wait for
-    the device's queue: values that come back, and shapes that depend on values. Bytes are those of the tensors that
-    each kernel reads and writes, as if none stayed in a cache.
+    the device's queue: values that come back. Bytes are those of the tensors that each kernel reads and writes, as if
+    none stayed in a cache.
     """
 
     launches: Counter[str] = field(default_factory=Counter)
@@ -54,10 +39,10 @@ class Counts:
     other_copies: Counter[str] = field(default_factory=Counter)
     synchronisations: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kind: str, size: int) -> None:
+    def add(self, operation: str, size: int) -> None:
         """Counts a kernel that reads and writes `size` bytes."""
-        self.launches[kind] += 1
-        self.bytes[kind] += size
+        self.launches[operation] += 1
+        self.bytes[operation] += size
 
     def minus(self, other: "Counts") -> "Counts":
         """What is counted here and not in `other`."""
@@ -67,9 +52,9 @@ class Counts:
 class CountingMode(TorchDispatchMode):
     """Runs a block's operations with fake tensors of `fake`, in whose block it is entered, and counts them in `counts`.
 
-    Tensors of the host stay real and are computed. On the device, the values of a small tensor are known if they
-    follow from the host's alone, such as offsets and masks; other values that come back are 0. `package` is the folder
-    whose source lines are named.
+    Tensors of the host stay real and are computed. Values that come back from the device are 1, and an operation whose
+    shape follows from the device's values, for which a host would wait, is torch's DynamicOutputShapeException.
+    `package` is the folder whose source lines are named.
     """
 
     def __init__(self, fake: FakeTensorMode, package: str) -> None:
@@ -77,9 +62,6 @@ class CountingMode(TorchDispatchMode):
         self.fake = fake
         self.package = package.rstrip("/") + "/"
         self.counts = Counts()
-        self.kinds: set[str] | None = None  # the only kinds to count; None: all
-        self._values = WeakTensorKeyDictionary()
-        self._files: dict[Any, str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:
@@ -91,35 +73,23 @@ class CountingMode(TorchDispatchMode):
             if parts is not NotImplemented:
                 return parts
         name = func._schema.name.split("::")[1]
-        inputs = _tensors((args, kwargs))
-        on_device = any(map(_on_device, inputs))
-        target = kwargs.get("device")
+        inputs, target = _tensors((args, kwargs)), kwargs.get("device")
         to_device = target is not None and torch.device(target).type == "cuda"
-        if not on_device and not to_device and not any(isinstance(x, FakeTensor) for x in inputs):
+        if not to_device and not any(isinstance(x, FakeTensor) for x in inputs):
             with unset_fake_temporarily():
                 return func(*args, **kwargs)
-        if name == "_to_copy" and on_device and target is not None and torch.device(target).type == "cpu":
-            return self._copy_down(func, args, kwargs)
         if name == "_local_scalar_dense":
-            self.counts.synchronisations[self.line()] += 1
-            value = self._known(args[0])
+            self.counts.synchronisations[self._line()] += 1
             with unset_fake_temporarily():
-                return torch.zeros((), dtype=args[0].dtype).item() if value is None else value.item()
+                return torch.ones((), dtype=args[0].dtype).item()
+        if name == "_to_copy" and target is not None and torch.device(target).type == "cpu":
+            return self._copy_down(args[0], kwargs)
         if name == "copy_" and not _on_device(args[0]):
-            args[0].copy_(self._copy_down(torch.ops.aten._to_copy.default, args[1:2], {"device": "cpu", **kwargs}))
+            args[0].copy_(self._copy_down(args[1], kwargs))
             return args[0]
-        waits = _waits(name, args, kwargs)
-        known = self._evaluate(func, waits, inputs, args, kwargs)
-        if waits:
-            self.counts.synchronisations[self.line()] += 1
-            if known is None:
-                raise NotImplementedError(f"{self.line()}: the result of {func} depends on values that are not known")
-            out = pytree.tree_map_only(torch.Tensor, self._fake_like, known)
-        else:
-            if not all(isinstance(x, FakeTensor) for x in inputs):
-                args, kwargs = pytree.tree_map_only(torch.Tensor, self._as_fake, (args, kwargs))
-            out = func(*args, **kwargs)
-        self._keep(func, args, out, known)
+        if not all(isinstance(x, FakeTensor) for x in inputs):
+            args, kwargs = pytree.tree_map_only(torch.Tensor, self._as_fake, (args, kwargs))
+        out = func(*args, **kwargs)
         self._count(func, name, inputs, args, kwargs, out)
         return out
 
@@ -131,115 +101,32 @@ class CountingMode(TorchDispatchMode):
         if source is not None and not _on_device(source):
             with unset_fake_temporarily():
                 waits = not (_non_blocking(name, args, kwargs) and source.is_pinned())
-            (self.counts.blocking_copies if waits else self.counts.other_copies)[self.line()] += 1
+            (self.counts.blocking_copies if waits else self.counts.other_copies)[self._line()] += 1
             return
         read = list(filter(_on_device, inputs))
         size = sum(map(_size, read)) + sum(map(_size, outputs))
         if name in LOOKUPS:
             size -= _size(read[0]) - sum(map(_size, outputs))
-        kind = kind_of(name, self.line())
-        if self.kinds is None or kind in self.kinds:
-            self.counts.add(kind, size)
+        self.counts.add(name, size)
 
-    def _copy_down(self, func: Any, args: Any, kwargs: Any) -> Tensor:
-        """The copy of a device's tensor on the host: its values if they are known, or zeros."""
-        source = args[0]
+    def _copy_down(self, source: Tensor, kwargs: Any) -> Tensor:
+        """The copy of a device's tensor on the host: ones."""
         waits = not kwargs.get("non_blocking", False)
-        (self.counts.synchronisations if waits else self.counts.other_copies)[self.line()] += 1
-        value = self._known(source)
+        (self.counts.synchronisations if waits else self.counts.other_copies)[self._line()] += 1
         with unset_fake_temporarily():
-            if value is None:
-                return torch.zeros(source.shape, dtype=kwargs.get("dtype") or source.dtype)
-            return value.to(kwargs.get("dtype") or source.dtype, copy=True)
-
-    def _known(self, x: Tensor) -> Tensor | None:
-        if not isinstance(x, FakeTensor):
-            return x
-        known: Tensor | None = self._values.get(x)
-        return known
-
-    def _evaluate(self, func: Any, waits: bool, inputs: list[Tensor], args: Any, kwargs: Any) -> Any:
-        """The result on the host, if all values are known and small; data-dependent shapes need only masks to be."""
-        if any(self._known(x) is None and not (waits and x.is_floating_point()) for x in inputs):
-            return None
-        if (_numel(args) if not inputs else max(x.numel() for x in inputs)) > KNOWN_SIZE:
-            return None
-
-        def on_host(x: Tensor) -> Tensor:
-            value = self._known(x)
-            return torch.zeros(x.shape, dtype=x.dtype) if value is None else value
-
-        with unset_fake_temporarily():
-            host_args, host_kwargs = pytree.tree_map_only(torch.Tensor, on_host, (args, kwargs))
-            if "device" in host_kwargs:
-                host_kwargs = {**host_kwargs, "device": "cpu"}
-            return func(*host_args, **host_kwargs)
-
-    def _keep(self, func: Any, args: Any, out: Any, known: Any) -> None:
-        """Remembers the values of the results; those of a tensor that was overwritten with unknown ones are dropped."""
-        if known is None:
-            if func._schema.is_mutable and args:
-                for x in _tensors(args[0]):
-                    self._values.pop(x, None)
-            return
-        for x, value in zip(_tensors(out), _tensors(known), strict=True):
-            if isinstance(x, FakeTensor) and value.numel() <= KNOWN_SIZE:
-                self._values[x] = value
+            return torch.ones(source.shape, dtype=kwargs.get("dtype") or source.dtype)
 
     def _as_fake(self, x: Tensor) -> Tensor:
         return x if isinstance(x, FakeTensor) else self.fake.from_tensor(x)
 
-    def _fake_like(self, x: Tensor) -> Tensor:
-        return torch.empty(x.shape, dtype=x.dtype, device="cuda")
-
-    def line(self) -> str:
+    def _line(self) -> str:
         """The innermost source line of the package, relative to its folder; BACKWARD if there is none."""
         frame = sys._getframe(1)
-        while frame is not None:
-            file = self._files.get(frame.f_code)
-            if file is None:
-                path = frame.f_code.co_filename
-                file = self._files[frame.f_code] = path.removeprefix(self.package) if self.package in path else ""
-            if file:
-                return f"{file}:{frame.f_lineno}"
-            if frame.f_code.co_name == "_engine_run_backward":
-                return BACKWARD
+        while frame is not None and frame.f_code.co_name != "_engine_run_backward":
+            if frame.f_code.co_filename.startswith(self.package):
+                return f"{frame.f_code.co_filename.removeprefix(self.package)}:{frame.f_lineno}"
             frame = frame.f_back
         return BACKWARD
-
-
-def kind_of(name: str, line: str) -> str:
-    """The kind of a kernel, from the operation's name and its source line."""
-    backward = ", backward" if line == BACKWARD or name.endswith("_backward") else ""
-    if name in PRODUCTS:
-        return "matrix products"
-    if "attn" in name or "attention" in name:
-        return "attention"
-    if "adam" in name or "foreach" in name:
-        return "optimizer"
-    if "dropout" in line or "dropout" in name:
-        return "dropout"
-    for part, kind in (("layer_norm", "layer norm"), ("gelu", "gelu"), ("embedding", "embedding")):
-        if part in name:
-            return kind + backward
-    if line.startswith(LOSS):
-        return "loss"
-    if name == "_to_copy":
-        return "casts" + backward
-    if name in ("add", "add_"):
-        return "additions" + backward
-    if name in FILLS:
-        return "fills"
-    return "other" + backward
-
-
-def _waits(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether the host waits for the result: its shape depends on values."""
-    if name == "repeat_interleave":
-        return kwargs.get("output_size") is None
-    if name in ("index", "index_put", "index_put_"):
-        return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
-    return name in SYNCHRONISING
 
 
 def _overwritten(func: Any, args: Any) -> list[Tensor]:
@@ -263,12 +150,3 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 def _size(x: Tensor) -> int:
     return x.numel() * x.element_size()
-
-
-def _numel(args: Iterable[Any]) -> int:
-    """At least the elements of a tensor that is made of these arguments: a shape, or an end and others."""
-    count = 1
-    for number in pytree.tree_leaves(args):
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            count *= max(1, int(abs(number)))
-    return count

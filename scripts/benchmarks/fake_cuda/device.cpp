@@ -1,43 +1,36 @@
 // Makes torch's build for CPUs believe that there is one CUDA device, so that FakeTensorMode runs on it. Nothing is computed:
-// fake tensors have shapes, types and devices only. Pinned memory is ordinary memory whose addresses are remembered.
+// fake tensors have shapes, types and devices only. Pinned memory is memory in one range of addresses.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <cstdlib>
-#include <map>
-#include <mutex>
+#include <sys/mman.h>
+
+#include <atomic>
 
 namespace {
 
 using namespace c10;
 
-std::mutex pinned_mutex;
-std::map<const char*, size_t> pinned;
-
-void free_pinned(void* data) {
-  std::lock_guard<std::mutex> lock(pinned_mutex);
-  pinned.erase(static_cast<const char*>(data));
-  std::free(data);
-}
+constexpr size_t PINNED = size_t(1) << 40;  // reserved addresses, of which those in use are memory; none is given back
 
 struct PinnedAllocator final : public Allocator {
+  char* const begin = static_cast<char*>(
+      mmap(nullptr, PINNED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  std::atomic<size_t> used{0};
+
   DataPtr allocate(size_t bytes) override {
-    char* data = static_cast<char*>(std::malloc(bytes ? bytes : 1));
-    std::lock_guard<std::mutex> lock(pinned_mutex);
-    pinned[data] = bytes;
-    return {data, data, &free_pinned, Device(DeviceType::CPU)};
+    char* data = begin + used.fetch_add((bytes / 64 + 1) * 64);
+    return {data, data, &keep, Device(DeviceType::CPU)};
   }
-  DeleterFnPtr raw_deleter() const override { return &free_pinned; }
+  static void keep(void*) {}
+  DeleterFnPtr raw_deleter() const override { return &keep; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool owns(const void* data) const { return begin <= data && data < begin + PINNED; }
 };
 
-bool is_pinned(const void* data) {
-  std::lock_guard<std::mutex> lock(pinned_mutex);
-  const char* address = static_cast<const char*>(data);
-  auto after = pinned.upper_bound(address);
-  if (after == pinned.begin()) return false;
-  auto block = std::prev(after);
-  return address <= block->first + block->second;
+PinnedAllocator& pinned() {
+  static PinnedAllocator allocator;
+  return allocator;
 }
 
 struct FakeGuard final : public impl::DeviceGuardImplInterface {
@@ -78,11 +71,8 @@ struct CUDAHooks : public CUDAHooksInterface {
   DeviceIndex deviceCount() const override { return 1; }
   DeviceIndex getCurrentDevice() const override { return 0; }
   DeviceIndex current_device() const override { return 0; }
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  Allocator* getPinnedMemoryAllocator() const override {
-    static PinnedAllocator allocator;
-    return &allocator;
-  }
+  bool isPinnedPtr(const void* data) const override { return pinned().owns(data); }
+  Allocator* getPinnedMemoryAllocator() const override { return &pinned(); }
 };
 
 REGISTER_CUDA_HOOKS(CUDAHooks);
