@@ -3,7 +3,6 @@
 from functools import partial
 
 from scripts.benchmarks.exports import exports
-from scripts.benchmarks.gpu_counts import gpu_counts
 from scripts.benchmarks.losses import losses
 from scripts.benchmarks.scoring import scoring
 from scripts.benchmarks.search import search
@@ -15,6 +14,6 @@ app = open_app(
     "python -m scripts.benchmarks",
     "Measures rerank on this machine, side by side with other libraries.",
 )
-for _command in (training, scoring, exports, losses, search, gpu_counts, serving_load):
+for _command in (training, scoring, exports, losses, search, serving_load):
     app.command(_command)
 main = partial(run_app, app)

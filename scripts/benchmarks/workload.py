@@ -121,19 +121,17 @@ def open_encoder(name: str, own_head: bool = False) -> Iterator[Path]:
 
 
 def make_encoder(folder: Path, own_head: bool, vocabulary: int = VOCABULARY, seed: int = 0, **shape: Any) -> Path:
-    """Writes a BERT with random weights and the `shape` of a BertConfig, and its tokenizer, into `folder`."""
+    """Writes a BERT with random weights and the `shape` of a BertConfig, and its tokenizer, into `folder`.
+
+    It knows `vocabulary` special tokens and words of four letters.
+    """
     from transformers import BertForSequenceClassification, BertModel
 
     architecture = BertForSequenceClassification if own_head else partial(BertModel, add_pooling_layer=False)
-    pieces = letter_pieces(vocabulary)
+    words = itertools.product(string.ascii_lowercase, repeat=4)
+    pieces = make_vocabulary(map("".join, itertools.islice(words, vocabulary - SPECIAL_TOKENS)))
     save_bert(random_bert(architecture, pieces, seed, num_labels=1, **shape), pieces, folder)
     return folder
-
-
-def letter_pieces(vocabulary: int = VOCABULARY) -> dict[str, int]:
-    """The ids of BERT's special tokens and of words of four letters, `vocabulary` together."""
-    letters = itertools.product(string.ascii_lowercase, repeat=4)
-    return make_vocabulary(map("".join, itertools.islice(letters, vocabulary - SPECIAL_TOKENS)))
 
 
 def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = False, seed: int = 0) -> Workload:
@@ -142,20 +140,6 @@ def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = 
     `folder` is the encoder's. With `one_passage` every document fits into one passage.
     """
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
-    return fill_workload(folder, model, tokenizer, max_length, lists, documents, one_passage, seed)
-
-
-def fill_workload(
-    folder: Path,
-    model: CrossEncoder,
-    tokenizer: Any,
-    max_length: int,
-    lists: int,
-    documents: int,
-    one_passage: bool = False,
-    seed: int = 0,
-) -> Workload:
-    """As `make_workload`, with a model that is open; a passage has at most `max_length` tokens."""
     rng = np.random.default_rng(seed)
     words, template = one_piece_words(tokenizer), pair_template(tokenizer)
     queries = {f"q{number}": text for number, text in enumerate(make_queries(lists, words, rng))}

@@ -19,8 +19,6 @@ from rerank.utils.errors import UserError
 from scripts.benchmarks import losses as bench_losses
 from scripts.benchmarks import scoring, search, serving_load, timing, training
 from scripts.benchmarks.commands import main
-from scripts.benchmarks.fake_cuda import library
-from scripts.benchmarks.gpu_counts import count
 from scripts.benchmarks.memory import in_fresh_process
 from scripts.benchmarks.timing import interleaved, ratio
 from scripts.benchmarks.workload import make_encoder
@@ -160,24 +158,6 @@ def test_serving_load(rows_of, encoder_folder, monkeypatch):
     monkeypatch.setattr(serving_load, "mixed_requests", lambda folder: requests)
     with pytest.raises(UserError, match="have wrong scores"):
         serving_load.serving_load(encoder=str(encoder_folder), seconds=0.2, clients=2)
-
-
-@pytest.mark.skipif(bool(library.why_not()), reason=library.why_not() or "a fake device")
-def test_gpu_counts():
-    """Nothing is done more often than it was: two of MiniLM's layers in bf16, each further one adds 48 to a step."""
-    counts = count(["step", "score"], "minilm", 2, "bf16")
-    for what, launches, gigabytes in (("step", 136, 3.27), ("score", 50, 5.41)):
-        assert sum(counts[what]["launches"].values()) <= launches
-        assert sum(counts[what]["bytes"].values()) <= gigabytes * 1e9
-        assert not counts[what]["blocking_copies"]
-        assert sum(counts[what]["synchronisations"].values()) <= 1
-    products = {
-        what: sum(of["launches"].get(name, 0) for name in ("mm", "addmm", "bmm")) for what, of in counts.items()
-    }
-    assert products["score"] == 2 * (4 + 2) + 1  # of the layers and the head
-    assert products["step"] == 3 * (2 * (2 + 2) + 1)  # queries, keys and values in one
-    parameters = 2 * (12 * 384**2 + 13 * 384) + (30_522 + 512 + 2 + 2) * 384 + 385
-    assert counts["step"]["bytes"]["_fused_adam_"] == pytest.approx(7 * 4 * parameters, rel=1e-4)  # Adam's state, once
 
 
 @pytest.mark.parametrize(
