@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp
@@ -128,21 +129,5 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
     """What the functions return, called at once, in their order; an exception is raised."""
-    found: list[Any] = [None] * len(works)
-
-    def call(place: int) -> None:
-        try:
-            found[place] = works[place]()
-        except Exception as error:
-            found[place] = error
-
-    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive(), found
-    for result in found:
-        if isinstance(result, Exception):
-            raise result
-    return found
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [ended.result(SECONDS) for ended in [pool.submit(work) for work in works]]
