@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 from accelerate import Accelerator
 
-from rerank.batches.batch import Batch, make_batch
 from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
 from rerank.data.tokens import make_store, tokenise
-from rerank.data.types import Candidates, Run
-from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
+from rerank.data.types import Candidates
+from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
-from rerank.models.memory import TokenBudget
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -72,38 +70,6 @@ class Workload:
         """Tokens of every passage of every candidate, with query and special tokens, without padding."""
         pairs = [(c.query_id, doc_id) for c in self.candidates for doc_id in c.doc_ids]
         return np.array(self.builder(pairs).lengths())
-
-
-class ListsTask:
-    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`).
-
-    `epochs` are those that were trained, counted from 0.
-    """
-
-    def __init__(self, workload: Workload, memory: TokenBudget, lr: float = 2e-5, head_lr: float = 1e-3) -> None:
-        self.model, self.memory, self.workload, self.rates = workload.model, memory, workload, (lr, head_lr)
-        self.epochs: list[int] = []
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        """The encoder and the layer on top."""
-        return self.model.parameter_groups(*self.rates)
-
-    def training_lists(self, epoch: int) -> Sequence[Candidates]:
-        """All lists."""
-        self.epochs.append(epoch)
-        return self.workload.candidates
-
-    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
-        """Their passages and labels."""
-        return make_batch(lists, self.workload.builder)
-
-    def score(self, part: str) -> Run:
-        """No list validates."""
-        return {}
-
-    def save(self, folder: Path) -> None:
-        """A checkpoint."""
-        save_cross_encoder(self.model, self.workload.tokenizer, folder, self.workload.builder.max_length)
 
 
 @contextmanager

@@ -10,22 +10,26 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from rerank.batches.batch import Batch, make_batch
 from rerank.config import TrainingSettings
+from rerank.data.types import Candidates, Run
 from rerank.losses import smoothi
+from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import PretrainingFolder
 from rerank.training.device import open_accelerator
 from rerank.training.loop import train
-from scripts.benchmarks.workload import ListsTask, Workload, on_device
+from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import TINY, Setting, cpu_scores, encoder_folder, flat_scores, open_documents, opened
 
@@ -59,6 +63,38 @@ LINES = 30
 """Lines of the processes' output that are kept if they fail."""
 
 
+class ListsTask:
+    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`).
+
+    `epochs` are those that were trained, counted from 0.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.model, self.memory, self.workload = workload.model, TokenBudget(TOKENS), workload
+        self.epochs: list[int] = []
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The encoder and the layer on top."""
+        return self.model.parameter_groups(LR, HEAD_LR)
+
+    def training_lists(self, epoch: int) -> Sequence[Candidates]:
+        """All lists."""
+        self.epochs.append(epoch)
+        return self.workload.candidates
+
+    def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
+        """Their passages and labels."""
+        return make_batch(lists, self.workload.builder)
+
+    def score(self, part: str) -> Run:
+        """No list validates."""
+        return {}
+
+    def save(self, folder: Path) -> None:
+        """A checkpoint."""
+        save_cross_encoder(self.model, self.workload.tokenizer, folder, self.workload.builder.max_length)
+
+
 def train_lists(
     workload: Workload, folder: Path, epochs: int, accelerator: Accelerator, loss: Callable[..., Tensor] = smoothi
 ) -> list[int]:
@@ -67,7 +103,7 @@ def train_lists(
     Returns the epochs that this call trained, counted from 0.
     """
     on_device(workload.model, accelerator)
-    task = ListsTask(workload, TokenBudget(TOKENS), LR, HEAD_LR)
+    task = ListsTask(workload)
     settings = TrainingSettings(epochs=epochs, lists_per_step=LISTS_PER_STEP, seed=7)
     train(task, loss, PretrainingFolder(folder), settings, accelerator, None)
     return task.epochs
