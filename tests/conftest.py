@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rerank.cli.main import main
-from rerank.training import saving
+from rerank.training import loop
 from rerank.utils.progress import log_to_terminal
 from tests.support.small_collection import SETTINGS, command, in_a_copy, write_collection, write_encoder
 from tests.support.watch import pytest_exception_interact, pytest_handlecrashitem, pytest_testnodedown  # noqa: F401
@@ -104,14 +104,14 @@ def interrupted(monkeypatch):
     """Runs a command that is interrupted once the state of an epoch is saved, and gives its exit code."""
 
     def run(words):
-        save = saving.save_state
+        save = loop.save_state
 
         def interrupt(*arguments):
             save(*arguments)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(saving, "save_state", interrupt)
+            patch.setattr(loop, "save_state", interrupt)
             with pytest.raises(SystemExit) as ended:
                 main(words)
         return ended.value.code

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -35,20 +36,21 @@ class PairTemplate:
     after_query: Seam | None = field(default=None, compare=False)
     after_passage: Seam | None = field(default=None, compare=False)
 
+    @cached_property
+    def _around(self) -> tuple[np.ndarray, ...]:
+        return tuple(np.array(part, np.int64) for part in (self.prefix, self.middle, self.suffix))
+
     def parts(self, query: Tokens, passage: Tokens) -> tuple[Tokens, ...]:
         """Prefix, query, middle, passage and suffix, as token ids."""
-        return (
-            self.prefix,
-            *_joined(query, self.middle, self.after_query),
-            *_joined(passage, self.suffix, self.after_passage),
-        )
+        prefix, middle, suffix = self._around
+        return (prefix, *_joined(query, middle, self.after_query), *_joined(passage, suffix, self.after_passage))
 
 
-def _joined(tokens: Tokens, following: Tokens, seam: Seam | None) -> tuple[Tokens, Tokens]:
+def _joined(tokens: Tokens, following: np.ndarray, seam: Seam | None) -> tuple[Tokens, Tokens]:
     merged = seam(tokens) if seam is not None else None
     if merged is None or sum(map(len, merged)) > len(tokens) + len(following):  # never longer than was counted
         return tokens, following
-    return merged
+    return merged[0], np.array(merged[1], np.int64)
 
 
 def pair_template(tokenizer: Any) -> PairTemplate:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rerank.batches.batch import Packed, Pairs
-from rerank.batches.pair_template import PairTemplate
+from rerank.batches.pair_template import PairTemplate, Tokens
 from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError
@@ -111,43 +111,36 @@ class PassageBuilder:
     def __call__(self, pairs: Pairs) -> Packed:
         """The passages of these pairs, in their order."""
         self.documents.release()  # what earlier calls have read
-        if self.template.after_query is not None or self.template.after_passage is not None:
-            return self._merged(pairs)
-        plan, template = self._plan(pairs), self.template
+        plan, title = self._plan(pairs), self.splitting.title
         documents = np.repeat(np.arange(len(pairs)), plan.passages)
         number = np.arange(len(documents)) - (plan.passages.cumsum() - plan.passages)[documents]
-        length, passages = plan.lengths[documents], plan.passages[documents]
-        begins, ends = self.splitting.span(length, passages, number)
-        titles = np.where(number, self.splitting.title, 0)
-        text_lengths = titles + ends - begins
-        starts = {
-            query_id: np.array([*template.prefix, *self.query(query_id), *template.middle])
-            for query_id in dict.fromkeys(query_id for query_id, _ in pairs)
-        }
-        start_lengths = len(template.prefix) + plan.queries[documents] + len(template.middle)
-        offsets = np.concatenate([[0], (start_lengths + text_lengths + len(template.suffix)).cumsum()])
-        if (offsets[1:] == offsets[:-1]).any():
-            raise _empty(*pairs[documents[(offsets[1:] == offsets[:-1]).argmax()]])
-        ids = np.empty(offsets[-1], dtype=np.int64)
-        for place, token in enumerate(template.suffix, -len(template.suffix)):
-            ids[offsets[1:] + place] = token
-        tokens, shift = self.documents.tokens, self.documents.offsets[plan.rows][documents]
-        into = offsets[:-1] + start_lengths
-        if self.splitting.title:
-            for text, title, first in zip(into.tolist(), titles.tolist(), shift.tolist(), strict=True):
-                ids[text : text + title] = tokens[first : first + title]
-        slices = (offsets[:-1], into, into + titles, into + text_lengths, shift + begins, shift + ends)
-        in_order = zip(documents.tolist(), *(places.tolist() for places in slices), strict=True)
-        for document, at, text, own, end, first, last in in_order:
-            ids[at:text] = starts[pairs[document][0]]
-            ids[own:end] = tokens[first:last]
+        begins, ends = self.splitting.span(plan.lengths[documents], plan.passages[documents], number)
+        firsts = self.documents.offsets[plan.rows][documents]
+        queries = {query_id: np.array(self.query(query_id), np.int64) for query_id in dict(pairs)}
+        tokens, parts = self.documents.tokens, list[Tokens]()
+        columns = (documents, number, firsts, firsts + begins, firsts + ends)
+        for pair, place, first, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+            passage = tokens[begin:end]
+            if title and place:
+                passage = np.concatenate([tokens[first : first + title], passage])
+            parts += self.template.parts(queries[pairs[pair][0]], passage)
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts)).reshape(-1, 5)
+        lengths = sizes.sum(1)
+        if not lengths.all():
+            query_id, doc_id = pairs[documents[lengths.argmin()]]
+            raise UserError(
+                f"query {query_id}, document {doc_id}: both are empty, and the encoder's tokenizer adds no "
+                "token; leave one of them out, or give a template with --encoder.template"
+            )
         types = None
-        if template.token_types is not None:
-            parts = np.empty((len(documents), 5), dtype=np.int64)
-            parts[:, 0], parts[:, 2], parts[:, 4] = len(template.prefix), len(template.middle), len(template.suffix)
-            parts[:, 1], parts[:, 3] = plan.queries[documents], text_lengths
-            types = torch.from_numpy(np.repeat(np.tile(template.token_types, len(documents)), parts.ravel()))
-        return Packed(torch.from_numpy(ids), types, torch.from_numpy(offsets), torch.from_numpy(documents))
+        if self.template.token_types is not None:
+            types = torch.from_numpy(np.repeat(np.tile(self.template.token_types, len(documents)), sizes.ravel()))
+        return Packed(
+            torch.from_numpy(np.concatenate(parts, dtype=np.int64)),
+            types,
+            torch.from_numpy(np.concatenate([[0], lengths.cumsum()])),
+            torch.from_numpy(documents),
+        )
 
     def _plan(self, pairs: Pairs) -> _Plan:
         half, count = self.max_tokens // 2, len(pairs)
@@ -155,34 +148,3 @@ class PassageBuilder:
         queries = np.fromiter((len(self.queries[query_id]) for query_id, _ in pairs), np.int64, count).clip(max=half)
         lengths = self.documents.offsets[rows + 1] - self.documents.offsets[rows]
         return _Plan(rows, queries, lengths, self.splitting.passages(lengths, self.max_tokens - queries))
-
-    def _merged(self, pairs: Pairs) -> Packed:
-        """The passages for a template whose text may merge with the end of a query or passage: part by part."""
-        ids: list[np.ndarray] = []
-        types: list[np.ndarray] = []
-        offsets, documents = [0], []
-        for number, (query_id, doc_id) in enumerate(pairs):
-            query, tokens = self.query(query_id), self.documents[doc_id]
-            for begin, end in self.split(query_id, doc_id).tolist():
-                title = tokens[: self.splitting.title if begin else 0]
-                parts = self.template.parts(query, np.concatenate([title, tokens[begin:end]]))
-                if not any(map(len, parts)):
-                    raise _empty(query_id, doc_id)
-                ids += [np.asarray(part, dtype=np.int64) for part in parts]
-                if self.template.token_types is not None:
-                    types.append(np.repeat(self.template.token_types, [len(part) for part in parts]))
-                offsets.append(offsets[-1] + sum(len(part) for part in parts))
-                documents.append(number)
-        return Packed(
-            torch.from_numpy(np.concatenate(ids)),
-            torch.from_numpy(np.concatenate(types)) if types else None,
-            torch.tensor(offsets),
-            torch.tensor(documents),
-        )
-
-
-def _empty(query_id: str, doc_id: str) -> UserError:
-    return UserError(
-        f"query {query_id}, document {doc_id}: both are empty, and the encoder's tokenizer adds no "
-        "token; leave one of them out, or give a template with --encoder.template"
-    )

@@ -45,7 +45,6 @@ COMMANDS = {
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
     "`rerank score` and `Reranker.load` take its folder; --agreement compares its scores with the checkpoint's.",
-    "push": "Upload a checkpoint to huggingface.co.\n\n--dry-run shows the files.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",

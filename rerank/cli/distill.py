@@ -4,10 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_path
 from rerank.utils.parameters import PathText, Whole, at_least
 from rerank.utils.progress import print_result
 
@@ -35,7 +33,7 @@ def distill(
     Parameters
     ----------
     teachers
-        Checkpoints, or any Hugging Face cross-encoders; an experiment's folder stands for its model of the fold.
+        Checkpoints, or any Hugging Face cross-encoders.
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
@@ -43,10 +41,6 @@ def distill(
     pseudo_queries
         How many pseudo-queries, made from the documents, the teachers score; 0: the queries of the collection.
     """
-    if config.training.measure != "loss":
-        check_measure("--training.measure", config.training.measure)
-    for teacher in teachers:
-        check_path("teacher", teacher)
     from rerank.jobs.distill import distill
 
     print_result(distill(config, teachers, fold, teacher_template, pseudo_queries).path)

@@ -4,7 +4,7 @@ import os
 
 from cyclopts import UnknownOptionError, ValidationError
 
-from rerank.cli.settings import setting_flags
+from rerank.config.flags import setting_flags
 from rerank.utils.errors import one_line
 
 LONGEST = 2000

@@ -27,8 +27,6 @@ def evaluate(
     baseline: str | None = None,
     test: TestName = "t",
     correction: CorrectionName = "bonferroni",
-    fuse_with: Path | None = None,
-    fuse_measure: str = "nDCG@20",
     details: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     per_query: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
     format: Literal["text", "markdown", "latex", "csv", "json"] | None = None,  # noqa: A002
@@ -55,10 +53,6 @@ def evaluate(
         The paired significance test over the queries.
     correction
         The correction for the number of runs that are compared.
-    fuse_with
-        A first-stage run: adds a row for each other run, fused with it, weights tuned on validation queries.
-    fuse_measure
-        The measure that chooses the weights.
     details
         Print confidence intervals, differences, effect sizes, p-values and detectable differences.
     per_query
@@ -71,18 +65,7 @@ def evaluate(
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
     from rerank.runs.table import compare_files
 
-    comparison = compare_files(
-        runs,
-        qrels,
-        folds,
-        fold,
-        measures,
-        fuse_with=fuse_with,
-        fuse_measure=fuse_measure,
-        baseline=baseline,
-        test=test,
-        correction=correction,
-    )
+    comparison = compare_files(runs, qrels, folds, fold, measures, baseline=baseline, test=test, correction=correction)
     if form == "csv":
         text = comparison.to_csv(per_query)
         for note in comparison.evaluation.notes:  # on standard error: all lines of a CSV file are data

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.settings import OF_CHECKPOINT, with_settings
+from rerank.cli.arguments import OF_CHECKPOINT
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_file, check_path
+from rerank.config.files import check_file
 from rerank.utils.files import check_new_folder
 from rerank.utils.parameters import FilePath, OptionalPath, PathText
 from rerank.utils.progress import print_result
@@ -46,7 +47,6 @@ def export(
     agreement
         A TREC run: the agreement with the checkpoint is measured on 16 of its queries.
     """
-    check_path("checkpoint", checkpoint)
     check_new_folder(folder, "folder")
     if agreement:
         check_file("--agreement", agreement)

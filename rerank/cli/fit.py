@@ -5,11 +5,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.budget import Budget, milliseconds
-from rerank.cli.checks import check_measure
+from rerank.cli.arguments import Budget, milliseconds
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_file, check_path
+from rerank.config.files import check_path
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
@@ -45,7 +44,7 @@ def fit(
     Parameters
     ----------
     collection
-        An ir_datasets id, or a folder or a .zip in BEIR's layout; with or without judgments.
+        An ir_datasets id, or a folder in BEIR's layout; with or without judgments.
     encoder
         The bi-encoder of the stages: a hub name or a folder; none: BM25 alone.
     cross_encoder
@@ -63,12 +62,7 @@ def fit(
     on
         Where cross-encoders are fitted: local, ray, or ray://HOST:10001.
     """
-    check_path("COLLECTION", collection)
-    check_path("--encoder", encoder)
     check_path("--cross-encoder", cross_encoder)
-    check_measure("--measure", measure)
-    if pipeline:
-        check_file("--pipeline", pipeline)
     from rerank.pipelines.evidence import evidence_table
     from rerank.pipelines.fit import fit as fit_pipeline
     from rerank.pipelines.folder import read_evidence

@@ -1,13 +1,10 @@
 """`rerank fuse`: several runs into one."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure, print_output
-from rerank.config.files import check_file
-from rerank.utils.files import check_output
+from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OptionalPath, OutputPath
 
 Weights = Annotated[tuple[float, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)]
@@ -44,14 +41,6 @@ def fuse(
     measure
         The measure that chooses the weights [default: nDCG@20].
     """
-    check_output(out)
-    for run in runs:
-        check_file("run", Path(run))
-    for flag, file in (("--qrels", qrels), ("--folds", folds)):
-        if file:
-            check_file(flag, file)
-    if measure:
-        check_measure("--measure", measure)
     from rerank.runs.fuse_files import fuse_files
 
     print_output(fuse_files(runs, out, method, rrf_k=rrf_k, weights=weights, qrels=qrels, folds=folds, measure=measure))

@@ -1,12 +1,10 @@
 """Ctrl-C, SIGTERM and SIGHUP end a command in the same way: it cleans up, prints one line, and exits."""
 
-import _thread
 import contextlib
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -15,14 +13,14 @@ ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SI
 """The signals that end a command, and what has then happened to it."""
 
 PAUSE = 0.05
-"""Seconds after which a signal is sent again whose exception Python has discarded."""
+"""Seconds after which a KeyboardInterrupt that Python has discarded is raised again."""
 
 
 class Interrupts:
     """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once.
 
     Python discards an exception that a weakref's callback or a destructor raises, also a KeyboardInterrupt: it only
-    calls `sys.unraisablehook`. The signal is then sent again, until its KeyboardInterrupt reaches the command.
+    calls `sys.unraisablehook`. An alarm then raises it again, until it reaches the command.
     """
 
     def __init__(self) -> None:
@@ -31,7 +29,9 @@ class Interrupts:
         self.reported = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signals."""
+        """The handler of the signals, and of the alarm of a discarded one."""
+        if number == signal.SIGALRM and not self.discarded:
+            return
         if self.received and not self.discarded:
             self.report()
             os._exit(self.exit_code)
@@ -43,14 +43,10 @@ class Interrupts:
         """The hook for discarded exceptions: those that are no KeyboardInterrupt of `handle` are reported."""
         if self.received and issubclass(found.exc_type, KeyboardInterrupt):
             self.discarded = True
-            _thread.start_new_thread(self._send_again, ())  # threading's locks may be held where this is called
+            signal.signal(signal.SIGALRM, self.handle)
+            signal.setitimer(signal.ITIMER_REAL, PAUSE)
         else:
             report(found)
-
-    def _send_again(self) -> None:
-        time.sleep(PAUSE)
-        if self.discarded and self.received:
-            signal.pthread_kill(threading.main_thread().ident or 0, self.received)
 
     @property
     def exit_code(self) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure, print_output
+from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OutputPath, PathText
 
 
@@ -22,7 +22,7 @@ def plot(
     Parameters
     ----------
     chart
-        depth or judged (of a collection); learning, gain, scores, reliability or length (of one experiment).
+        depth or judged (of a collection); learning, gain, scores or reliability (of one experiment).
     paths
         runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
     out
@@ -34,7 +34,6 @@ def plot(
     collection
         Of run files: an ir_datasets id or a folder, whose queries' texts an SVG file shows.
     """
-    check_measure("--measure", measure)
     from rerank.data.collections import open_collection
     from rerank.reports.charts.plot import plot
 

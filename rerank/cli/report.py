@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure, print_output
+from rerank.cli.arguments import print_output
 from rerank.utils.parameters import FilePath, OptionalOutputPath, PathText
 
 
@@ -32,7 +32,6 @@ def report(
     collection
         Of run files: an ir_datasets id or a folder, whose texts of queries and documents the page shows.
     """
-    check_measure("--measure", measure)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(paths[0]):
@@ -40,10 +39,6 @@ def report(
 
         print_output(write_pipeline_report(paths[0], out))
         return
-    from rerank.reports.html.page import write_report, write_report_of_files
-    from rerank.runs.run_files import are_run_files
+    from rerank.reports.html.page import write_report
 
-    if are_run_files(paths):
-        print_output(write_report_of_files(paths, out, measure, qrels, collection))
-    else:
-        print_output(write_report(paths[0], out, measure))
+    print_output(write_report(paths, out, measure, qrels, collection))

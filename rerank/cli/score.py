@@ -4,18 +4,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from rerank.cli.checks import print_output
-from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
+from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model, print_output
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_path
 from rerank.utils.cluster.jobs import LOCAL, Engine
 from rerank.utils.errors import UserError
-from rerank.utils.files import check_output
-from rerank.utils.parameters import OptionalPath, OutputPath, Pattern, Whole, at_least
-
-PART = Pattern(r"\d{1,9}/\d{1,9}", "the number of a part and how many there are, such as 3/16")
+from rerank.utils.parameters import OptionalPath, OutputPath, Whole, at_least
 
 
 @with_settings(
@@ -33,7 +27,6 @@ def score(
     *,
     out: OutputPath,
     parts: Annotated[Whole | None, at_least(1)] = None,
-    part: Annotated[str, Parameter(validator=PART, metavar="I/N", show_default=False)] = "",
     on: Engine = LOCAL,
     config: Config,
 ) -> None:
@@ -48,49 +41,27 @@ def score(
     parts
         Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
         after the last part.
-    part
-        Score one part alone, such as 3/16, as a job of an array does; the job that ends last joins them.
     on
         Where the parts are scored: local, or on a Ray cluster: ray (of this machine, or RAY_ADDRESS),
         ray://HOST:10001.
     """
-    number, parts = _which_part(part, parts, on)
-    check_path("model", model)
-    check_output(out)
     from rerank.pipelines.folder import is_pipeline
 
     if is_pipeline(Path(model)):
-        _expect_queries_alone(run, number, parts, on)
+        _expect_queries_alone(run, parts, on)
         from rerank.pipelines.score import score_queries
 
         print_output(score_queries(config, Path(model), out))
         return
     from rerank.jobs.rescore import rescore
 
-    written = rescore(config, model, run, out, parts, number, on)
-    if written is None:
+    if not rescore(config, model, run, out, parts, on):
         sys.exit(1)
-    print_output(written)
+    print_output(out)
 
 
-def _expect_queries_alone(run: Path | None, number: int | None, parts: int | None, on: str) -> None:
+def _expect_queries_alone(run: Path | None, parts: int | None, on: str) -> None:
     """Raises UserError for what acts on a cross-encoder alone."""
-    for what, given in ((f"{run}", run), ("--part", number), ("--parts", parts), (f"--on {on}", on != LOCAL)):
+    for what, given in ((f"{run}", run), ("--parts", parts), (f"--on {on}", on != LOCAL)):
         if given:
             raise UserError(f"{what}: of no effect with a pipeline, which retrieves and ranks queries; leave it out")
-
-
-def _which_part(part: str, parts: int | None, on: str) -> tuple[int | None, int | None]:
-    """The number of the only part to score, if any, and the number of parts. Raises UserError where flags disagree."""
-    if not part:
-        return None, parts
-    number, count = map(int, part.split("/"))
-    if not 1 <= number <= count:
-        raise UserError(f"--part {part}: got part {number} of {count}; expected 1/{count} to {count}/{count}")
-    if parts not in (None, count):
-        raise UserError(
-            f"--part {part}: says how many parts there are, and --parts {parts} otherwise; leave --parts out"
-        )
-    if on != LOCAL:
-        raise UserError(f"--part {part}: is scored here; --on {on} scores all parts: leave one of them out")
-    return number, count

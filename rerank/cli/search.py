@@ -4,10 +4,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
 from rerank.cli.hit_lines import print_hits
-from rerank.cli.settings import OF_CHECKPOINT, OF_RANKING, Model, with_settings
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_path
 from rerank.data.queries import check_query
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
@@ -36,7 +36,6 @@ def search(
     explain
         Show the rank and the score that each stage gives a document, and which words late interaction matched.
     """
-    check_path("model", model)
     check_query(query)
     from rerank.pipelines.open import open_pipeline
 

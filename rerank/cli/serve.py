@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from rerank.cli.budget import Budget, milliseconds
+from rerank.cli.arguments import OF_RANKING, Budget, Model, milliseconds
 from rerank.cli.search import DEFAULTS
-from rerank.cli.settings import OF_RANKING, Model, with_settings
+from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.config.files import check_file, check_path
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, at_least, between
 from rerank.utils.progress import log
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from rerank.models.bi_encoder import BiEncoder
     from rerank.models.reranker import Reranker
     from rerank.pipelines.pipeline import Pipeline
-    from rerank.serving.app import Served
-    from rerank.serving.limits import Limits
-    from rerank.serving.metrics import Metrics
+    from rerank.serving.search_page import Search
+    from rerank.serving.service import Service
 
 SEARCHED = Parameter(
     help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
@@ -84,38 +82,54 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    check_path("model", model)
-    if api_key_file:
-        check_file("--api-key-file", api_key_file)
     from rerank.serving.access import Access
-    from rerank.serving.app import make_app
+    from rerank.serving.app import Served, make_app
+    from rerank.serving.embedder import Embedder
     from rerank.serving.limits import Limits
     from rerank.serving.live import Live
     from rerank.serving.metrics import Metrics
+    from rerank.serving.search_page import Searches
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
+    from rerank.serving.service import Service
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
     access = Access(read_keys(api_key_file) if api_key_file else (), allow_origin, open_metrics)
-    name, metrics, kept = served_name or default_name(model), Metrics(), max_doc_tokens
-    searched: list[bool] = []
+    name, metrics = served_name or default_name(model), Metrics()
     quick = speed == "auto" and config.training.precision == "auto"
     if speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
+    searches = None
 
     @contextlib.contextmanager
     def opened() -> "Iterator[ASGIApp]":
-        with _opened(config, model, name, limits, metrics, kept, milliseconds(budget), quick) as served:
-            searched.append(bool(served.page))
+        nonlocal searches
+        service = embedder = searches = None
+        with contextlib.ExitStack() as resources:
+            reranker, encoder, pipeline = _models(config, model, max_doc_tokens, quick)
+            if encoder:
+                embedder = Embedder(encoder, name, limits, metrics)
+                resources.callback(embedder.stop)
+            if reranker:
+                service = Service(reranker, name, limits, metrics)
+                resources.callback(service.stop)
+                service.rank_passages("query", ["document"])  # the first score takes longer
+            if budget and not (pipeline and pipeline.fitted.ms):
+                expected = "expected a folder of `rerank fit`"
+                raise UserError(f"--budget {budget}: {model} has no times of its stages; {expected}")
+            if pipeline:
+                search = _search(pipeline, service, milliseconds(budget))
+                searches = Searches(search, pipeline.fitted.world.collection.name, metrics)
+                resources.callback(searches.stop)
+            served = Served(name, metrics, service, embedder, searches)
             yield make_app(served, access, live.reload if access.keys else None)
 
     live = Live(opened)
     with open_socket(host, port) as bound:
         if not access.keys and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
-        page = f"\nsearch page at {address_of(bound)}/"
-        serve_until_interrupted(
-            live, bound, lambda: f"serving {model} at {address_of(bound)}{page if searched[-1] else ''}"
-        )
+        address = address_of(bound)
+        page = f"\nsearch page at {address}/"
+        serve_until_interrupted(live, bound, lambda: f"serving {model} at {address}{page if searches else ''}")
 
 
 def default_name(model: str) -> str:
@@ -127,72 +141,38 @@ def default_name(model: str) -> str:
     return "/".join(Path(model).absolute().parts[-3:]).lstrip("/") if Path(model).exists() else model
 
 
-@contextlib.contextmanager
-def _opened(
-    config: Config,
-    model: str,
-    name: str,
-    limits: "Limits",
-    metrics: "Metrics",
-    max_doc_tokens: int | str | None,
-    budget: float | None,
-    quick: bool,
-) -> "Iterator[Served]":
-    """What a server of the model has, until the block ends."""
-    from rerank.jobs.int8 import int8_if_faster, texts_of_python
-    from rerank.pipelines.open import candidates_of, served_by
-    from rerank.serving.app import Served
-    from rerank.serving.embedder import Embedder
-    from rerank.serving.search_page import page_routes
-    from rerank.serving.service import Service
-
-    reranker, encoder, pipeline = _models(config, model)
-    with contextlib.ExitStack() as resources:
-        service = embedder = None
-        if encoder:
-            embedder = Embedder(encoder, name, limits, metrics)
-            resources.callback(embedder.stop)
-        if reranker:
-            if max_doc_tokens is not None:
-                reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
-            if quick:
-                reranker = int8_if_faster(
-                    reranker, model, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python()
-                )
-            service = Service(reranker, name, limits, metrics)
-            service.start()
-            resources.callback(service.stop)
-            service.rank_passages("query", ["document"])  # the first score takes longer
-            pipeline = served_by(pipeline, service.rank_passages) if pipeline else None
-        if budget is not None and not (pipeline and pipeline.fitted.ms):
-            raise UserError(
-                f"--budget {budget:g}ms: {model} has no times of its stages; expected a folder of `rerank fit`"
-            )
-        page = (
-            page_routes(partial(pipeline.search, budget=budget), pipeline.fitted.world.collection.name)
-            if pipeline
-            else []
-        )
-        yield Served(name, metrics, service, embedder, page)
-
-
-def _models(config: Config, model: str) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
-    """The cross-encoder, the bi-encoder and the pipeline to search with that a name or folder stands for."""
+def _models(
+    config: Config, model: str, max_doc_tokens: int | str | None, quick: bool
+) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
+    """The cross-encoder, in int8 if that is to be `quick`, the bi-encoder and the pipeline that a name stands for."""
+    from rerank.jobs.int8 import int8_if_faster
+    from rerank.jobs.sample import texts_of_python
     from rerank.models.bi_encoder import BiEncoder, is_bi_encoder
     from rerank.pipelines.folder import is_pipeline
-    from rerank.pipelines.open import bi_encoder_of, bm25_and, cross_encoder_of, open_pipeline, warm
+    from rerank.pipelines.open import bi_encoder_of, bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm
     from rerank.training.device import select_device
     from rerank.training.open_reranker import open_reranker
 
+    training, encoder, pipeline = config.training, None, None
     if is_pipeline(Path(model)):
         pipeline = open_pipeline(model, config)
-        return cross_encoder_of(pipeline), bi_encoder_of(pipeline), pipeline
-    if is_bi_encoder(Path(model)):
-        training = config.training
+        reranker, encoder = cross_encoder_of(pipeline), bi_encoder_of(pipeline)
+    elif is_bi_encoder(Path(model)):
         return None, BiEncoder.load(model, device=select_device(training.device), precision=training.precision), None
-    reranker = open_reranker(config, model)
-    if not config.collection.source:
-        return reranker, None, None
-    pipeline = bm25_and(reranker, model, config)
-    warm(pipeline)
-    return reranker, None, pipeline
+    else:
+        reranker = open_reranker(config, model)
+        if config.collection.source:
+            pipeline = bm25_and(reranker, model, config)
+            warm(pipeline)
+    if reranker and max_doc_tokens is not None:
+        reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
+    if reranker and quick:
+        reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
+    return reranker, encoder, pipeline
+
+
+def _search(pipeline: "Pipeline", service: "Service | None", budget: float | None) -> "Search":
+    """The search of a pipeline, whose last cross-encoder is that of the service."""
+    from rerank.pipelines.open import served_by
+
+    return partial((served_by(pipeline, service.rank_passages) if service else pipeline).search, budget=budget)

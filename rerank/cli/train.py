@@ -5,7 +5,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.cli.checks import check_measure
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.cluster.jobs import LOCAL, Engine
@@ -33,8 +32,6 @@ def train(
         Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
         machine, or RAY_ADDRESS), ray://HOST:10001.
     """
-    if config.training.measure != "loss":
-        check_measure("--training.measure", config.training.measure)
     if on == LOCAL:
         from rerank.jobs.train import train_folds
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from rerank.config.files import check_path
 from rerank.utils.parameters import PathText
 from rerank.utils.progress import print_result
 
@@ -15,7 +14,6 @@ def update(folder: PathText) -> None:
     folder
         The folder that `rerank fit` wrote.
     """
-    check_path("FOLDER", folder)
     from rerank.pipelines.folder import update as update_folder
 
     update_folder(Path(folder))

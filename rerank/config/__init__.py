@@ -1,18 +1,19 @@
 """Configuration: the settings of an experiment, their defaults and bounds. Knows nothing of what they act on."""
 
-from rerank.config.functions import check_types, flag_name, replace_setting, sections, validate, validate_setting
-from rerank.config.input_settings import CollectionSettings, FirstStageSettings
-from rerank.config.settings import (
-    PRETRAINED,
-    RESERVED,
-    Config,
-    EncoderSettings,
-    NetworkSettings,
-    OutputSettings,
+from rerank.config.functions import (
+    check_types,
+    flag_name,
+    replace_setting,
+    sections,
+    setting_types,
+    validate,
+    validate_setting,
 )
+from rerank.config.input_settings import CollectionSettings, FirstStageSettings
+from rerank.config.settings import PRETRAINED, RESERVED, Config, EncoderSettings, NetworkSettings, OutputSettings
 from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 
 __all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]
 __all__ += ["ListsSettings", "LossSettings", "NetworkSettings", "OutputSettings", "PretrainingSettings"]
-__all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "validate"]
-__all__ += ["validate_setting"]
+__all__ += ["TrainingSettings", "check_types", "flag_name", "replace_setting", "sections", "setting_types"]
+__all__ += ["validate", "validate_setting"]

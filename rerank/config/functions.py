@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
+from dataclasses import asdict, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import default_name_transform
 
 from rerank.config.files import check_files
 from rerank.config.languages import check_language
-from rerank.config.registered import describe_losses
+from rerank.config.registered import describe_losses, hyperparameter_types
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import check_shape
@@ -36,6 +36,14 @@ def replace_setting(config: Config, key: str, value: Any) -> Config:
     return replace(config, **{name: replace(section, **{key: value})})
 
 
+def setting_types() -> dict[str, dict[str, Any]]:
+    """The annotated type of each setting, by section and key; each hyperparameter of any loss is a setting."""
+    types = {name: get_type_hints(kind, include_extras=True) for name, kind in get_type_hints(Config).items()}
+    del types["loss"]["hyperparameters"]
+    types["loss"] |= hyperparameter_types()
+    return types
+
+
 def flag_name(section_name: str, key: str) -> str:
     """The flag of a setting.
 
@@ -47,10 +55,10 @@ def flag_name(section_name: str, key: str) -> str:
 
 def validate(config: Config) -> None:
     """Raises UserError for settings that are invalid, that contradict each other, or that name a missing file."""
+    types = setting_types()
     for name, settings in sections(config).items():
-        annotations = get_type_hints(type(getattr(config, name)), include_extras=True)
         for key, value in settings.items():
-            validate_setting(flag_name(name, key), value, annotations.get(key))
+            validate_setting(flag_name(name, key), value, types[name].get(key))
     if not any(config.pretraining.weights().values()):
         raise UserError(
             "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
@@ -65,13 +73,10 @@ def check_types(tables: Mapping[str, Any]) -> None:
     A value may be None, and there may be keys that are no settings: other versions have them.
     """
     check_shape(tables, dict[str, dict[str, Any]])
-    for section in fields(Config):
-        hints = get_type_hints(type(getattr(Config(), section.name)))
-        for kind in [kind for kind in hints.values() if is_typeddict(kind)]:
-            hints |= get_type_hints(kind)
-        for key, value in tables.get(section.name, {}).items():
-            if key in hints and value is not None:
-                check_shape(value, hints[key], f" under [{section.name}] {key}")
+    for section, types in setting_types().items():
+        for key, value in tables.get(section, {}).items():
+            if key in types and value is not None:
+                check_shape(value, types[key], f" under [{section}] {key}")
 
 
 def validate_setting(flag: str, value: Any, annotation: Any) -> None:

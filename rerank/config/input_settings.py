@@ -5,16 +5,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.parameters import Count, PathText, Whole, at_least, between, section
+from rerank.utils.parameters import Count, PathText, Whole, at_least, between
 
 
-@section("collection", 1)
 @dataclass(frozen=True)
 class CollectionSettings:
     """The documents, queries and, to train and to evaluate, relevance judgments."""
 
     source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
-    """An ir_datasets id, a folder or a .zip in BEIR's layout, or SVMlight files of feature vectors."""
+    """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
     train: PathText = ""
     """A collection of the same documents whose queries train; those of the source test."""
     valid: PathText = ""
@@ -31,7 +30,6 @@ class CollectionSettings:
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 
 
-@section("first-stage", 2)
 @dataclass(frozen=True)
 class FirstStageSettings:
     """The ranking to re-rank."""

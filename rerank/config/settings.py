@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from rerank.config.input_settings import CollectionSettings, FirstStageSettings
-from rerank.config.registered_flags import pooling_flag  # noqa: F401 - named in annotations
 from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
-from rerank.utils.parameters import PathText, Pattern, TemplateText, Whole, at_least, between, section
+from rerank.utils.parameters import PathText, Pattern, TemplateText, Whole, at_least, between
 
 RESERVED = ("index", "tokens", "features", "embeddings")
 """Names in the folder of a collection that no experiment may have."""
@@ -27,7 +26,6 @@ NAME = Pattern(
 )
 
 
-@section("encoder", 3)
 @dataclass(frozen=True)
 class EncoderSettings:
     """The model that scores text."""
@@ -52,11 +50,6 @@ class EncoderSettings:
     """Dropout rate of the [CLS] vectors before the scoring layer, in training; CEDR's public code has 0.1."""
 
 
-# As of LossSettings: the help names the poolings that are registered when flags are parsed.
-EncoderSettings.__annotations__ |= {"pooling": "pooling_flag()"}
-
-
-@section("network", 4)
 @dataclass(frozen=True)
 class NetworkSettings:
     """The model that scores feature vectors: batch norm, a hidden layer with ReLU, batch norm, one output."""
@@ -69,7 +62,6 @@ class NetworkSettings:
     """Dropout rate of the hidden units, in training."""
 
 
-@section("output", 9)
 @dataclass(frozen=True)
 class OutputSettings:
     """Where results are written: FOLDER/<collection>/<name>/fold<i>."""
@@ -80,7 +72,6 @@ class OutputSettings:
     """The experiment's name; default: the loss."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True)
 class Config:
     """All settings of an experiment.

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from rerank.config.registered_flags import hyperparameter_flags, loss_flag  # noqa: F401 - named in annotations
-from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, Whole, at_least, between, section
+from rerank.utils.parameters import Count, CountOrAuto, PathText, Pattern, Whole, at_least, between
 
 DEVICE = Pattern(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 
 
-@section("lists", 5)
 @dataclass(frozen=True)
 class ListsSettings:
     """Which candidates of a query form a training list."""
@@ -25,23 +23,16 @@ class ListsSettings:
     """Non-relevant documents per list."""
 
 
-@section("loss", 6)
 @dataclass(frozen=True)
 class LossSettings:
     """The loss and its hyperparameters; one that is left out has the loss's own default."""
 
-    name: str = "smoothi"
+    name: Annotated[str, Parameter(alias="--loss")] = "smoothi"
     """A name of rerank.losses.LOSSES."""
     hyperparameters: dict[str, Any] = field(default_factory=dict, hash=False)
     """Those that differ from the loss's defaults: {"alpha": 10.0}."""
 
 
-# cyclopts evaluates the annotations of a section each time it parses flags, so that a loss that was registered after
-# this module was imported has its flags too.
-LossSettings.__annotations__ |= {"name": "loss_flag()", "hyperparameters": "hyperparameter_flags()"}
-
-
-@section("training", 7)
 @dataclass(frozen=True)
 class TrainingSettings:
     """How the model is fine-tuned, and where it runs."""
@@ -92,7 +83,6 @@ class TrainingSettings:
     """Experiment tracker: tensorboard, wandb, mlflow, …, if installed, or a registered one; none if empty."""
 
 
-@section("pretraining", 8)
 @dataclass(frozen=True)
 class PretrainingSettings:
     """Pre-training on pseudo-queries made from the documents, without queries or judgments."""
@@ -115,8 +105,6 @@ class PretrainingSettings:
     """BM25 depth from which the hard negatives are drawn."""
     random_negatives: Annotated[Whole, at_least(0)] = 1
     """Negatives per list that are drawn from all documents."""
-    labels: Literal["source", "bm25"] = "source"
-    """What a list's labels say: which document is the pseudo-query's source, or BM25's order of its documents."""
     loss: str = "softmax"
     """Any loss of --loss."""
     lr: Annotated[float, at_least(0)] = 5e-5

@@ -4,53 +4,41 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any
 
 from rerank.data.trec import check_common, ranked
 from rerank.data.types import Candidates, Judgments
 from rerank.utils.errors import UserError
 
 
+@dataclass(frozen=True, eq=False)
 class CandidateLists(Mapping[str, Candidates]):
-    """query_id -> Candidates, in the order of `query_ids`; made when asked for. See `select_candidates`."""
+    """query_id -> Candidates, in the order of the keys of `query_ids`; made when asked for. See `select_candidates`."""
 
-    def __init__(
-        self,
-        run: Mapping[str, dict[str, float]],
-        qrels: Judgments,
-        depth: int,
-        query_ids: Iterable[str],
-        keep_scores: bool,
-    ) -> None:
-        self._run, self._qrels, self._depth, self._keep_scores = run, qrels, depth, keep_scores
-        self._query_ids = dict.fromkeys(query_ids)
+    run: Mapping[str, dict[str, float]]
+    qrels: Judgments
+    depth: int
+    query_ids: Mapping[str, object]
+    keep_scores: bool
 
     def __getitem__(self, query_id: str) -> Candidates:
-        if query_id not in self._query_ids:
+        if query_id not in self.query_ids:
             raise KeyError(query_id)
-        scores = self._run.get(query_id, {})
-        doc_ids = tuple(ranked(scores)[: self._depth])
-        judged = self._qrels.get(query_id, {})
+        scores = self.run.get(query_id, {})
+        doc_ids = tuple(ranked(scores)[: self.depth])
+        judged = self.qrels.get(query_id, {})
         labels = tuple(max(0, judged.get(doc_id, 0)) for doc_id in doc_ids)
-        first_scores = standardised([scores[doc_id] for doc_id in doc_ids]) if self._keep_scores else ()
+        first_scores = standardised([scores[doc_id] for doc_id in doc_ids]) if self.keep_scores else ()
         return Candidates(query_id, doc_ids, labels, first_scores)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._query_ids)
+        return iter(self.query_ids)
 
     def __len__(self) -> int:
-        return len(self._query_ids)
+        return len(self.query_ids)
 
     def __contains__(self, query_id: object) -> bool:
-        return query_id in self._query_ids
-
-    def doc_ids(self) -> Sequence[str]:
-        """The distinct ids of all candidates, sorted."""
-        from rerank.data.trec_arrays import TrecArrays  # loads pyarrow
-
-        if isinstance(self._run, TrecArrays):
-            return self._run.doc_ids_of(self._query_ids, self._depth)
-        return _sorted_ids(self)
+        return query_id in self.query_ids
 
 
 def select_candidates(
@@ -71,7 +59,7 @@ def select_candidates(
         raise UserError(f"depth: expected at least 1 document a query, got {depth}")
     if qrels:
         check_common(run, qrels)
-    return CandidateLists(run, qrels, depth, run if query_ids is None else query_ids, keep_scores)
+    return CandidateLists(run, qrels, depth, dict.fromkeys(run if query_ids is None else query_ids), keep_scores)
 
 
 def standardised(scores: Sequence[float]) -> tuple[float, ...]:
@@ -93,15 +81,7 @@ class ListsOf(Sequence[Candidates]):
     candidates: Mapping[str, Candidates]
     query_ids: Sequence[str]
 
-    @overload
-    def __getitem__(self, place: int) -> Candidates: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> "ListsOf": ...
-
-    def __getitem__(self, place: int | slice) -> "Candidates | ListsOf":
-        if isinstance(place, slice):
-            return ListsOf(self.candidates, self.query_ids[place])
+    def __getitem__(self, place: Any) -> Any:  # no caller asks for a slice
         return self.candidates[self.query_ids[place]]
 
     def __len__(self) -> int:
@@ -110,10 +90,10 @@ class ListsOf(Sequence[Candidates]):
 
 def distinct_doc_ids(candidates: Mapping[str, Candidates]) -> Sequence[str]:
     """The distinct ids of all candidates, sorted."""
-    return candidates.doc_ids() if isinstance(candidates, CandidateLists) else _sorted_ids(candidates)
+    from rerank.data.trec_arrays import TrecArrays  # loads pyarrow
 
-
-def _sorted_ids(candidates: Mapping[str, Candidates]) -> list[str]:
+    if isinstance(candidates, CandidateLists) and isinstance(candidates.run, TrecArrays):
+        return candidates.run.doc_ids_of(candidates.query_ids, candidates.depth)
     return sorted({doc_id for found in candidates.values() for doc_id in found.doc_ids})
 
 

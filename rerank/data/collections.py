@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rerank.data.queries import read_queries
 from rerank.data.sources import Documents, Source, open_source
+from rerank.data.splits import WithSplits
 from rerank.data.types import Document, Fold, Judgments
-from rerank.data.with_splits import WithSplits
 from rerank.utils.errors import UserError
 
 

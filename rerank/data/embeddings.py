@@ -85,9 +85,7 @@ def open_embeddings(
         facts.update({"empty": 0, "first_empty": []} | facts)
         kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.done, None)
-        first = list(itertools.islice(unread, 1))  # to open the documents takes time that is no part of their rate
-        documents_left = itertools.chain(first, unread)
-        left = progress(documents_left, count, "embedding", before=writer.done, unit="documents")
+        left = progress(unread, count, "embedding", before=writer.done, unit="documents")
         while chunk := list(itertools.islice(left, DOCUMENTS_AT_ONCE)):
             with_text = [document for document in chunk if document.text.strip()]
             known = _known(with_text, kept) if kept else {}
@@ -120,9 +118,15 @@ def _known(documents: Sequence[Document], kept: Ragged) -> dict[str, np.ndarray]
 
 
 def _encoded(documents: Sequence[Document], encode: Encode) -> dict[str, np.ndarray]:
-    """doc_id -> the vectors of the document's passages."""
+    """doc_id -> the vectors of the document's passages; raises UserError for one that is not finite."""
     vectors, passages = encode([document.text for document in documents])
-    _expect_finite(vectors, passages, documents)
+    finite = np.isfinite(vectors).all(1)
+    if not finite.all():
+        row = int(np.repeat(np.arange(len(passages)), passages)[~finite][0])
+        raise UserError(
+            f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
+            "numbers: choose another encoder"
+        )
     parts = np.split(vectors, passages.cumsum()[:-1])
     return {document.doc_id: part for document, part in zip(documents, parts, strict=True)}
 
@@ -135,14 +139,3 @@ def _rows(store: Ragged) -> np.ndarray:
 def _text_hash(document: Document) -> int:
     """A hash of the text, as a signed number of 64 bits: the store keeps it beside the vectors."""
     return int.from_bytes(xxhash.xxh3_64_digest(document.text.encode()), signed=True)
-
-
-def _expect_finite(vectors: np.ndarray, passages: np.ndarray, documents: Sequence[Document]) -> None:
-    """Raises UserError for the first document with a vector that is not finite."""
-    finite = np.isfinite(vectors).all(1)
-    if not finite.all():
-        row = int(np.repeat(np.arange(len(passages)), passages)[~finite][0])
-        raise UserError(
-            f"document {documents[row].doc_id}: the encoder gives a vector with NaN or infinity; expected finite "
-            "numbers: choose another encoder"
-        )

@@ -18,7 +18,7 @@ class RepeatedIdError(ValueError):
 
     def __init__(self, doc_id: str, row: int) -> None:
         super().__init__(f"{doc_id!r} occurs a second time")
-        self.doc_id, self.row = doc_id, row
+        self.row = row
 
 
 @dataclass(frozen=True, eq=False)

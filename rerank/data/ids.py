@@ -8,17 +8,13 @@ LONGEST_ID = 32766
 
 
 def check_id(name: str, where: str, what: str) -> None:
-    """Raises UserError for an id that is empty, has white space or a NUL, is no Unicode text, or is too long.
+    """Raises UserError for an id that is empty, has white space or a NUL, or is too long.
 
     The message begins with `where`, a file and a line, and names the id by `what`.
     """
-    if name.split() != [name]:
-        raise UserError(f"{where}: {what} {shown(name)} is empty or has white space, which no run file can hold")
-    if "\0" in name:
-        raise UserError(f"{where}: {what} {shown(name)} has a NUL character, which no run file can hold")
-    try:
-        length = len(name.encode())
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: {what} {shown(name)} has half of a surrogate pair; expected Unicode text") from None
-    if length > LONGEST_ID:
-        raise UserError(f"{where}: {what} {shown(name)} has {length} bytes; expected {LONGEST_ID} at most")
+    if name.split() != [name] or "\0" in name:
+        raise UserError(
+            f"{where}: {what} {shown(name)} is empty or has white space or a NUL, which no run file can hold"
+        )
+    if len(name.encode()) > LONGEST_ID:
+        raise UserError(f"{where}: {what} {shown(name)} has {len(name.encode())} bytes; expected {LONGEST_ID} at most")

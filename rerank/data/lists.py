@@ -4,14 +4,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypedDict
+from typing import Any, Literal, TypedDict
 
-from rerank.data.json_lines import read_objects
-from rerank.data.trec import FLOAT32_MAX
-from rerank.data.types import Candidates
+from rerank.data.text_lines import read_objects
+from rerank.data.types import FLOAT32_MAX, Candidates
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash
-from rerank.utils.json_files import check_shape, keys_shown, shown
+from rerank.utils.json_files import check_shape, shown
 
 LIST_LINE = '{"query_id" or "query": …, "doc_ids" or "documents": […], "labels": […]}'
 HIGHEST_GRADE = 30
@@ -115,40 +114,30 @@ def _read_list(
 ) -> Candidates:
     """The list of a line; a query given by text is added to `by_text`. Raises ValueError for a malformed line."""
     check_shape(record, ListLine)
-    query_key, documents_key = _one_of(record, "query_id", "query"), _one_of(record, "doc_ids", "documents")
-    query_id, documents, values = record[query_key], record[documents_key], record.get("labels", [])
-    if query_key == "query":
-        if not query_id.strip():
-            _fail("the text of a query under 'query'", repr(query_id))
+    by_id, documents_by_id = "query_id" in record, "doc_ids" in record
+    if by_id == ("query" in record) or documents_by_id == ("documents" in record):
+        raise ValueError(f"expected {LIST_LINE}, got the keys {shown(list(record))}")
+    query_id, documents = (
+        record["query_id" if by_id else "query"],
+        record["doc_ids" if documents_by_id else "documents"],
+    )
+    values = record.get("labels", [])
+    if by_id and query_id not in queries:
+        raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
+    if not query_id.strip():
+        raise ValueError(f"expected the text of a query under 'query', got {query_id!r}")
+    if not by_id:
         query_id, text = id_of_text(query_id), query_id
         by_text[query_id] = text
-    elif query_id not in queries:
-        raise ValueError(f"the collection has no query {query_id}; give its text under 'query', or drop the line")
-    if len(documents) < 2:
-        _fail(f"two documents or more under {documents_key!r}", str(len(documents)))
-    if len(values) != len(documents):
-        _fail(f"{len(documents)} labels, one for each document", str(len(values)))
-    if documents_key == "doc_ids" and (unfit := next((one for one in documents if one.split() != [one]), None)):
-        _fail("ids without white space under 'doc_ids'", repr(unfit))
-    doc_ids = tuple(documents if documents_key == "doc_ids" else map(id_of_text, documents))
+    if not 2 <= len(documents) == len(values):
+        got = f"{len(documents)} and {len(values)}"
+        raise ValueError(f"expected two documents or more, and a label for each, got {got}")
+    doc_ids = tuple(documents if documents_by_id else map(id_of_text, documents))
     if len(set(doc_ids)) < len(doc_ids):
         twice = next(text for place, text in enumerate(documents) if text in documents[:place])
-        _fail("each document once", f"{twice[:60]!r} again")
+        raise ValueError(f"expected each document once, got {shown(twice)} again")
     least, most = (0, HIGHEST_GRADE) if labels == "judgments" else (-FLOAT32_MAX, FLOAT32_MAX)
     if wrong := [value for value in values if not least <= value <= most]:
         what = f"judgments from 0 to {HIGHEST_GRADE}" if labels == "judgments" else "finite numbers (float32)"
-        why = ", as the loss takes no teacher's scores" if labels == "judgments" else ""
-        _fail(f"{what} under 'labels'{why}", shown(wrong[0]))
+        raise ValueError(f"expected {what} under 'labels', as the loss takes {labels}, got {shown(wrong[0])}")
     return Candidates(query_id, doc_ids, tuple(map(float, values)))
-
-
-def _one_of(record: dict[str, Any], *keys: str) -> str:
-    given = [key for key in keys if key in record]
-    if len(given) != 1:
-        got = " and ".join(given) or f"none (the keys are {keys_shown(record)})"
-        _fail(f"one of {' and '.join(keys)}", got)
-    return given[0]
-
-
-def _fail(expected: str, got: str) -> NoReturn:
-    raise ValueError(f"expected {expected}, got {got if len(got) < 200 else got[:200] + '…'}")

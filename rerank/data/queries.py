@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from rerank.data.ids import check_id
-from rerank.data.json_lines import parse_object, read_filled_lines, text_under
+from rerank.data.text_lines import parse_object, read_lines, text_under
 from rerank.utils.errors import UserError
 
 ID_KEYS = ("_id", "query_id", "qid", "id")
@@ -26,11 +26,16 @@ def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
     """
     queries: dict[str, str] = {}
     is_json = None
-    for place, _, line in read_filled_lines(path, EXPECTED, LONGEST_LINE):
+    for place, _, line in read_lines(path, EXPECTED, LONGEST_LINE):
         is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
         if field and not is_json:
             raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
-        query_id, text = _parse_json(line, place, field) if is_json else _parse_tsv(line, place)
+        if is_json:
+            record = parse_object(line, place, "a JSON object on one line")
+            query_id = text_under(record, ID_KEYS, place)
+            text = text_under(record, (field,) if field else TEXT_KEYS, place)
+        else:
+            query_id, text = _parse_tsv(line, place)
         check_id(query_id, place, "the query id")
         if query_id in queries:
             raise UserError(f"{place}: the query {query_id} occurs a second time; expected each id once")
@@ -49,11 +54,6 @@ def _parse_tsv(line: bytes, place: str) -> tuple[str, str]:
     if not tab:
         raise UserError(f"{place}: expected a query's id, a tab and its text, got {query_id[:60]!r}")
     return query_id, text
-
-
-def _parse_json(line: bytes, place: str, field: str) -> tuple[str, str]:
-    record = parse_object(line, place, "a JSON object on one line")
-    return text_under(record, ID_KEYS, place), text_under(record, (field,) if field else TEXT_KEYS, place)
 
 
 def check_query(query: str) -> None:

@@ -13,8 +13,8 @@ from rerank.utils.plugins import load_plugins
 
 FORMATS = "rerank.data.formats"
 EXPECTED = (
-    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, a .zip of such a folder, an ir_datasets "
-    "id, or a file of SVMlight lines `label qid:QUERY index:value …`"
+    "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, an ir_datasets id, or a file of SVMlight "
+    "lines `label qid:QUERY index:value …`"
 )
 
 

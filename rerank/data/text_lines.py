@@ -1,4 +1,7 @@
-"""The lines of a text file, gzipped or not, a part at a time: a small file may unpack to one of any size."""
+"""Text files, gzipped or not, read a part at a time: blocks of lines, lines, and lines with a JSON object each.
+
+A small file may unpack to one of any size, so lines have a greatest length.
+"""
 
 import codecs
 import contextlib
@@ -6,11 +9,12 @@ import functools
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import parse_json, shown
 
 BLOCK = 2**18
 """Bytes of text that are read at a time."""
@@ -24,9 +28,11 @@ LONGEST_TEXT = 2**27
 def open_text(path: str | Path, expected: str) -> Iterator[Any]:
     """A file, open for reading its bytes, unpacked if it is gzipped; raises UserError if it is missing or damaged."""
     try:
-        with gzip_error_in_one_line(path), Path(path).open("rb") as file:
+        with Path(path).open("rb") as file:
             packed = file.peek(2).startswith(b"\x1f\x8b")
             yield gzip.GzipFile(fileobj=file) if packed else file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip file: {error}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}; expected {expected}") from error
 
@@ -34,38 +40,69 @@ def open_text(path: str | Path, expected: str) -> Iterator[Any]:
 def read_blocks(
     path: str | Path, expected: str, longest: int = LONGEST_ROW, size: int | None = None
 ) -> Iterator[bytes]:
-    """The text of a file, gzipped or not, in blocks of whole lines of about `size` (else BLOCK) bytes, without a BOM.
+    """The text of a file in blocks of whole lines, without a BOM; it is read `size` (else BLOCK) bytes at a time.
 
-    Raises UserError if the file is missing or damaged, and with file and line for a line of more than `longest` bytes.
-    """
-    with open_text(path, expected) as file:
-        yield from blocks(file, path, expected, longest, size or BLOCK)
-
-
-def blocks(file: Any, path: str | Path, expected: str, longest: int, size: int = BLOCK) -> Iterator[bytes]:
-    """The text of an open file in blocks of whole lines, read `size` bytes at a time; only the last may lack its end.
-
-    Raises UserError, with file and line, for a line of more than `longest` bytes, unless it ends in the same block.
+    Only the last line may lack its end. Raises UserError if the file is missing or damaged, and with file and line for
+    a line of more than `longest` bytes, unless it ends in the same block.
     """
     rest, number = b"", 1
-    while block := file.read(size):
-        block = rest + (block if rest or number > 1 else block.removeprefix(codecs.BOM_UTF8))
-        if cut := block.rfind(b"\n") + 1:
-            yield block[:cut]
-            number += block.count(b"\n")
-        rest = block[cut:]
-        if len(rest) > longest:
-            _fail_length(path, number, expected, longest)
+    with open_text(path, expected) as file:
+        while block := file.read(size or BLOCK):
+            block = rest + (block if rest or number > 1 else block.removeprefix(codecs.BOM_UTF8))
+            if cut := block.rfind(b"\n") + 1:
+                yield block[:cut]
+                number += block.count(b"\n")
+            rest = block[cut:]
+            if len(rest) > longest:
+                _fail_length(path, number, expected, longest)
     if rest:
         yield rest
 
 
-def lines_of(file: Any, path: str | Path, expected: str, longest: int = LONGEST_TEXT) -> Iterator[bytes]:
-    """The lines of an open file, with their line ends; raises UserError for one of more than `longest` bytes."""
-    for number, line in enumerate(iter(functools.partial(file.readline, longest + 1), b""), 1):
-        if len(line) > longest:
-            _fail_length(path, number, expected, longest)
-        yield line
+def read_lines(path: str | Path, expected: str, longest: int) -> Iterator[tuple[str, int, bytes]]:
+    """Yields the place of each line that is not empty as file:line, the byte at which it begins, and it without a BOM.
+
+    Raises UserError if the file is missing or damaged, and with file and line for a line of more than `longest` bytes.
+    """
+    offset = 0
+    with open_text(path, expected) as file:
+        for number, line in enumerate(iter(functools.partial(file.readline, longest + 1), b""), 1):
+            if len(line) > longest:
+                _fail_length(path, number, expected, longest)
+            content = line if offset else line.removeprefix(codecs.BOM_UTF8)
+            if content.strip():
+                yield f"{path}:{number}", offset, content
+            offset += len(line)
+
+
+def read_objects(path: str | Path, expected: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """As `read_lines`, with the JSON object of each line; `expected` is what a line should hold.
+
+    Raises UserError with file and line for a line that is no object, too.
+    """
+    for place, offset, line in read_lines(path, expected, LONGEST_TEXT):
+        yield place, offset, parse_object(line, place, expected)
+
+
+def parse_object(line: bytes, place: str, expected: str) -> dict[str, Any]:
+    """The object of a line; raises UserError, which begins with `place`, if it is none."""
+    try:
+        record = parse_json(line)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}; expected {expected}") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{place}: expected {expected}, got {shown(record)}")
+    return record
+
+
+def text_under(record: dict[str, Any], keys: Sequence[str], place: str) -> str:
+    """The text under the first of these keys that the object has; raises UserError if there is none."""
+    key = next(filter(record.__contains__, keys), None)
+    value = None if key is None else record[key]
+    if not isinstance(value, str):
+        got = f"none (the keys are {shown(list(record))})" if key is None else shown(value)
+        raise UserError(f"{place}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
+    return value
 
 
 def size_of_text(path: str | Path) -> int:
@@ -73,32 +110,18 @@ def size_of_text(path: str | Path) -> int:
 
     The last four bytes of a gzipped file are the size of its last part, modulo 2**32.
     """
-    if not Path(path).is_file():  # a pipe can be read only once
-        return 0
-    try:
-        with Path(path).open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            size = file.seek(0, os.SEEK_END)
-            if not packed or size < 18:
-                return size
-            file.seek(-4, os.SEEK_END)
-            return max(size, int.from_bytes(file.read(4), "little"))
-    except OSError:  # left to the reader
-        return 0
+    with contextlib.suppress(OSError):  # left to the reader
+        if Path(path).is_file():  # a pipe can be read only once
+            with Path(path).open("rb") as file:
+                packed, size = file.read(2) == b"\x1f\x8b", file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - 4))
+                return max(size, int.from_bytes(file.read(4), "little")) if packed else size
+    return 0
 
 
 def fail_line(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
     """Raises UserError for a line of a file."""
     raise UserError(f"{path}:{number}: expected {expected}, got {got}")
-
-
-@contextlib.contextmanager
-def gzip_error_in_one_line(path: str | Path) -> Iterator[None]:
-    """Raises UserError if a gzipped file is damaged."""
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file: {error}") from error
 
 
 def _fail_length(path: str | Path, number: int, expected: str, longest: int) -> NoReturn:

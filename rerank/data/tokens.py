@@ -2,10 +2,9 @@
 
 import hashlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from rerank.data.arrays import release, slices_of
-from rerank.data.ragged import Ragged, RaggedWriter, open_ragged, read_ragged
+from rerank.data.ragged import RaggedWriter, open_ragged
 from rerank.utils.files import short_hash_of
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
 
 PIECE = 2**16
@@ -23,8 +23,6 @@ WORD_END = re.compile(r"(?<=\S)\s")
 PIECES_PER_CHUNK = 2048
 """Pieces that the tokenizer's threads share; with 256 they wait for each other."""
 CHARACTERS_PER_CHUNK = 2**20
-CHUNKS_AHEAD = 2
-"""Chunks that are read while others are tokenised."""
 BYTES_KEPT = 2**26
 """The memory of a larger store is freed when its tokens were read; else they would fill the memory."""
 
@@ -65,21 +63,17 @@ class TokenStore:
 
     def statistics(self) -> dict[str, int]:
         """Counts of documents and tokens, and how many of each were truncated."""
-        cut = empty = tokens = 0
-        for some in slices_of(len(self.lengths)):
-            lengths, kept = self.lengths[some], np.diff(self.offsets[some.start : some.stop + 1])
-            cut += int((kept < lengths).sum())
-            empty += int((lengths == 0).sum())
-            tokens += int(lengths.sum())
+        lengths, kept = self.lengths, np.diff(self.offsets)
+        counts = {
+            "documents": len(self.rows),
+            "documents_cut": int((kept < lengths).sum()),
+            "documents_empty": int((lengths == 0).sum()),
+            "tokens": int(lengths.sum()),
+            "tokens_cut": int(lengths.sum() - kept.sum()),
+        }
         release(self.lengths)
         release(self.offsets)
-        return {
-            "documents": len(self.rows),
-            "documents_cut": cut,
-            "documents_empty": empty,
-            "tokens": tokens,
-            "tokens_cut": tokens - int(self.offsets[-1]),
-        }
+        return counts
 
 
 def open_store(
@@ -104,18 +98,14 @@ def open_store(
 
     def fill(writer: RaggedWriter) -> None:
         left = doc_ids[writer.done :] if writer.done else doc_ids
-        chunks = _tokenised_in_thread(_chunks(lead + text for text in texts(left)), tokenizer)
+        # A thread hands a chunk to those of the tokenizer's library, one for each core, while the next one is read.
+        chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(_tokenised, tokenizer=tokenizer))
         documents = progress(_joined(chunks, max_doc_tokens), len(doc_ids), "tokenising", before=writer.done)
         for doc_id, (ids, length) in zip(left, documents, strict=True):
             writer.add(doc_id, ids, length)
             writer.finish()
 
-    return _store(open_ragged(folder, "tokens", np.int32, fill))
-
-
-def read_store(folder: Path) -> TokenStore:
-    """The store in a folder; raises UserError if it cannot be read."""
-    return _store(read_ragged(folder, "tokens", np.int32))
+    return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
 
 
 def make_store(
@@ -123,9 +113,8 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    chunks = _chunks(lead + text for text in texts)
-    tokenised = ((chunk, tokenise([piece for piece, _ in chunk], tokenizer)) for chunk in chunks)
-    for ids, length in _joined(tokenised, max_doc_tokens):
+    chunks = ((chunk, _tokenised(chunk, tokenizer)) for chunk in _chunks(lead + text for text in texts))
+    for ids, length in _joined(chunks, max_doc_tokens):
         documents.append(ids)
         lengths.append(length)
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
@@ -152,10 +141,6 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
         yield text[begin:]
 
 
-def _store(store: Ragged) -> TokenStore:
-    return TokenStore(store.values, store.offsets, store.numbers, store.ids)
-
-
 def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
     """The first `max_doc_tokens` token ids of each text, and the number of all its tokens."""
     kept: list[np.ndarray] = []
@@ -167,26 +152,6 @@ def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int
             if ends:
                 yield np.concatenate(kept), length
                 kept, length = [], 0
-
-
-def _tokenised_in_thread(chunks: Iterable[Chunk], tokenizer: Any) -> Iterator[tuple[Chunk, list[list[int]]]]:
-    """The chunks and the tokens of their pieces; other chunks are read meanwhile.
-
-    The thread hands a chunk to the threads of the tokenizer's library, one for each core. Only this thread uses the
-    tokenizer.
-    """
-    waiting: deque[tuple[Chunk, Future[list[list[int]]]]] = deque()
-    thread = ThreadPoolExecutor(1)
-    try:
-        for chunk in chunks:
-            waiting.append((chunk, thread.submit(tokenise, [piece for piece, _ in chunk], tokenizer)))
-            if len(waiting) > CHUNKS_AHEAD:
-                first, tokens = waiting.popleft()
-                yield first, tokens.result()
-        for first, tokens in waiting:
-            yield first, tokens.result()
-    finally:
-        thread.shutdown(cancel_futures=True)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[Chunk]:
@@ -204,6 +169,10 @@ def _chunks(texts: Iterable[str]) -> Iterator[Chunk]:
                 chunk, characters = [], 0
     if chunk:
         yield chunk
+
+
+def _tokenised(chunk: Chunk, tokenizer: Any) -> list[list[int]]:
+    return tokenise([piece for piece, _ in chunk], tokenizer)
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:

@@ -7,13 +7,14 @@ that no evaluator can tie or sort into another order.
 
 import contextlib
 import gzip
+import itertools
+import math
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from rerank.data.run_scores import FLOAT32_MAX, score_texts
-from rerank.data.types import Judgments, Qrels, Run
+from rerank.data.types import FLOAT32_MAX, Judgments, Qrels, Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 
@@ -36,9 +37,8 @@ def read_run(path: str | Path) -> Run:
     """Reads a TREC run, gzipped or not: queries in the file's order, the documents of each in THE order.
 
     Lines may be in any order; the rank column is ignored and documents are sorted by score. Tabs, CRLF and a BOM are
-    tolerated. Comment lines (`#`) and words after the tag are left out, which is logged. Raises UserError with file and
-    line for a line without six columns, a score that is not a finite float32, and a document that a query has twice;
-    and for a file that is missing, damaged or empty.
+    tolerated. Raises UserError with file and line for a line without six columns, a score that is not a finite float32,
+    and a document that a query has twice; and for a file that is missing, damaged or empty.
     """
     from rerank.data.trec_arrays import read_run_arrays  # loads pyarrow
 
@@ -52,7 +52,7 @@ def write_run(path: str | Path, run: Run, tag: str, as_found: bool = False) -> N
     scores moved down to the next float32 and nine digits. A run that was written so, read and written again is the same
     file. `as_found` keeps the order and the ties of the run itself, with six decimals: a BM25 run is then byte for byte
     what Pyserini writes. A query without documents has no line. Raises UserError for a score that is no finite float32,
-    for names that are empty or have white space, for a query id that begins with #, and for a run without any document.
+    for names that are empty or have white space, and for a run without any document.
     """
     if not any(run.values()):
         raise UserError(f"{path}: expected a run with documents, got none; nothing was written")
@@ -66,19 +66,69 @@ def lines_of_query(path: str | Path, query_id: str, scores: dict[str, float], ta
     _check_names(path, query_id, scores)
     doc_ids = list(scores) if as_found else ranked(scores)
     values = [scores[doc_id] for doc_id in doc_ids]
-    texts = [f"{value:.6f}" for value in values] if as_found else score_texts(values, f"{path}: query {query_id}")
+    texts = [f"{value:.6f}" for value in values] if as_found else _score_texts(values, f"{path}: query {query_id}")
     return "".join(
         f"{query_id} Q0 {doc_id} {rank} {text} {tag}\n"
         for rank, (doc_id, text) in enumerate(zip(doc_ids, texts, strict=True), 1)
     )
 
 
+def _score_texts(scores: list[float], where: str) -> list[str]:
+    """The scores of one query, descending, as texts that are strictly decreasing when they are read as float32."""
+    texts = [f"{score:.6f}" for score in scores]
+    if _decreases(texts) and not _have_nine_digits(scores):
+        return texts
+    nine = [f"{score:.9g}" for score in strictly_decreasing(scores, where)]
+    six = [f"{float(text):.6f}" for text in nine]
+    return six if list(map(float, six)) == list(map(float, nine)) else nine  # both are read as the same scores
+
+
+def strictly_decreasing(scores: list[float], where: str) -> list[float]:
+    """The scores of one query, in the order of its ranking, as float32 values: those that tie or rise are moved down.
+
+    Each is at most the next float32 below the one before. Raises UserError, which begins with `where`, if no float32 is
+    left below the last one.
+    """
+    import numpy as np  # only here: reading and evaluating a run should start at once
+
+    exact = np.asarray(scores, dtype=np.float32)
+    if (exact[1:] >= exact[:-1]).any():
+        # Whole numbers in the order of float32 values, one for each: the next one below is 1 less.
+        bits = exact.view(np.int32).astype(np.int64)
+        numbers = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+        rank = np.arange(len(numbers))
+        lower = np.minimum.accumulate(numbers + rank) - rank
+        bits = np.where(lower < 0, -lower | 0x80000000, lower)
+        exact = np.where(lower < numbers, bits.astype(np.uint32).view(np.float32), exact)
+    if exact.size and not exact[-1] > -math.inf:
+        raise UserError(f"{where}: scores tie at {scores[-1]:.9g}, and no float32 below is left to tell them apart")
+    values: list[float] = exact.tolist()
+    return values
+
+
+def _decreases(texts: list[str]) -> bool:
+    """Whether the scores are strictly decreasing when they are read as float32."""
+    return all(above > below for above, below in itertools.pairwise(array("f", map(float, texts))))
+
+
+def _have_nine_digits(scores: list[float]) -> bool:
+    """Whether the scores were read from a run that had to be written with nine digits, and would lose some with six.
+
+    They are then written with nine again, though six decimals may tell the separated ties apart: a run that is read and
+    written is the same file. Two of them are then so close that they had a tie, or one once rounded to six decimals.
+    """
+    if not any(above - below <= 2e-6 + 2**-21 * abs(above) for above, below in itertools.pairwise(scores)):
+        return False
+    exact = array("f", scores)
+    read = all(float(f"{rounded:.9g}") == score for rounded, score in zip(exact, scores, strict=True))
+    return read and any(float(f"{score:.6f}") != score for score in scores)
+
+
 def read_qrels(path: str | Path) -> Qrels:
     """Reads judgments, gzipped or not: TREC's four columns, or BEIR's three, below their header line or between tabs.
 
-    Comment lines (`#`) are left out, which is logged. Raises UserError with file and line for a malformed line, a
-    relevance that is not an integer (of 32 bits), and two judgments of a document that disagree; and for a file that is
-    missing, damaged or empty.
+    Raises UserError with file and line for a malformed line, a relevance that is not an integer (of 32 bits), and two
+    judgments of a document that disagree; and for a file that is missing, damaged or empty.
     """
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
@@ -88,7 +138,7 @@ def read_qrels(path: str | Path) -> Qrels:
 def write_qrels(path: str | Path, qrels: Judgments) -> None:
     """Writes judgments in TREC's four columns, gzipped where the name ends in .gz.
 
-    Raises UserError for names that are empty or have white space, and for a query id that begins with #.
+    Raises UserError for names that are empty or have white space.
     """
     for query_id, judged in qrels.items():
         _check_names(path, query_id, judged)
@@ -123,8 +173,6 @@ def examples(query_ids: Iterable[str]) -> str:
 
 def _check_names(path: str | Path, query_id: str, doc_ids: Iterable[str]) -> None:
     _check_name(path, "query id", query_id)
-    if query_id.startswith("#"):
-        raise UserError(f"{path}: query id {query_id!r}: expected no # at the start, which begins a comment")
     for doc_id in doc_ids:
         _check_name(path, f"query {query_id}: document id", doc_id)
 

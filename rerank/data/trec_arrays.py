@@ -7,14 +7,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.data.text_lines import fail_line
-from rerank.data.trec_lines import QRELS, RUN, lines_of_pair, to_numpy, trec_tables
+from rerank.data.trec_lines import QRELS, RUN, fail_repeated, to_numpy, trec_tables
 
 Number = TypeVar("Number", float, int)
 AT_ONCE = 4096
@@ -76,13 +75,7 @@ class Texts(Sequence[str]):
 
     array: pa.Array
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> "Texts": ...
-
-    def __getitem__(self, place: int | slice) -> "str | Texts":
+    def __getitem__(self, place: int | slice) -> Any:
         return Texts(self.array[place]) if isinstance(place, slice) else str(self.array[place])
 
     def __iter__(self) -> Iterator[str]:
@@ -112,7 +105,8 @@ def read_run_arrays(
     for number, (begin, end) in enumerate(itertools.pairwise(begins.tolist())):
         documents, begins[number] = rows[begin:end], size
         if len(set(documents.tolist())) < end - begin:
-            _fail_repeated(path, list(numbers)[number], ids.take(from_numpy(documents)).to_pylist())
+            row = next(row for row, count in Counter(documents.tolist()).items() if count > 1)
+            fail_repeated(path, RUN, list(numbers)[number], ids[row].as_py())
         best = begin + np.lexsort((-documents, -exact[begin:end]))[:depth]
         rows[size : size + len(best)], scores[size : size + len(best)] = rows[best], scores[best]
         size += len(best)
@@ -132,7 +126,7 @@ def read_qrels_arrays(path: str | Path) -> TrecArrays[int]:
     _, firsts, places = np.unique((queries.astype(np.int64) << 32) | rows, return_index=True, return_inverse=True)
     different = np.flatnonzero(grades != grades[firsts][places])
     if len(different):
-        _fail_disagreement(path, list(numbers)[queries[different[0]]], ids[rows[different[0]]].as_py())
+        fail_repeated(path, QRELS, list(numbers)[queries[different[0]]], ids[rows[different[0]]].as_py())
     kept = np.sort(firsts)
     begins = np.searchsorted(queries[kept], np.arange(len(numbers) + 1))
     return TrecArrays(numbers, begins, rows[kept], grades[kept], ids)
@@ -191,16 +185,3 @@ def _joined(parts: list[pa.Table]) -> tuple[dict[str, int], np.ndarray, np.ndarr
         by_query = np.argsort(queries, kind="stable")
         queries, rows, values = queries[by_query], rows[by_query], values[by_query]
     return dict(zip(names, itertools.count())), queries, rows, values, ids.take(from_numpy(order))
-
-
-def _fail_repeated(path: str | Path, query_id: str, doc_ids: list[str]) -> NoReturn:
-    doc_id = next(doc_id for doc_id, count in Counter(doc_ids).items() if count > 1)
-    _, (number, _), *_ = lines_of_pair(path, RUN, query_id, doc_id)
-    fail_line(path, number, "a document once in a query", f"document {doc_id} of query {query_id} again")
-
-
-def _fail_disagreement(path: str | Path, query_id: str, doc_id: str) -> NoReturn:
-    (_, before), *others = lines_of_pair(path, QRELS, query_id, doc_id)
-    number, grade = next((number, grade) for number, grade in others if int(grade) != int(before))
-    expected = f"one judgment of document {doc_id} for query {query_id}"
-    fail_line(path, number, expected, f"{int(before)} and {int(grade)}")

@@ -1,25 +1,27 @@
-"""The lines of TREC runs and qrels, a block at a time: pyarrow parses plain blocks; Python checks the other ones."""
+"""The lines of TREC runs and qrels, a block at a time: pyarrow parses plain lines, and others are made plain."""
 
+import re
+from bisect import bisect_left
 from codecs import BOM_UTF8
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.run_scores import FLOAT32_MAX
 from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of_text
+from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log, progress
+from rerank.utils.progress import progress
 
 MANY = 256
 """Blocks whose reading shows a progress bar."""
-COMMENTS, MORE_WORDS = "comments (#)", "words after the tag"
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+HEXADECIMAL = re.compile(rb" -?0[xX]\S*(?:\n|\Z)")
+"""A relevance that pyarrow would read: 0x1 as 1."""
 
 
 class Form(NamedTuple):
@@ -32,7 +34,7 @@ class Form(NamedTuple):
     kind: pa.DataType
 
 
-RUN = Form("query_id Q0 doc_id rank score tag", 2, 4, "a finite score", pa.float64())
+RUN = Form("query_id Q0 doc_id rank score tag", 2, 4, "a finite score (float32)", pa.float64())
 QRELS = Form("query_id 0 doc_id relevance", -2, -1, "an integer relevance", pa.int32())
 BEIR = Form("query-id corpus-id score", -2, -1, "an integer relevance", pa.int32())
 
@@ -41,28 +43,22 @@ def trec_tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
     """The lines of a run (`RUN`) or of judgments (`QRELS`; `BEIR` is recognised), gzipped or not, in tables.
 
     A table has the columns query (dictionary-encoded), document and value; the lines are in the file's order. Columns
-    of the file are separated by any white space. Comment lines (`#`), words after the tag of a run and empty lines
-    are left out; the first two are logged. Raises UserError with file and line for a malformed line, and for a
-    file that is missing, damaged or empty.
+    of the file are separated by any white space, and empty lines do not count. Raises UserError with file and line for
+    a malformed line, and for a file that is missing, damaged or empty.
     """
     blocks = read_blocks(path, f"lines of `{form.line}`")
     first = b"".join(islice(blocks, 2))  # the last line may be a block of its own, if it does not end in \n
     form = _form_of_qrels(first) if form is QRELS else form
-    left_out, number, found = Counter[str](), 1, False
+    number, found = 1, False
     count = -(-size_of_text(path) // BLOCK)
     for block in progress(chain([first], blocks), count, f"reading {Path(path).name}", show=count > MANY):
-        table = _plain_lines(block, form)
-        if table is None and (text := _checked_lines(path, form, block, number, left_out)):
-            table = _parse(text, form)
+        table = _plain_lines(block, form) or _other_lines(path, form, block, number)
         number += block.count(b"\n")
         if table is not None:
             found = True
             yield table
     if not found:
-        what = "nothing but comments" if left_out else "empty file"
-        raise UserError(f"{path}: {what}; expected lines of `{form.line}`")
-    for what, lines in left_out.items():
-        log.info(f"{path}: lines with {what}, which are left out: {lines}")
+        raise UserError(f"{path}: empty file; expected lines of `{form.line}`")
 
 
 def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
@@ -72,101 +68,79 @@ def to_numpy(column: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.from_dlpack(chunk) for chunk in chunks]) if chunks else np.zeros(0, np.int32)
 
 
-def lines_of_pair(path: str | Path, form: Form, query_id: str, doc_id: str) -> Iterator[tuple[int, str]]:
-    """The number and the value of each line that has these ids, for a message."""
-    query, document = query_id.encode(), doc_id.encode()
+def fail_repeated(path: str | Path, form: Form, query_id: str, doc_id: str) -> NoReturn:
+    """Raises UserError for a document that a query has on several lines: for the first that differs, if one does."""
+    query, document, found = query_id.encode(), doc_id.encode(), list[tuple[int, str]]()
     blocks = read_blocks(path, f"lines of `{form.line}`")
     lines = chain.from_iterable(block.removesuffix(b"\n").split(b"\n") for block in blocks)
     for number, line in enumerate(lines, 1):
         columns = line.split()
         if columns[:1] == [query] and columns[form.document] == document:
-            yield number, columns[form.value].decode()
+            found.append((number, columns[form.value].decode()))
+    (_, first), *others = found
+    number, value = next((other for other in others if other[1] != first), others[0])
+    fail_line(path, number, f"one line of document {doc_id} for query {query_id}", f"{first} and {value}")
 
 
 def _form_of_qrels(block: bytes) -> Form:
     """BEIR's three columns, if there is its header line or three columns between tabs; else TREC's four."""
-    first = next((line for line in block.split(b"\n") if not line.startswith(b"#")), b"")
+    first = block.partition(b"\n")[0]
     words = first.split()
     return BEIR if words[2:] == [b"score"] or (len(words) == 3 and b"\t" in first.strip()) else QRELS
 
 
 def _plain_lines(block: bytes, form: Form) -> pa.Table | None:
-    """The lines of a block; None if one is malformed, or has anything but single blanks between its columns."""
+    """The lines of a block; None if one is invalid, or has anything but single blanks between its columns."""
     text = block.replace(b"\r\n", b"\n").translate(BLANKS)
     characters = np.frombuffer(text, np.uint8)
     blank = (characters == ord(" ")) | (characters == ord("\n"))
-    if text.startswith((b" ", b"\n", b"#")) or text.endswith(b" ") or (blank[1:] & blank[:-1]).any() or b"\0" in text:
+    if text.startswith((b" ", b"\n")) or text.endswith(b" ") or (blank[1:] & blank[:-1]).any():
         return None
-    if (b"#" in text and b"\n#" in text) or (form is not RUN and b"0x" in text.lower()):  # pyarrow reads 0x1 as 1
-        return None
-    try:
-        table = _parse(text, form)
-    except pa.ArrowInvalid:
-        return None
-    return table if form is not RUN or (np.abs(to_numpy(table["value"])) <= FLOAT32_MAX).all() else None
+    return _parse(text, form)
 
 
-def _parse(text: bytes, form: Form) -> pa.Table:
-    names = [str(place) for place in range(len(form.line.split()))]
-    query, document, value = names[0], names[form.document], names[form.value]
-    table = csv.read_csv(
-        pa.py_buffer(BOM_UTF8 + text),  # pyarrow skips one BOM, which may be a part of a query id
-        csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 4),
-        csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False),
-        csv.ConvertOptions(
-            column_types={query: pa.dictionary(pa.int32(), pa.string()), document: pa.large_string(), value: form.kind},
-            include_columns=[query, document, value],
-            null_values=[],
-        ),
-    )
-    return table.rename_columns(["query", "document", "value"])
-
-
-def _checked_lines(path: str | Path, form: Form, block: bytes, number: int, left_out: Counter[str]) -> bytes:
-    """The lines of a block as plain lines; `number` is that of the first. Counts what is left out. Raises UserError."""
-    kept: list[bytes] = []
+def _other_lines(path: str | Path, form: Form, block: bytes, number: int) -> pa.Table | None:
+    """The lines of any block, of which `number` is the first; None if all are empty; UserError for an invalid one."""
     if block.isspace():  # millions of empty lines at once
-        return b""
+        return None
+    numbers: list[int] = []
+    lines: list[bytes] = []
     for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
         columns = line.split()
-        if not columns or (form is BEIR and columns[2:] == [b"score"]):  # the header
-            continue
-        if columns[0].startswith(b"#"):
-            left_out[COMMENTS] += 1
-            continue
-        if form is RUN and len(columns) > 6 and columns[3].isdigit():  # else an id with a space moves the rank
-            left_out[MORE_WORDS] += 1
-            columns = columns[:6]
-        if len(columns) != len(form.line.split()) or b"\0" in line:
-            got = f"{len(line.split())}: {_printable(line.strip())[:200]!r}"
-            fail_line(path, place, f"{len(form.line.split())} columns, `{form.line}`", got)
-        text = columns[form.value]
-        try:
-            columns[form.value] = (_score if form is RUN else _relevance)(text)  # as pyarrow reads it
-        except ValueError:
-            fail_line(path, place, form.expected, _printable(text))
-        for name in (columns[0], columns[form.document]):
-            try:
-                name.decode()
-            except UnicodeDecodeError:
-                fail_line(path, place, "UTF-8", _printable(name))
-        kept.append(b" ".join(columns) + b"\n")
-    return b"".join(kept)
+        if columns and (form is not BEIR or columns[2:] != [b"score"]):  # the header
+            numbers.append(place)
+            lines.append(b" ".join(columns))
+    table = _parse(b"\n".join(lines), form) if lines else None
+    if table is None and lines:  # some lines are valid together if each of them is
+        first = bisect_left(range(1, len(lines)), True, key=lambda n: _parse(b"\n".join(lines[:n]), form) is None)
+        got = repr(lines[first].decode(errors="backslashreplace")[:200])
+        fail_line(path, numbers[first], f"`{form.line}` with {form.expected}", got)
+    return table
 
 
-def _score(text: bytes) -> bytes:
-    score = float(text)
-    if not -FLOAT32_MAX <= score <= FLOAT32_MAX or b"_" in text:  # Python reads 1_0 as 10; no evaluator does
-        raise ValueError(text)
-    return repr(score).encode()
-
-
-def _relevance(text: bytes) -> bytes:
-    relevance = int(text)
-    if not -(2**31) <= relevance < 2**31 or b"_" in text:
-        raise ValueError(text)
-    return str(relevance).encode()
-
-
-def _printable(text: bytes) -> str:
-    return text.decode(errors="backslashreplace")
+def _parse(text: bytes, form: Form) -> pa.Table | None:
+    """Lines of columns between single spaces as a table; None if one is invalid."""
+    if b"\0" in text or (form is not RUN and b"0x" in text.lower() and HEXADECIMAL.search(text)):
+        return None
+    names = [str(place) for place in range(len(form.line.split()))]
+    query, document, value = names[0], names[form.document], names[form.value]
+    try:
+        table = csv.read_csv(
+            pa.py_buffer(BOM_UTF8 + text),  # pyarrow skips one BOM, which may be a part of a query id
+            csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 4),
+            csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types={
+                    query: pa.dictionary(pa.int32(), pa.string()),
+                    document: pa.large_string(),
+                    value: form.kind,
+                },
+                include_columns=[query, document, value],
+                null_values=[],
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if form is RUN and not (np.abs(to_numpy(table[value])) <= FLOAT32_MAX).all():
+        return None
+    return table.rename_columns(["query", "document", "value"])

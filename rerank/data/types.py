@@ -18,6 +18,10 @@ Judgments = Mapping[str, dict[str, int]]
 Measurements = dict[str, dict[str, float]]
 """measure -> query_id -> value."""
 
+FLOAT32_MAX = 3.4028235677973362e38
+"""The largest float64 that rounds to a finite float32. (The nine digits of the largest float32 are a little above it.)
+"""
+
 
 class Document(NamedTuple):
     """A document of a collection; `title` is "" if it has none."""
@@ -89,10 +93,6 @@ class Candidates:
     def __post_init__(self) -> None:
         if len(self.doc_ids) != len(self.labels):
             raise ValueError(f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.labels)} labels")
-        if len(self.first_scores) not in (0, len(self.doc_ids)):
-            raise ValueError(
-                f"query {self.query_id}: {len(self.doc_ids)} documents but {len(self.first_scores)} first_scores"
-            )
 
 
 @dataclass(frozen=True)

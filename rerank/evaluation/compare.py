@@ -1,7 +1,10 @@
 """Compares runs on several measures: `compare` returns a `Comparison` that prints itself as a table."""
 
+import csv
+import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +14,6 @@ from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements
 from rerank.evaluation.significance import CORRECTIONS, TESTS
 from rerank.evaluation.tables.details import details_table
-from rerank.evaluation.tables.records import as_csv, as_json, comparison_records, per_query_records
 from rerank.evaluation.tables.summary import summary_table
 from rerank.evaluation.tables.table import Table, render
 from rerank.utils.errors import UserError, nearest
@@ -62,21 +64,37 @@ class Comparison:
         return render(self.table(details), "latex")
 
     def to_csv(self, per_query: bool = False) -> str:
-        """All details, or the value of every query, as CSV with a header."""
-        return as_csv(self.records(per_query))
+        """All details, or the value of every query, as CSV with a header and every digit; None is an empty field."""
+        records, out = self.records(per_query), io.StringIO()
+        writer = csv.DictWriter(out, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+        return out.getvalue()
 
     def to_json(self, per_query: bool = False) -> str:
         """All details, or the value of every query, as a JSON object with the notes."""
-        notes = self.evaluation.notes
+        facts: dict[str, Any] = {"notes": self.evaluation.notes}
         if per_query:
-            return as_json("values", self.records(per_query), notes=notes)
-        return as_json("comparisons", self.records(), notes=notes, test=self.test, correction=self.correction)
+            facts["values"] = self.records(per_query)
+        else:
+            facts |= {"test": self.test, "correction": self.correction, "comparisons": self.records()}
+        return json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def records(self, per_query: bool = False) -> list[dict[str, Any]]:
-        """All details as one dictionary per run and measure, or the values as one per query, run and measure."""
+        """All details as one dictionary per run and measure, or the values as one per query, run and measure.
+
+        NaN becomes None, and so does a fold that is unknown.
+        """
         if per_query:
-            return per_query_records(self.evaluation.measurements, self.evaluation.queries.fold_of)
-        return comparison_records(self._with_intervals)
+            fold_of = self.evaluation.queries.fold_of
+            return [
+                {"query_id": query, "fold": fold_of.get(query), "run": run, "measure": measure, "value": value}
+                for run, of_run in self.evaluation.measurements.items()
+                for measure, values in of_run.items()
+                for query, value in values.items()
+            ]
+        records = [asdict(row) for rows in self._with_intervals.values() for row in rows]
+        return [{key: None if value != value else value for key, value in record.items()} for record in records]
 
     def table(self, details: bool = False) -> Table:
         """The summary table, or that of all details, to be rendered."""

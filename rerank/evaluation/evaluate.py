@@ -1,11 +1,12 @@
 """Evaluates a run query by query, with the packages that ir_measures calls; most measures are pytrec_eval's."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from rerank.data.trec import check_common, check_scores, ranked
-from rerank.data.types import Measurements, Qrels, Run
+from rerank.data.types import Judgments, Measurements, Qrels, Run
 from rerank.evaluation.measures import DEFAULT_MEASURES, HIGHEST_GAIN, Measure, parse_measures
 from rerank.utils.errors import UserError
 
@@ -36,9 +37,20 @@ def evaluate(qrels: Qrels, run: Run, measures: Iterable[str] = DEFAULT_MEASURES)
         groups[measure.parameters if by_pytrec_eval else measure.name].append(measure)
     values: Measurements = {measure.name: dict.fromkeys(judged, 0.0) for measure in parsed}
     highest = {query_id: max(qrels[query_id].values()) for query_id in judged}
+    for measure, (query_id, grade) in itertools.product(parsed, highest.items()):
+        if grade > (limit := measure.highest_grade):
+            raise UserError(f"query {query_id}: {measure.name}: expected grades up to {limit}, got {grade}")
     for group in groups.values():
-        _check_grades(highest, group)
         _evaluate_group(group, judged, rankings, values)
+    return values
+
+
+def values_of(run: Run, qrels: Judgments, query_ids: Sequence[str], measure: str) -> dict[str, float]:
+    """query_id -> the value of a run for those of the queries that are judged; 0 for one that the run does not have."""
+    judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
+    if run.keys().isdisjoint(judged):
+        return dict.fromkeys(judged, 0.0)
+    (values,) = evaluate(judged, run, [measure]).values()
     return values
 
 
@@ -52,14 +64,6 @@ def _within_bounds(grades: dict[str, int]) -> dict[str, int]:
     if min(grades.values()) >= 0 and max(grades.values()) <= HIGHEST_GAIN:
         return grades
     return {doc_id: min(max(grade, 0), HIGHEST_GAIN) for doc_id, grade in grades.items()}
-
-
-def _check_grades(highest: dict[str, int], measures: Sequence[Measure]) -> None:
-    """Raises UserError for a query whose highest grade is too high for a measure."""
-    for measure in measures:
-        for query_id, grade in highest.items():
-            if grade > (limit := measure.highest_grade):
-                raise UserError(f"query {query_id}: {measure.name}: expected grades up to {limit}, got {grade}")
 
 
 def _evaluate_group(group: Sequence[Measure], judged: Qrels, rankings: Run, values: Measurements) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rerank.data.run_scores import strictly_decreasing
-from rerank.data.trec import examples, ranked
+from rerank.data.trec import examples, ranked, strictly_decreasing
 from rerank.data.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log

@@ -1,6 +1,7 @@
 """Names of measures, as in ir_measures or as in trec_eval, and the package that computes each of them."""
 
 import ast
+import contextlib
 import math
 import re
 import warnings
@@ -25,25 +26,7 @@ HIGHEST_GRADE_OF_ERR = 4
 HIGHEST_CUTOFF = 999_999
 """pytrec_eval ends the process at a cut-off of 0."""
 
-TREC_EVAL = {
-    "map": "AP",
-    "recip_rank": "RR",
-    "recall": "R",
-    "set_P": "SetP",
-    "set_relative_P": "SetRelP",
-    "set_recall": "SetR",
-    "set_map": "SetAP",
-    "set_F": "SetF",
-    "iprec_at_recall": "IPrec",
-    "num_q": "NumQ",
-    "num_ret": "NumRet",
-    "num_rel": "NumRel",
-    "num_rel_ret": "NumRelRet",
-}
-"""trec_eval's name -> ir_measures' name, where they differ by more than case and the ending `_cut`."""
-
-NAME = re.compile(r"(?P<family>\w+?)(?:\((?P<parameters>[^()]*)\))?(?:[@_.](?P<at>[0-9]+(?:\.[0-9]+)?))?")
-SEVERAL = re.compile(r"(\w+?[@_.])([0-9.]+(?:,[0-9.]+)+)")  # trec_eval's ndcg_cut.10,20
+NAME = re.compile(r"(?P<family>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<at>[0-9]+(?:\.[0-9]+)?))?")
 
 
 @dataclass(frozen=True)
@@ -68,22 +51,15 @@ class Measure:
         return str(self.computed.NAME)
 
 
-class UnknownMeasureError(Exception):
-    """A name that is no measure; the message says why or what to do."""
-
-
 def parse_measures(names: Iterable[str]) -> list[Measure]:
     """The measures of these names, each once, in the order given. Raises UserError that names every unknown one."""
     measures: dict[str, Measure] = {}
     unknown = []
-    for text in names:
-        several = SEVERAL.fullmatch(text.strip())
-        for name in [several[1] + at for at in several[2].split(",")] if several else [text.strip()]:
-            try:
-                measure = _parse(name)
-                measures.setdefault(measure.name, measure)
-            except UnknownMeasureError as error:
-                unknown.append(f"{name!r} ({error})")
+    for name in map(str.strip, names):
+        try:
+            measures |= {measure.name: measure for measure in map(_computed, _parse(name))}
+        except ValueError as error:
+            unknown.append(f"{name!r} ({error})")
     if unknown:
         raise UserError(f"measures: unknown {', '.join(unknown)}")
     return list(measures.values())
@@ -121,30 +97,43 @@ def is_sum(name: str) -> bool:
     return re.split("[(@]", name, maxsplit=1)[0] in SUMMED
 
 
-def _parse(text: str) -> Measure:
+def _parse(text: str) -> list[Any]:
+    """The measures of ir_measures that a name stands for; one of trec_eval, as ndcg_cut.10,20, may stand for several.
+
+    Raises ValueError, which says why or what to do, for a name that is no measure.
+    """
+    with contextlib.suppress(ValueError):
+        trec_eval: list[Any] = _ir_measures().parse_trec_measure(text)
+        return trec_eval
     # ir_measures.parse_measure is not used: it reads `ast.Num`, which Python 3.14 does not have.
-    registry = {name.lower(): measure for name, measure in _ir_measures().measures.registry.items()}
-    registry |= {trec_name.lower(): registry[name.lower()] for trec_name, name in TREC_EVAL.items()}
+    names = _ir_measures().measures.registry
     written = NAME.fullmatch(text)
-    family, at = (written["family"].lower(), written["at"]) if written else ("", None)
-    found = registry.get(family.removesuffix("_cut") if at else family)
+    found = {name.lower(): measure for name, measure in names.items()}.get(written["family"].lower() if written else "")
     if not written or found is None:
-        names = _ir_measures().measures.registry
-        raise UnknownMeasureError(nearest(text, [f"{name}@20" if at else name for name in names]))
-    takes = ", ".join(f"@{name}" if name == found.AT_PARAM else f"{name}=" for name in found.SUPPORTED_PARAMS)
+        raise ValueError(nearest(text, [f"{name}@20" if "@" in text else name for name in names]))
     try:
         parameters = _parameters(written["parameters"] or "")
-        if at:
+        if at := written["at"]:
             parameters[found.AT_PARAM] = found.SUPPORTED_PARAMS[found.AT_PARAM].dtype(at)
         measure = found(**parameters)
         measure.validate_params()
     except (AssertionError, KeyError, SyntaxError, ValueError) as error:
-        raise UnknownMeasureError(f"expected other parameters: it takes {takes or 'none'}") from error
+        raise ValueError(f"expected other parameters: {_takes(found)}") from error
+    return [measure]
+
+
+def _computed(measure: Any) -> Measure:
+    """How to compute a measure of ir_measures; raises ValueError if it cannot be computed."""
     _check_bounds(measure.params)
     computed = type(measure)(**{key: value for key, value in measure.params.items() if key not in ("dcg", "gains")})
     gains, highest = _gains(measure)
-    parameters.pop(measure.AT_PARAM, None)
-    return Measure(str(measure), computed, _provider(computed, takes), repr(parameters), gains, highest)
+    parameters = {key: value for key, value in measure.params.items() if key != measure.AT_PARAM}
+    return Measure(str(measure), computed, _provider(computed), repr(parameters), gains, highest)
+
+
+def _takes(measure: Any) -> str:
+    takes = [f"@{name}" if name == measure.AT_PARAM else f"{name}=" for name in measure.SUPPORTED_PARAMS]
+    return f"it takes {', '.join(takes) or 'none'}"
 
 
 def _parameters(text: str) -> dict[str, Any]:
@@ -157,10 +146,10 @@ def _parameters(text: str) -> dict[str, Any]:
 def _check_bounds(parameters: dict[str, Any]) -> None:
     for name, highest in (("cutoff", HIGHEST_CUTOFF), ("rel", HIGHEST_GAIN)):
         if not 1 <= parameters.get(name, 1) <= highest:
-            raise UnknownMeasureError(f"{parameters[name]} is no {name} from 1 to {highest}")
+            raise ValueError(f"{parameters[name]} is no {name} from 1 to {highest}")
     recall = parameters.get("recall", 0.0)
     if not 0 <= recall <= 1 or round(recall, 2) != recall:
-        raise UnknownMeasureError(f"{recall} is no recall from 0.00 to 1.00")
+        raise ValueError(f"{recall} is no recall from 0.00 to 1.00")
 
 
 def _gains(measure: Any) -> tuple[dict[int, int], float]:
@@ -168,15 +157,15 @@ def _gains(measure: Any) -> tuple[dict[int, int], float]:
     gains = {grade: max(gain, 0) for grade, gain in measure.params.get("gains", {}).items()}
     if measure.params.get("dcg") == "exp-log2":
         if gains:
-            raise UnknownMeasureError("expected dcg='exp-log2' or gains, got both")
+            raise ValueError("expected dcg='exp-log2' or gains, got both")
         highest = HIGHEST_GAIN.bit_length()
         return {grade: 2**grade - 1 for grade in range(highest + 1)}, highest
     if max(gains.values(), default=0) > HIGHEST_GAIN:
-        raise UnknownMeasureError(f"expected gains up to {HIGHEST_GAIN}")
+        raise ValueError(f"expected gains up to {HIGHEST_GAIN}")
     return gains, {"nDCG": HIGHEST_GAIN, "ERR": HIGHEST_GRADE_OF_ERR}.get(measure.NAME, math.inf)
 
 
-def _provider(measure: Any, takes: str) -> Any:
+def _provider(measure: Any) -> Any:
     """The first package of ir_measures' order that computes the measure and is installed."""
     # Judgments do not have the subtopics that pyndeval needs. Accuracy divides by 0 where all documents are relevant.
     known = [one for one in _ir_measures().DefaultPipeline.providers if one.NAME not in ("pyndeval", "accuracy")]
@@ -185,8 +174,8 @@ def _provider(measure: Any, takes: str) -> Any:
         if provider.is_available():
             return provider
     if providers:
-        raise UnknownMeasureError(f"it needs another package: {providers[0].install_instructions()}")
-    raise UnknownMeasureError(f"ir_measures does not compute it with these parameters; it takes {takes or 'none'}")
+        raise ValueError(f"it needs another package: {providers[0].install_instructions()}")
+    raise ValueError(f"ir_measures does not compute it with these parameters; {_takes(measure)}")
 
 
 def _ir_measures() -> Any:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rerank.data.types import Measurements
 from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
@@ -82,68 +81,43 @@ def compare_measurements(
         scale = len(query_ids) if is_sum(measure) else 1
         columns = {run: [scale * of_run[query_id] for query_id in query_ids] for run, of_run in values.items()}
         means = {run: mean_and_error(column) for run, column in columns.items()}
-        fold_means = (
-            means if scale > 1 and fold_queries else {run: _fold_mean(values[run], fold_queries) for run in values}
-        )
-        headline = fold_means if fold_queries else means
-        highest = max(mean for mean, _ in headline.values())
-        best = [run for run in columns if headline[run][0] == highest]
+        fold_means = dict.fromkeys(values, (math.nan, math.nan))
+        if fold_queries:
+            fold_means = means if scale > 1 else {run: _fold_mean(values[run], fold_queries) for run in values}
+        headline = {run: mean for run, (mean, _) in (fold_means if fold_queries else means).items()}
+        best = [run for run in columns if headline[run] == max(headline.values())]
         reference = baseline or best[0]
-        tests = _tests(columns, reference, test, correction)
-        bounds = _intervals(columns, reference) if intervals else {}
-        no_interval = (math.nan, math.nan)
-        comparisons[measure] = [
-            replace(
-                RunComparison(run, measure, *means[run], *fold_means[run], *no_interval, run in best, reference),
-                **tests.get(run, {}),
-                **bounds.get(run, {}),
+        others = [run for run in columns if run != reference]
+        differences = [[a - b for a, b in zip(columns[run], columns[reference], strict=True)] for run in others]
+        bounds = [(math.nan, math.nan)] * (len(columns) + len(others))
+        if intervals:  # all on the same resamples
+            bounds = bootstrap_intervals([*columns.values(), *differences])
+        rows = {
+            run: RunComparison(run, measure, *means[run], *fold_means[run], *interval, run in best, reference)
+            for run, interval in zip(columns, bounds, strict=False)
+        }
+        p_values = [paired_test(columns[run], columns[reference], test) for run in others]
+        level = LEVEL / max(1, len(others)) if CORRECTIONS[correction].label else LEVEL
+        tested = zip(
+            others, differences, p_values, corrected(p_values, correction), bounds[len(columns) :], strict=True
+        )
+        for run, of_queries, p, p_corrected, (low, high) in tested:
+            rows[run] = replace(
+                rows[run],
+                difference=mean_and_error(of_queries)[0],
+                difference_low=low,
+                difference_high=high,
+                effect=cohens_d(of_queries),
+                p=p,
+                p_corrected=p_corrected,
+                wins=sum(difference > 0 for difference in of_queries),
+                ties=of_queries.count(0.0),
+                losses=sum(difference < 0 for difference in of_queries),
+                detectable=detectable_difference(of_queries, level),
             )
-            for run in columns
-        ]
+        comparisons[measure] = list(rows.values())
     return comparisons
 
 
-def _tests(columns: dict[str, list[float]], reference: str, test: str, correction: str) -> dict[str, dict[str, Any]]:
-    """The differences, p-values, effect sizes and counts of each other run; `columns` are the values of each run."""
-    differences = _differences(columns, reference)
-    p_values = [paired_test(columns[run], columns[reference], test) for run in differences]
-    level = LEVEL / max(1, len(differences)) if CORRECTIONS[correction].label else LEVEL
-    return {
-        run: {
-            "difference": mean_and_error(of_run)[0],
-            "effect": cohens_d(of_run),
-            "p": p,
-            "p_corrected": p_corrected,
-            "wins": sum(difference > 0 for difference in of_run),
-            "ties": of_run.count(0.0),
-            "losses": sum(difference < 0 for difference in of_run),
-            "detectable": detectable_difference(of_run, level),
-        }
-        for (run, of_run), p, p_corrected in zip(
-            differences.items(), p_values, corrected(p_values, correction), strict=True
-        )
-    }
-
-
-def _intervals(columns: dict[str, list[float]], reference: str) -> dict[str, dict[str, Any]]:
-    """The bootstrap intervals of the means and the differences of each run, all on the same resamples."""
-    differences = _differences(columns, reference)
-    intervals = bootstrap_intervals([*columns.values(), *differences.values()])
-    bounds: dict[str, dict[str, Any]] = {}
-    for run, (low, high) in zip(columns, intervals[: len(columns)], strict=True):
-        bounds[run] = {"low": low, "high": high}
-    for run, (low, high) in zip(differences, intervals[len(columns) :], strict=True):
-        bounds[run] |= {"difference_low": low, "difference_high": high}
-    return bounds
-
-
-def _differences(columns: dict[str, list[float]], reference: str) -> dict[str, list[float]]:
-    """The differences to the reference, query by query, of each other run."""
-    others = [run for run in columns if run != reference]
-    return {run: [a - b for a, b in zip(columns[run], columns[reference], strict=True)] for run in others}
-
-
 def _fold_mean(values: dict[str, float], fold_queries: Sequence[Sequence[str]]) -> tuple[float, float]:
-    if not fold_queries:
-        return math.nan, math.nan
     return mean_and_error([mean_and_error([values[query_id] for query_id in fold])[0] for fold in fold_queries])

@@ -1,11 +1,12 @@
-"""Chooses the weights of a fusion: those of the stage `fusion`, of `rerank fuse` and of `rerank eval --fuse-with`."""
+"""Chooses the weights of a fusion: those of the stage `fusion` and of `rerank fuse`."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 
 from rerank.data.trec import examples
 from rerank.data.types import Fold, Judgments, Qrels, Run
-from rerank.evaluation.choice import almost_best
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.fusion import Weights, scaled_scores, weighted_sums
 from rerank.evaluation.measures import measure_name
@@ -20,6 +21,8 @@ MOST_TUNED = 6
 """The runs whose weights can be tuned: 3,003 combinations."""
 MOST_QUERIES = 500
 """The queries that choose the weights, at most: with more, the choice is as good and takes longer."""
+TIE = 1e-12
+"""Smaller differences of means are rounding: the order in which the values are summed must not choose."""
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> Weights:
@@ -48,6 +51,20 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str = MEASURE) -> W
         values.append(list(of_queries.values()))
     good = [grid[place] for place in almost_best(values)]
     return min(good, key=lambda weights: sum((weight - 1 / len(runs)) ** 2 for weight in weights))
+
+
+def almost_best(values: Sequence[Sequence[float]]) -> list[int]:
+    """The places of those whose mean is within half a standard error of the best mean, which is one of them.
+
+    `values` are those of each setting for the same queries; the standard error is that of the best mean.
+
+    >>> almost_best([[0.5, 0.7], [0.4, 0.7], [0.1, 0.2]])
+    [0, 1]
+    """
+    means = [fmean(of) for of in values]
+    best = max(range(len(values)), key=means.__getitem__)
+    error = stdev(values[best]) / math.sqrt(len(values[best])) if len(values[best]) > 1 else 0.0
+    return [place for place, mean in enumerate(means) if mean >= means[best] - error / 2 - TIE]
 
 
 def weights_of_grid(runs: int) -> list[Weights]:

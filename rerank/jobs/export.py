@@ -2,17 +2,20 @@
 
 from pathlib import Path
 
+import torch
+
 from rerank.config import Config
-from rerank.data.trec import read_run
 from rerank.evaluation.agreement import agreement_of
-from rerank.jobs.int8 import DOCUMENTS, QUERIES, evenly_spaced
 from rerank.jobs.model_card import write_export_card
+from rerank.jobs.sample import sample_of_run
 from rerank.jobs.scoring import open_queried
-from rerank.models.checkpoints import open_trained_weights
+from rerank.models.checkpoints import TrainedCrossEncoder, open_trained_weights
+from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export.folder import FORMATS, write_export
 from rerank.models.reranker import Reranker
+from rerank.models.text_scorer import TextScorer
 from rerank.utils.files import atomic_write
-from rerank.utils.progress import log
+from rerank.utils.progress import log, progress
 
 
 def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, int8: bool, run: Path | None) -> Path:
@@ -32,29 +35,26 @@ def export_checkpoint(config: Config, checkpoint: str, folder: Path, form: str, 
     """
     FORMATS[form].check_packages(int8)
     encoder = config.encoder
-    model, tokenizer, _, max_doc_tokens = open_trained_weights(
-        checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template
-    )
-    collection, sample = None, {}
+    trained = open_trained_weights(checkpoint, encoder.pooling, encoder.max_doc_tokens, encoder.template)
+    model = Reranker(TextScorer(TrainedCrossEncoder(*trained), torch.device("cpu"), "float32"), checkpoint)
+    sample = None
     if run is not None:
-        _, collection = open_queried(config.collection, checkpoint, model.settings)
-        found = read_run(run)
-        known = sorted(query_id for query_id in found if query_id in collection.queries)
-        sample = {query_id: found[query_id] for query_id in evenly_spaced(known, QUERIES) or found}
+        _, collection = open_queried(config.collection, checkpoint, model.model.settings)
+        sample = sample_of_run(run, collection)
     with atomic_write(folder) as tmp:
-        write_export(tmp, checkpoint, model, tokenizer, max_doc_tokens, form, int8)
-        agreement = None
-        if collection is not None:
-            exact = Reranker.load(
-                checkpoint,
-                device="cpu",
-                precision="float32",
-                pooling=encoder.pooling,
-                max_doc_tokens=encoder.max_doc_tokens,
-                template=encoder.template,
-            )
-            runs = [reranker.rerank(sample, collection, DOCUMENTS) for reranker in (exact, Reranker.load(tmp))]
-            agreement = agreement_of(*runs)
+        graph, agreement = write_graph(tmp, model, form, int8), None
+        if sample is not None:
+            scoring = progress(sample.queries, len(sample.queries), "scoring")
+            scored = {query_id: (sample.score(model, query_id), sample.score(graph, query_id)) for query_id in scoring}
+            agreement = agreement_of(*({query_id: pair[i] for query_id, pair in scored.items()} for i in (0, 1)))
             log.info(f"agreement with {checkpoint}: {agreement}")
         write_export_card(tmp, checkpoint, agreement, run)
     return folder
+
+
+def write_graph(folder: Path, model: Reranker, form: str, int8: bool) -> Reranker:
+    """Writes the folder of a graph and opens it. Raises UserError for a model that cannot be exported."""
+    scorer, weights = model.scorer, model.model
+    assert isinstance(weights, CrossEncoder)  # no graph
+    write_export(folder, model.name, weights, scorer.tokenizer, scorer.max_doc_tokens, form, int8)
+    return Reranker.load(folder, device="cpu")

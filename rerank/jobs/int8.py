@@ -4,20 +4,21 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import TypedDict
 
-import numpy as np
 import torch
-import xxhash
 
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.agreement import agreement_of
 from rerank.evaluation.evaluate import evaluate
+from rerank.jobs.export import write_graph
+from rerank.jobs.sample import Sample
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.export.folder import FORMATS, write_export
+from rerank.models.export.folder import FORMATS
 from rerank.models.gpu import SMALL
+from rerank.models.hub import file_hashes
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -28,7 +29,6 @@ from rerank.utils.user_cache import user_cache
 
 FORMAT = "openvino"
 GRAPH, MEASURED = "graph", "measured.json"
-Item = TypeVar("Item")
 MEASURE = "nDCG@10"
 LEAST_TAU = 0.97
 """Kendall's τ of the rankings in the model's precision and in int8."""
@@ -38,22 +38,6 @@ LEAST_GAIN = 1.1
 """How many times as fast int8 must be."""
 TRIES = 2
 """Times that a list is scored; the first one may wait for kernels that a process compiles for new lengths."""
-QUERIES, DOCUMENTS = 16, 20
-"""Queries of a sample, and documents of each."""
-LONG, CHARACTERS = 800, 1500
-"""Characters of a topic of Python's help that is taken, at least, and those that are kept of it."""
-
-
-class Sample(NamedTuple):
-    """Queries with their candidates: query_id -> text, query_id -> doc_id -> text; and the judgments, {} without.
-
-    int8 is compared on them with the precision that the model has, float32 or bf16.
-    """
-
-    name: str
-    queries: dict[str, str]
-    documents: dict[str, dict[str, str]]
-    qrels: Mapping[str, dict[str, int]]
 
 
 class Measured(TypedDict):
@@ -64,13 +48,13 @@ class Measured(TypedDict):
     tau: float
 
 
-def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) -> Reranker:
+def int8_if_faster(reranker: Reranker, sample: Callable[[], Sample]) -> Reranker:
     """A reranker of an int8 graph, or the given one if that is faster, or better; logs which, and why.
 
-    The graph is made once and kept in the user's cache, under the hash of the weights. `name` is that of the
-    checkpoint; `sample` gives the texts that compare it.
+    The graph is made once and kept in the user's cache, under the hash of the model's files. `sample` gives the texts
+    on which int8 is compared with the precision that the model has, float32 or bf16.
     """
-    scorer, model = reranker.scorer, reranker.model
+    scorer, model, name = reranker.scorer, reranker.model, reranker.name
     if not isinstance(model, CrossEncoder) or scorer.device.type != "cpu":
         return reranker
     if sum(weight.numel() for weight in model.parameters()) < SMALL:
@@ -80,9 +64,10 @@ def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) 
     except UserError:  # it names flags of `rerank export`
         log.info(f'{name}: served in {scorer.precision}; int8 may be faster: pip install "ir-rerank[cpu]"')
         return reranker
+    settings = model.pooling, model.template, scorer.max_doc_tokens
     machine = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), scorer.precision
-    place = user_cache("int8") / short_hash(_digest(model), scorer.max_doc_tokens, FORMAT, *machine)
-    make_once(place, "int8 graph", lambda: _make(place, reranker, name, sample()))
+    place = user_cache("int8") / short_hash(*file_hashes(name), *settings, FORMAT, *machine)
+    make_once(place, "int8 graph", lambda: _make(place, reranker, sample()))
     measured: Measured = read_json(place / MEASURED, Measured, f"remove {place}")
     if measured["refused"]:
         log.info(f"{name}: served in {scorer.precision}: {measured['refused']}")
@@ -91,40 +76,23 @@ def int8_if_faster(reranker: Reranker, name: str, sample: Callable[[], Sample]) 
         f"{name}: served in int8, {measured['gain']:.1f} times as fast as {scorer.precision}, with Kendall's tau "
         f"{measured['tau']:.3f}; --speed exact serves float32"
     )
-    found = Reranker.load(place / GRAPH)
+    found = Reranker.load(place / GRAPH, device="cpu")
     found.scorer.max_doc_tokens = scorer.max_doc_tokens
     return found
 
 
-def _digest(model: CrossEncoder) -> str:
-    """The hash of the weights."""
-    digest = xxhash.xxh3_128()
-    for key, weight in sorted(model.state_dict().items()):
-        digest.update(key.encode())
-        digest.update(weight.detach().contiguous().numpy())
-    return digest.hexdigest()
-
-
-def _make(place: Path, reranker: Reranker, name: str, sample: Sample) -> None:
+def _make(place: Path, reranker: Reranker, sample: Sample) -> None:
     """Writes the folder `place`: the graph, if it is taken, and how it compares."""
-    log.info(f"{name}: making an int8 graph, once, and comparing it on texts of {sample.name}")
+    log.info(f"{reranker.name}: making an int8 graph, once, and comparing it on texts of {sample.name}")
     with atomic_write(place) as tmp:
         tmp.mkdir()
         try:
-            measured = _write_graph(tmp / GRAPH, reranker, name, sample)
+            measured = _compare(reranker, write_graph(tmp / GRAPH, reranker, FORMAT, int8=True), sample)
         except UserError as error:
             measured = Measured(refused=str(error), gain=0.0, tau=0.0)
         if measured["refused"]:
             shutil.rmtree(tmp / GRAPH, ignore_errors=True)
         (tmp / MEASURED).write_text(json.dumps(measured), encoding="utf-8")
-
-
-def _write_graph(folder: Path, reranker: Reranker, name: str, sample: Sample) -> Measured:
-    """Writes a graph and compares it. Raises UserError for a model that cannot be exported."""
-    scorer, model = reranker.scorer, reranker.model
-    assert isinstance(model, CrossEncoder)  # as int8_if_faster has checked
-    write_export(folder, name, model, scorer.tokenizer, scorer.max_doc_tokens, FORMAT, int8=True)
-    return _compare(reranker, Reranker.load(folder), sample)
 
 
 def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
@@ -134,7 +102,7 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
     for query_id in progress(sample.documents, len(sample.documents), f"comparing int8 with {exact.scorer.precision}"):
         seconds = []
         for run, model in zip(runs, (exact, rounded), strict=True):
-            times = [_score(model, sample, query_id) for _ in range(TRIES)]
+            times = [_timed(model, sample, query_id) for _ in range(TRIES)]
             run[query_id], _ = times[0]
             seconds.append(min(spent for _, spent in times))
         ratios.append(seconds[0] / seconds[1])
@@ -143,11 +111,10 @@ def _compare(exact: Reranker, rounded: Reranker, sample: Sample) -> Measured:
     return Measured(refused=_why_not(gain, tau, qrels, runs), gain=gain, tau=tau)
 
 
-def _score(model: Reranker, sample: Sample, query_id: str) -> tuple[dict[str, float], float]:
+def _timed(model: Reranker, sample: Sample, query_id: str) -> tuple[dict[str, float], float]:
     """The scores of a query's documents, and the seconds that they took."""
-    texts, start = sample.documents[query_id], time.perf_counter()
-    scores = model.score(sample.queries[query_id], list(texts.values()))
-    return dict(zip(texts, scores.tolist(), strict=True)), time.perf_counter() - start
+    start = time.perf_counter()
+    return sample.score(model, query_id), time.perf_counter() - start
 
 
 def _why_not(gain: float, tau: float, qrels: Qrels, runs: tuple[Run, Run]) -> str:
@@ -163,31 +130,3 @@ def _why_not(gain: float, tau: float, qrels: Qrels, runs: tuple[Run, Run]) -> st
         if statistics.mean(lost) - error > MOST_LOST * mean:
             return f"int8 loses {statistics.mean(lost):.4f} ± {error:.4f} of {MEASURE} {mean:.4f}, {len(qrels)} queries"
     return ""
-
-
-def texts_of_python() -> Sample:
-    """Texts that every machine has: the topics of Python's `help()`, for a model that is served without a collection.
-
-    A query is the heading of a topic, and its documents are the beginnings of this topic and of the next ones.
-    """
-    from pydoc_data.topics import topics
-
-    parts = [text.partition("\n***") for _, text in sorted(topics.items())]
-    found = [(heading.strip(), body.lstrip("* \n")[:CHARACTERS]) for heading, _, body in parts if len(body) > LONG]
-    chosen = evenly_spaced(range(len(found)), QUERIES)
-    queries = {str(place): found[place][0] for place in chosen}
-    documents = {
-        str(place): {str(shift): found[(place + shift) % len(found)][1] for shift in range(DOCUMENTS)}
-        for place in chosen
-    }
-    return Sample("Python's help", queries, documents, {})
-
-
-def evenly_spaced(items: Sequence[Item], count: int) -> list[Item]:
-    """`count` of the items, or all if they are fewer.
-
-    >>> evenly_spaced("abcdefg", 3)
-    ['a', 'd', 'g']
-    """
-    places = np.linspace(0, len(items) - 1, min(count, len(items))).round().astype(int)
-    return [items[place] for place in places]

@@ -30,10 +30,15 @@ def write_training_card(
 
     `facts` are those of the manifest.
     """
+    remedy = f"remove {checkpoint.parent} to train again"
+    model: CheckpointConfig = read_json(checkpoint / "config.json", CheckpointConfig, remedy)
+    tokenizer: TokenizerConfig = read_json(checkpoint / "tokenizer_config.json", TokenizerConfig, remedy)
     _write(
         checkpoint,
         "cross_encoder.md",
-        **_describe_checkpoint(checkpoint),
+        architecture=(model["architectures"] or [""])[0],
+        saved=model["rerank"],
+        max_length=tokenizer["model_max_length"],
         front_matter=_front_matter(config.encoder.name),
         settings=to_toml(config).strip(),
         config=config,
@@ -69,15 +74,6 @@ def _measures(fold: Fold | None, facts: dict[str, Any]) -> list[list[str]]:
     names = {"valid": f"{len(fold.valid)} validation queries", "test": f"{len(fold.test)} test queries"}
     rows = [[name, *(f"{means[part][name]:.4f}" for part in means)] for name in next(iter(means.values()))]
     return [["measure", *(names[part] for part in means)], *rows]
-
-
-def _describe_checkpoint(checkpoint: Path) -> dict[str, Any]:
-    """What its files say of a cross-encoder."""
-    remedy = f"remove {checkpoint.parent} to train again"
-    config: CheckpointConfig = read_json(checkpoint / "config.json", CheckpointConfig, remedy)
-    tokenizer: TokenizerConfig = read_json(checkpoint / "tokenizer_config.json", TokenizerConfig, remedy)
-    architecture = (config["architectures"] or [""])[0]
-    return {"architecture": architecture, "saved": config["rerank"], "max_length": tokenizer["model_max_length"]}
 
 
 def _front_matter(encoder: str) -> str:

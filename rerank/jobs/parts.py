@@ -5,13 +5,13 @@ from the inputs, so processes need no lock: two that score the same part write t
 """
 
 import contextlib
+import gzip
 import json
 import os
-import zlib
-from collections.abc import Sequence
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.json_files import parse_json
+from rerank.utils.json_files import read_json
 from rerank.utils.temporary import temporary_place
 
 MOST_PARTS = 100
@@ -84,9 +84,9 @@ class Parts:
         """The run of a part."""
         return self.folder / f"{number:05}.run"
 
-    def missing(self, numbers: Sequence[int]) -> list[int]:
-        """Those of the numbers whose parts are not finished."""
-        return [number for number in numbers if not self.file(number).exists()]
+    def missing(self) -> list[int]:
+        """The numbers of the parts that are not finished."""
+        return [number for number in self.numbers if not self.file(number).exists()]
 
     def write(self, number: int, run: Run, device: dict[str, Any]) -> None:
         """Writes the facts of the device, and then the part."""
@@ -97,9 +97,12 @@ class Parts:
     def join(self) -> dict[str, Any]:
         """Writes the run from its parts and returns the facts of the devices; one that differs is a list of its values.
 
-        Raises FileNotFoundError if a part is missing, and UserError if the parts were scored in different precisions.
+        Raises UserError if a part is missing, and if the parts were scored in different precisions.
         """
-        devices = [self._device(number) for number in self.numbers]
+        if self.missing():
+            raise UserError(f"{self.folder}: parts were removed while others were scored; run the command again")
+        remedy = f"remove {self.folder} to score all parts again"
+        devices = [read_json(self.file(n).with_suffix(".json"), dict[str, Any], remedy) for n in self.numbers]
         facts: dict[str, Any] = {}
         for key in devices[0]:
             values = [device.get(key) for device in devices]
@@ -110,24 +113,16 @@ class Parts:
                     "and score all parts on one kind of device or set --training.precision"
                 )
             facts[key] = different if len(different) > 1 else different[0]
-        with atomic_write(self.out) as tmp, tmp.open("wb") as target:
-            packer = zlib.compressobj(9, wbits=31) if self.out.name.endswith(".gz") else None  # without a time
+        with atomic_write(self.out) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
+            target: IO[bytes] | gzip.GzipFile = file
+            if self.out.name.endswith(".gz"):  # no name and no time inside, as `write_run` has it
+                target = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
             for number in self.numbers:
-                lines = self.file(number).read_bytes()
-                target.write(packer.compress(lines) if packer else lines)
-            if packer:
-                target.write(packer.flush())
+                with self.file(number).open("rb") as part:
+                    shutil.copyfileobj(part, target)
         return facts
 
     def remove(self) -> None:
         """Removes the folder: other processes see all parts or none, also after a kill."""
         with contextlib.suppress(FileNotFoundError), temporary_place(self.folder) as place:
             os.replace(self.folder, place.new)
-
-    def _device(self, number: int) -> dict[str, Any]:
-        file = self.file(number).with_suffix(".json")
-        try:
-            device: dict[str, Any] = parse_json(file.read_bytes(), dict[str, Any])
-        except ValueError as error:
-            raise UserError(f"{file}: {error}; remove {self.folder} to score all parts again") from error
-        return device

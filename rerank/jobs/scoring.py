@@ -22,7 +22,7 @@ from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset
 from rerank.tasks.text_model import truncation_summary
 from rerank.tasks.trained_on import as_trained, open_trained_on
-from rerank.training.processes import expect_shared_folder, main_process_first
+from rerank.training.processes import expect_shared_folder
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -72,7 +72,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection, first stage and tokens of the documents"):
+    with accelerator.main_process_first():
         settings, collection = open_queried(config.collection, checkpoint, model.settings)
         config = replace(
             config,
@@ -80,13 +80,11 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
-        dataset, notes = _run_dataset(config, collection)
+        dataset = _run_dataset(config, collection)
         passages = dataset.passages(tokenizer, max_length, model.template, model.splitting)
-    notes = [*notes, truncation_summary(passages, max_doc_tokens)]
-    notes += model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
-    if accelerator.is_main_process:
-        for line in notes:
-            log.info(line)
+    placed = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
+    for line in (truncation_summary(passages, max_doc_tokens), *placed):
+        log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
     return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator)
 
@@ -106,13 +104,13 @@ def open_queried(
     return replace(settings, source=collection.source), collection
 
 
-def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, list[str]]:
-    """The data set of the queries of a run, judged or not, and a line for each kind of query that is left out.
+def _run_dataset(config: Config, collection: Collection) -> TextDataset:
+    """The data set of the queries of a run, judged or not; logs which queries are left out.
 
     Raises UserError if no query of the run has a text.
     """
     folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    run, file, notes = first_stage_run(config, collection, folder), config.collection.queries, []
+    run, file = first_stage_run(config, collection, folder), config.collection.queries
     depth, keep_scores = config.first_stage.depth, config.encoder.first_stage_weight > 0
     found = read_run_arrays(run, depth, collection.queries)
     known = [query_id for query_id in collection.queries if query_id in found]
@@ -123,15 +121,13 @@ def _run_dataset(config: Config, collection: Collection) -> tuple[TextDataset, l
                 f"{texts}: has the text of none of {those}, such as {missing[0]}; expected a run for this collection, "
                 "or --collection.queries, a file of their texts"
             )
-        notes.append(
+        log.info(
             f"{texts}: has no text of {len(missing)} of {those}, such as {', '.join(missing[:3])}: they are not "
             "re-ranked, and not in the output"
         )
     unused = len(collection.queries) - len(known)
     if unused and file and config.first_stage.run:  # BM25 has logged which queries find nothing
-        notes.append(
-            f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used"
-        )
+        log.info(f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used")
     candidates = select_candidates(found, {}, depth, known, keep_scores)
     collection = with_texts(config, collection, folder)
-    return TextDataset(config, folder, collection, run, candidates, config.encoder.name), notes
+    return TextDataset(config, folder, collection, run, candidates, config.encoder.name)

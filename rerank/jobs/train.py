@@ -1,5 +1,6 @@
 """Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
+import contextlib
 import json
 import shutil
 import time
@@ -15,9 +16,8 @@ from rerank.data.folds import FINAL, select_folds
 from rerank.data.trec import write_run
 from rerank.data.types import Fold, Run
 from rerank.jobs.model_card import write_training_card
-from rerank.jobs.pretraining.pretrain import expect_checkpoint, pretrain
-from rerank.runs.epochs import FLAG, FoldEpochs, epochs_from
-from rerank.runs.joining import joined_test_runs
+from rerank.jobs.pretraining.pretrain import pretrain
+from rerank.runs.finished_folds import FLAG, FoldEpochs, epochs_from, joined_test_runs
 from rerank.runs.layout import LOCK, ExperimentFolder
 from rerank.runs.manifest import judgments_hash, outcome, write_manifest
 from rerank.runs.settings import save_settings
@@ -26,17 +26,11 @@ from rerank.tasks.dataset import Dataset, FoldTask, open_dataset
 from rerank.tasks.folds import draws_queries
 from rerank.tasks.text import TextDataset
 from rerank.tasks.training_lists import expect_same_lists
-from rerank.training.device import (
-    arithmetic,
-    device_name,
-    kept_torch_settings,
-    open_training_accelerator,
-    peak_memory,
-)
+from rerank.training.device import device_facts, kept_torch_settings, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
 from rerank.training.losses import open_loss
-from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
+from rerank.training.processes import exclusive, expect_shared_folder
 from rerank.training.tracking import tracked
 from rerank.training.validation import validation_value
 from rerank.utils.errors import UserError
@@ -61,22 +55,6 @@ class Experiment:
     accelerator: Accelerator
     epochs: FoldEpochs | None = None
 
-    @property
-    def fold_names(self) -> list[str]:
-        """The names of all folds of the collection."""
-        return self.dataset.fold_names
-
-    def task(self, fold: Fold) -> FoldTask:
-        """The task of a fold; raises UserError if there is nothing to learn from or to measure."""
-        if isinstance(self.dataset, TextDataset) and self.config.pretraining.steps:
-            expect_checkpoint(Path(self.dataset.encoder))
-        return self.dataset.task(fold, self.accelerator)
-
-    def log(self, line: str) -> None:
-        """Logs a line once, whatever the number of processes."""
-        if self.accelerator.is_main_process:
-            log.info(line)
-
 
 def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = None) -> Experiment:
     """Prepares the collection and the folder of an experiment with the fold of that name, "all" or "final".
@@ -91,7 +69,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
     epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
     accelerator = open_training_accelerator(config.training)
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection and first stage"):
+    with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
         folder = dataset.folder.experiment(config.output.name or config.loss.name)
@@ -99,7 +77,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
             save_settings(config, folder.settings)
             if isinstance(dataset, TextDataset) and dataset.lists:
                 expect_same_lists(folder, dataset.lists)
-    if accelerator.is_main_process and isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
+    if isinstance(dataset, TextDataset) and (unused := dataset.unused_queries):
         log.info(
             f"{config.collection.queries}: {unused} of its queries have no judgments, so training does not use them"
         )
@@ -127,24 +105,18 @@ def train_folds(
     trainings = trainings or Trainings(sum(not experiment.folder.fold(part.name).finished for part in experiment.folds))
     for part in experiment.folds:
         _train_unless_finished(experiment, part, trainings)
-    if fold != FINAL and experiment.accelerator.is_main_process:
-        write_joined_run(experiment)
+    folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
+    if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
+        write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
     experiment.accelerator.wait_for_everyone()
     return experiment.folder
-
-
-def write_joined_run(experiment: Experiment) -> None:
-    """Writes the test runs of all folds as one run, if all are finished."""
-    folders = [experiment.folder.fold(name) for name in experiment.fold_names]
-    if all(folder.finished for folder in folders):
-        write_run(experiment.folder.all_run, joined_test_runs(folders, experiment.config), experiment.folder.name)
 
 
 def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
     folder = experiment.folder.fold(fold.name)
     with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
-            experiment.log(f"{folder.tag}, fold {fold.name}: finished already")
+            log.info(f"{folder.tag}, fold {fold.name}: finished already")
         else:
             train_fold(experiment, fold, trainings)
 
@@ -155,22 +127,16 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
     config, accelerator = experiment.config, experiment.accelerator
     folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
     which = f"{trainings.begin()}: {folder.tag}, fold {fold.name}"
-    experiment.log(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
-    task, training, epochs = experiment.task(fold), config.training, experiment.epochs
+    log.info(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
+    task, training, epochs = experiment.dataset.task(fold, accelerator), config.training, experiment.epochs
     if fold.name == FINAL:
-        experiment.log(_describe_final(fold, experiment))
+        log.info(_describe_final(fold, experiment))
     validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
     name = folder.path.relative_to(collection).as_posix()
+    median, left = epochs.median if epochs else None, trainings.left
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        median = epochs.median if epochs else None
-        history = train(
-            task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=trainings.left
-        )
+        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=left)
     accelerator.free_memory()
-    if not folder.checkpoint.is_dir():
-        raise UserError(
-            f"{folder.checkpoint}: the model of the best epoch is missing; remove {folder.path} to train the fold again"
-        )
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None
     if accelerator.is_main_process:
@@ -184,9 +150,7 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
             **({"epochs_from": epochs.facts()} if epochs else {}),
             **task.facts(),
             "qrels": {part: judgments_hash(task.qrels(part)) for part in task.judged_parts if getattr(fold, part)},
-            "device": str(accelerator.device),
-            "device_name": device_name(accelerator.device),
-            "arithmetic": arithmetic(),
+            **device_facts(accelerator.device),
             "processes": accelerator.num_processes,
             "seconds": round(time.time() - start, 1),
             "peak_memory": peak_memory(accelerator.device),
@@ -196,32 +160,26 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
 
 
 def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run | None, facts: dict[str, Any]) -> None:
-    """Writes the passages, the model card, the manifest and, last, the test run: a fold that has one is finished.
+    """Writes the passages, the model card, the manifest, which records them, and, last, the test run.
 
-    The final model has no test run; it is finished with its manifest, once its state is removed.
+    A fold that has a test run is finished; the final model has none, and is finished with its manifest.
     """
     folder = experiment.folder.fold(fold.name)
     facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if fold.valid else {}
     if task.best_passages:
         with atomic_write(folder.passages) as tmp:
             tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
-    if run is None:
-        _write_records(experiment, fold, facts)
-    else:
-        with atomic_write(folder.test_run) as tmp:
+    with contextlib.ExitStack() as last:
+        if run is not None:
+            tmp = last.enter_context(atomic_write(folder.test_run))
             write_run(tmp, run, folder.tag)
             facts["outcome"]["test"] = outcome(tmp, task.qrels("test"))
-            _write_records(experiment, fold, facts)
+        if isinstance(experiment.dataset, TextDataset):
+            name = experiment.dataset.collection.name
+            write_training_card(folder.checkpoint, experiment.config, name, fold, facts)
+        files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
+        write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
-
-
-def _write_records(experiment: Experiment, fold: Fold, facts: dict[str, Any]) -> None:
-    """Writes the model card, then the manifest, which records the checkpoint's files, the card among them."""
-    folder, dataset = experiment.folder.fold(fold.name), experiment.dataset
-    if isinstance(dataset, TextDataset):
-        write_training_card(folder.checkpoint, experiment.config, dataset.collection.name, fold, facts)
-    files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
-    write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
 
 
 def _describe_final(fold: Fold, experiment: Experiment) -> str:

@@ -23,7 +23,7 @@ ValueError if the shapes differ or a hyperparameter is out of range. A *metric* 
 import importlib
 import pkgutil
 
-from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation, softsort_indicators
+from rerank.losses.indicators import neuralsort_indicators, rank_indicators, soft_permutation
 from rerank.losses.inputs import prepare_inputs
 from rerank.losses.metrics import exact_metric
 from rerank.losses.registry import LABELS, LOSSES, LossFunction, create, loss
@@ -41,5 +41,5 @@ def __getattr__(name: str) -> LossFunction:
 
 
 __all__ = ["LABELS", "LOSSES", "approx_soft_ranks", "create", "exact_metric", "fast_soft_ranks", "loss"]
-__all__ += ["neuralsort_indicators", "prepare_inputs", "rank_indicators", "soft_permutation", "softsort_indicators"]
+__all__ += ["neuralsort_indicators", "prepare_inputs", "rank_indicators", "soft_permutation"]
 __all__.extend(LOSSES)

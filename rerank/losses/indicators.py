@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.inputs import by_score, check_positive, mask_scores, masked_softmax
+from rerank.losses.inputs import check_positive, mask_scores, masked_softmax
 from rerank.losses.kernels.sinkhorn import COOLING, transport_plan
 from rerank.losses.metrics import ranks_like
 
@@ -63,25 +63,6 @@ def neuralsort_indicators(
     weights = mask.sum(dim=1)[:, None] + 1 - 2 * ranks
     logits = (weights[:, :, None] * scores[:, None, :] - spread[:, None, :]) / temperature
     return _within_list(masked_softmax(logits, mask[:, None, :]), mask)
-
-
-def softsort_indicators(
-    scores: Tensor, mask: Tensor | None = None, temperature: float = 1.0, power: float = 1.0, k: int | None = None
-) -> Tensor:
-    """SoftSort (Prillo and Eisenschlos 2020): row r is softmax_j(-|sort(S)_r - S_j|^power / temperature).
-
-    `k` as in `rank_indicators`; `temperature` and `power` are above 0; the sort is descending.
-    """
-    check_positive("temperature", temperature)
-    check_positive("power", power)
-    scores, mask = mask_scores(scores, mask)
-    ranked = scores.gather(1, by_score(scores, mask))[:, : _rank_count(scores, k)]
-    gaps = (ranked[:, :, None] - scores[:, None, :]).abs()
-    if power != 1:
-        # The derivative of a power below 1 is infinite at 0, the distance of a document to itself.
-        same = gaps == 0
-        gaps = gaps.masked_fill(same, 1).pow(power).masked_fill(same, 0)
-    return _within_list(masked_softmax(-gaps / temperature, mask[:, None, :]), mask)
 
 
 def soft_permutation(scores: Tensor, mask: Tensor | None = None, epsilon: float = 0.01) -> Tensor:

@@ -37,28 +37,18 @@ def softmax(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 @loss("listmle")
-def listmle(
-    scores: Tensor, labels: Tensor, mask: Tensor | None = None, generator: torch.Generator | None = None
-) -> Tensor:
+def listmle(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
     """ListMLE: the negative log-likelihood of the order by label, Σ_i [logsumexp(S_(i), ..., S_(N)) − S_(i)].
 
-    (i) is the document at rank i when the documents are sorted by descending label.
-
-    Args:
-        generator: shuffles documents with equal labels; without it they stay in order of appearance.
+    (i) is the document at rank i when the documents are sorted by descending label, equal ones in order of appearance.
 
     Reference:
         Xia, Liu, Wang, Zhang and Li: Listwise Approach to Learning to Rank: Theory and Algorithm, ICML 2008.
     """
     scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
-    order = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
-    if generator is not None:
-        keys = torch.rand(scores.shape, generator=generator, device=generator.device)
-        order = keys.to(scores.device).argsort(dim=1)
     # Ascending, and padding first, so that a running logsumexp is the one over the documents that remain.
-    keys = labels.masked_fill(~mask, -1).gather(1, order)
-    order = order.flip(1).gather(1, keys.flip(1).argsort(dim=1, stable=True))
-    ranked, real = scores.gather(1, order), mask.gather(1, order)
+    order = labels.masked_fill(~mask, -1).flip(1).argsort(dim=1, stable=True)
+    ranked, real = scores.flip(1).gather(1, order), mask.flip(1).gather(1, order)
     remaining = ranked.masked_fill(~real, torch.finfo(scores.dtype).min).logcumsumexp(dim=1)
     return (remaining - ranked).masked_fill(~real, 0).sum(dim=1).masked_fill(degenerate, 0)
 

@@ -1,4 +1,4 @@
-"""P@K, NDCG@K, NDCG and AP, computed from (soft) ranked labels or from (soft) ranks.
+"""P@K, NDCG@K, NDCG and AP, computed from (soft) ranked labels; `soft_ranks` has those of soft ranks.
 
 The exact metric is computed from the labels in the order of the scores.
 """
@@ -105,30 +105,6 @@ def metric_from_indicators(indicators: Tensor, labels: Tensor, metric: Metric) -
     # A sum of products, not a matrix product, which autocast would round to bf16.
     ranked = (indicators * summed_labels(labels, metric)[:, None, :]).sum(dim=2)
     return metric_from_ranked(ranked, labels, metric)
-
-
-def metric_from_soft_ranks(
-    soft_ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
-) -> Tensor:
-    """The metric from soft ranks, (lists, documents) from 1 on, as (lists,) (Qin et al. 2010).
-
-    `beta` is the inverse temperature, above 0, of the soft cut-off at rank K + `cutoff_offset` (P@K, NDCG@K) and of the
-    comparison of ranks (AP). Labels are 0 on padding.
-    """
-    name, cutoff = metric
-    soft_ranks = soft_ranks.masked_fill(~mask, 1)
-    relevant = (labels >= 1).to(soft_ranks.dtype)
-    if name == "ap":
-        # The document itself adds sigma(0) = 1/2 to the sum over the others.
-        before = torch.sigmoid(beta * (soft_ranks[:, :, None] - soft_ranks[:, None, :]))
-        relevant_before = 0.5 + (relevant[:, None, :] * before).sum(dim=2)
-        return (relevant / soft_ranks * relevant_before).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
-    within = torch.ones_like(soft_ranks)
-    if cutoff is not None:
-        within = torch.sigmoid(beta * (cutoff + cutoff_offset - soft_ranks))
-    if name == "p" and cutoff is not None:
-        return (relevant * within).sum(dim=1) / cutoff
-    return (gain(labels) * discount(soft_ranks) * within).sum(dim=1) / ideal_dcg(labels, cutoff)
 
 
 @torch.no_grad()

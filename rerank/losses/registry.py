@@ -23,15 +23,13 @@ Labels = Literal["judgments", "scores"]
 LABELS: dict[str, Labels] = {}
 """The labels that each registered loss takes, by its name."""
 
-
 Function = TypeVar("Function", bound=LossFunction)
 
 
 def loss(name: str, labels: Labels = "judgments") -> Callable[[Function], Function]:
     """Registers a loss: a function of scores, labels, mask=None and hyperparameters that returns one value per list.
 
-    A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each. A
-    parameter `generator` (a torch.Generator) is allowed too; it is not a hyperparameter.
+    A hyperparameter is a float, int, bool or str with a default. The command line has a flag --loss.KEY for each.
 
     Args:
         name: what `--loss` and `create` call it.
@@ -77,9 +75,7 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     expected = describe(name, LOSSES[name]).hyperparameters
     for key, value in hyperparameters.items():
         if key not in expected:
-            close = difflib.get_close_matches(key, expected, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}{hint}")
+            raise ValueError(f"{name}: has no hyperparameter {key}; it takes {', '.join(expected) or 'none'}")
         if not _is_of_type(value, expected[key].type):
             raise ValueError(f"{name}: {key}: expected {expected[key].type.__name__}, got {value!r}")
     created = partial(LOSSES[name], **hyperparameters)
@@ -103,8 +99,7 @@ def _check_signature(name: str, function: LossFunction) -> None:
         raise TypeError(f"loss {name!r}: expected the parameters scores, labels, mask=None, then the hyperparameters")
     expected = describe(name, function).hyperparameters
     for parameter in parameters[3:]:
-        settable = parameter.name in expected and parameter.default is not inspect.Parameter.empty
-        if not settable and parameter.name != "generator":
+        if parameter.name not in expected or parameter.default is inspect.Parameter.empty:
             raise TypeError(
                 f"loss {name!r}: hyperparameter {parameter.name}: expected a default and one of the types "
                 f"{', '.join(TYPES)}, got {parameter}"

@@ -8,9 +8,10 @@ from rerank.losses import indicators, metrics
 from rerank.losses.inputs import check_positive, prepare_inputs
 from rerank.losses.kernels.blocks import in_blocks
 from rerank.losses.kernels.smoothi import smoothi_metric
-from rerank.losses.kernels.soft_ranks import tile_entries, tiled_metric, tiled_soft_ranks
+from rerank.losses.kernels.soft_ranks import tile_entries, tiled_soft_ranks
 from rerank.losses.metrics import Metric, metric_from_indicators
 from rerank.losses.registry import loss
+from rerank.losses.soft_ranks import metric_from_soft_ranks
 
 
 @loss("smoothi")
@@ -82,7 +83,7 @@ def approx(
 
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         ranks = tiled_soft_ranks(scores, mask, alpha)
-        return tiled_metric(ranks, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=tile_entries)
 

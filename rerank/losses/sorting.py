@@ -1,16 +1,21 @@
-"""Losses with a relaxed sorting operator: 1 − metric of NeuralSort, SoftSort, FastSort or optimal transport."""
+"""Losses with a relaxed sorting operator: NeuralSort, PiRank, NeuralNDCG, SoftSort, FastSort and optimal transport."""
+
+from collections.abc import Callable
 
 from torch import Tensor
 
 from rerank.losses import indicators, metrics
-from rerank.losses.inputs import check_positive
+from rerank.losses.inputs import by_score, check_positive
 from rerank.losses.kernels.neuralsort import band_entries, neuralsort_ranked
-from rerank.losses.kernels.soft_ranks import tile_entries, tiled_metric
+from rerank.losses.kernels.soft_ranks import tile_entries
 from rerank.losses.kernels.softsort import scan_entries, softsort_ranked
-from rerank.losses.metrics import Metric, metric_from_indicators, metric_from_ranked
+from rerank.losses.metrics import Metric, metric_from_ranked
 from rerank.losses.registry import loss
 from rerank.losses.smooth import metric_loss
-from rerank.losses.soft_ranks import fast_soft_ranks
+from rerank.losses.soft_ranks import fast_soft_ranks, metric_from_soft_ranks
+
+SCALINGS = 50
+"""Sinkhorn scalings of NeuralNDCG's indicators, as in the authors' code; theirs may stop earlier, at a tolerance."""
 
 
 @loss("neuralsort")
@@ -29,52 +34,95 @@ def neuralsort(
         Grover, Wang, Zweig and Ermon: Stochastic Optimization of Sorting Networks via Continuous
         Relaxations, ICLR 2019.
     """
-    check_positive("temperature", temperature)
-
-    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        summed = metrics.summed_labels(labels, metric)
-        ranked = neuralsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, labels, metric)
-
+    smooth_metric = _metric_of_expected_labels(neuralsort_ranked, temperature)
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
 
 
-@loss("softsort")
-def softsort(
+@loss("pirank")
+def pirank(
     scores: Tensor,
     labels: Tensor,
     mask: Tensor | None = None,
     metric: str = "ndcg",
     temperature: float = 1.0,
-    power: float = 1.0,
+    straight_through: bool = False,
+) -> Tensor:
+    """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
+
+    NDCG is Σ_r D(r) Σ_j I_j^r (2^{y_j} − 1) / Z, where `neuralsort` has the gain 2^e − 1 of the expected label e. For
+    P@K and AP both losses are equal.
+
+    Args:
+        metric: p@K, ndcg@K, ndcg or ap.
+        temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
+        straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
+
+    Reference:
+        Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
+    """
+    check_positive("temperature", temperature)
+
+    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
+        gains = metrics.summed_gains(labels, metric)
+        ranked = neuralsort_ranked(scores, gains, mask, temperature, metric.cutoff or scores.shape[1])
+        if straight_through:
+            true = gains.gather(1, by_score(scores, mask))[:, : metric.cutoff]
+            ranked = ranked + (true - ranked).detach()
+        return metric_from_ranked(ranked, labels, metric, gains=True)
+
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)
+
+
+@loss("neural_ndcg")
+def neural_ndcg(
+    scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
+) -> Tensor:
+    """As `pirank`, with indicators that are scaled so that each rank has one document and each document one rank.
+
+    The scaling (Sinkhorn) divides columns and rows by their sums in turn, 50 times, and ends with the rows.
+
+    Args:
+        metric: p@K, ndcg@K, ndcg or ap.
+        temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
+
+    Reference:
+        Pobrotyn and Białobrzeski: NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable Relaxation of
+        Sorting, 2021 (equation 8, the deterministic operator).
+    """
+    check_positive("temperature", temperature)
+
+    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
+        rows = indicators.neuralsort_indicators(scores, mask, temperature)
+        for _ in range(SCALINGS):
+            for dim in (1, 2):
+                sums = rows.sum(dim=dim, keepdim=True)
+                rows = rows / sums.masked_fill(sums == 0, 1)  # padding has no indicator
+        ranked = (rows * metrics.summed_gains(labels, metric)[:, None]).sum(dim=2)
+        return metric_from_ranked(ranked[:, : metric.cutoff], labels, metric, gains=True)
+
+    # The graph has the scaled indicators of every scaling.
+    return metric_loss(
+        smooth_metric, scores, labels, mask, metric, entries=lambda documents: 2 * SCALINGS * documents**2
+    )
+
+
+@loss("softsort")
+def softsort(
+    scores: Tensor, labels: Tensor, mask: Tensor | None = None, metric: str = "ndcg", temperature: float = 1.0
 ) -> Tensor:
     """1 − metric of SoftSort's rank indicators.
 
-    The indicator of rank r is softmax_j(−|sort(S)_r − S_j|^power / temperature), for the descending sort.
+    The indicator of rank r is softmax_j(−|sort(S)_r − S_j| / temperature), for the descending sort.
 
     Args:
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: above 0; the smaller, the closer to the true ranking.
-        power: exponent of the distance between two scores, above 0; 1 takes much less time and memory.
 
     Reference:
         Prillo and Eisenschlos: SoftSort: A Continuous Relaxation for the argsort Operator, ICML 2020.
     """
-    check_positive("temperature", temperature)
-    check_positive("power", power)
-
-    def of_distances(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        summed = metrics.summed_labels(labels, metric)
-        ranked = softsort_ranked(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
-        return metric_from_ranked(ranked, labels, metric)
-
-    def of_powers(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        rows = indicators.softsort_indicators(scores, mask, temperature, power, metric.cutoff)
-        return metric_from_indicators(rows, labels, metric)
-
-    if power == 1:
-        return metric_loss(of_distances, scores, labels, mask, metric, entries=scan_entries)
-    return metric_loss(of_powers, scores, labels, mask, metric, entries=lambda documents: documents**2)
+    smooth_metric = _metric_of_expected_labels(softsort_ranked, temperature)
+    return metric_loss(smooth_metric, scores, labels, mask, metric, entries=scan_entries)
 
 
 @loss("fastsort")
@@ -85,7 +133,6 @@ def fastsort(
     metric: str = "ndcg",
     beta: float = 10.0,
     cutoff_offset: float = 0.5,
-    regularization: str = "l2",
     strength: float = 1.0,
 ) -> Tensor:
     """1 − metric of FastSort's soft ranks: the projection of −S / strength on the permutahedron of (N, ..., 1).
@@ -96,7 +143,6 @@ def fastsort(
         metric: p@K, ndcg@K, ndcg or ap.
         beta: inverse temperature, above 0, of the cut-off in p@K and ndcg@K and of the comparison of ranks in ap.
         cutoff_offset: the soft cut-off is at rank K + cutoff_offset.
-        regularization: l2 or kl, the distance of the projection.
         strength: above 0; the smaller, the closer to the true ranks, and the fewer documents have a gradient.
 
     Reference:
@@ -105,10 +151,10 @@ def fastsort(
     check_positive("beta", beta)
 
     def soft_ranks(scores: Tensor, mask: Tensor) -> Tensor:
-        return fast_soft_ranks(scores, mask, regularization, strength)
+        return fast_soft_ranks(scores, mask, strength)
 
     def smooth_metric(ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
-        return tiled_metric(ranks, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
 
     entries = tile_entries if metric.lower() == "ap" else None
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries, operator=soft_ranks)
@@ -146,7 +192,21 @@ def ot(
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         plan = indicators.soft_permutation(scores, mask, epsilon)
         ranks = (plan * metrics.ranks_like(plan, plan.shape[1])[:, None]).sum(dim=1)
-        return tiled_metric(ranks, labels, mask, metric, beta, cutoff_offset)
+        return metric_from_soft_ranks(ranks, labels, mask, metric, beta, cutoff_offset)
 
     # A plan is in float64, which takes the memory of two float32 numbers.
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=lambda documents: 2 * documents**2)
+
+
+def _metric_of_expected_labels(
+    expected: Callable[[Tensor, Tensor, Tensor, float, int], Tensor], temperature: float
+) -> Callable[[Tensor, Tensor, Tensor, Metric], Tensor]:
+    """A smooth metric for `metric_loss`; `expected` is `neuralsort_ranked` or `softsort_ranked`."""
+    check_positive("temperature", temperature)
+
+    def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
+        summed = metrics.summed_labels(labels, metric)
+        ranked = expected(scores, summed, mask, temperature, metric.cutoff or scores.shape[1])
+        return metric_from_ranked(ranked, labels, metric)
+
+    return smooth_metric

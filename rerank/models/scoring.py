@@ -10,13 +10,13 @@ from accelerate.utils import gather_object
 from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
-from rerank.batches.prefetch import prefetch
 from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights
 from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.utils.errors import UserError
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
 
 Passages = dict[str, dict[str, tuple[int, int]]]

@@ -8,6 +8,7 @@ from rerank.stages.feedback import Feedback
 from rerank.stages.fusion import Fusion
 from rerank.stages.late_interaction import ALL_BELOW, LateInteraction
 from rerank.stages.query_adapter import QueryAdapter
+from rerank.stages.similar_queries import SimilarQueries
 from rerank.utils.errors import UserError
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -20,7 +21,7 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
     Late interaction is tried where a fit encodes the tokens of all documents, so that no search has to.
 
     >>> list(default_stages("encoder", "", 20_001))
-    ['bm25', 'dense', 'feedback', 'fused', 'adapter']
+    ['bm25', 'dense', 'feedback', 'fused', 'similar', 'adapter', 'both']
     """
     stages: dict[str, Stage] = {"bm25": BM25(k1=1.2, b=0.75)}
     if encoder != NO_ENCODER:
@@ -29,7 +30,10 @@ def default_stages(encoder: str, cross_encoder: str, documents: int) -> dict[str
         stages["fused"] = Fusion(("bm25", "dense", "feedback"))
         if documents <= ALL_BELOW:
             stages["late"] = LateInteraction("fused", encoder)
-        stages["adapter"] = QueryAdapter(list(stages)[-1], encoder)
+        untrained = list(stages)[-1]
+        stages["similar"] = SimilarQueries(untrained, encoder)
+        stages["adapter"] = QueryAdapter(untrained, encoder)
+        stages["both"] = Fusion(("similar", "adapter"), weights=(0.5, 0.5))
     if cross_encoder:
         stages["cross-encoder"] = CrossEncoder(list(stages)[-1], cross_encoder)
     return stages

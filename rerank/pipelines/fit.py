@@ -15,7 +15,7 @@ from rerank.data.folds import make_folds
 from rerank.data.splits import SPLIT
 from rerank.data.trec import write_run
 from rerank.data.types import Run
-from rerank.evaluation.choice import values_of
+from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE
 from rerank.pipelines.choice import choose
@@ -64,7 +64,7 @@ def fit(
     the same inputs as the folder's opens the folder.
 
     Args:
-        collection: an ir_datasets id, a folder or a .zip in BEIR's layout; or the settings of an experiment, of which
+        collection: an ir_datasets id, or a folder in BEIR's layout; or the settings of an experiment, of which
             the collection's, the index, the device, the precision, the seed and the folder of results are used.
         pipeline: the stages to try; by default those of `default_stages`.
         encoder: the bi-encoder of the default stages, or "none" for BM25 alone.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
 from rerank.data.types import Run
-from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
+from rerank.jobs.sample import DOCUMENTS, QUERIES, Sample, evenly_spaced
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted

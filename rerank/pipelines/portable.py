@@ -4,11 +4,12 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rerank.data.collections import Collection
-from rerank.data.kept import KeptSource
-from rerank.data.sources import open_source
+from rerank.data.sources import Source, open_source
 from rerank.retrieval.vector_index import index_folder
 from rerank.stages.base import Stage
 from rerank.stages.bm25 import BM25
@@ -36,15 +37,13 @@ def token_encoders_of(stages: Mapping[str, Stage]) -> list[str]:
 
 
 def models_of(stages: Mapping[str, Stage]) -> list[str]:
-    """The names of the encoders, and of the cross-encoders that no judgment trains."""
-    untrained = [one.encoder for one in stages.values() if isinstance(one, CrossEncoder) and not one.trained]
-    return sorted(
-        {
-            *bi_encoders_of(stages),
-            *token_encoders_of(stages),
-            *(one if isinstance(one, str) else one.name for one in untrained),
-        }
-    )
+    """The names of the models that stages take as they are: encoders, and cross-encoders that no judgment trains."""
+    found = set()
+    for settings in stages.values():
+        model = getattr(settings, "encoder", None)
+        if model and not (isinstance(settings, CrossEncoder) and settings.trained):
+            found.add(model if isinstance(model, str) else model.name)
+    return sorted(found)
 
 
 def copy_world(world: World, stages: Mapping[str, Stage], folder: Path) -> dict[str, str]:
@@ -84,6 +83,22 @@ def is_portable(folder: Path) -> bool:
     return (folder / DOCUMENTS).is_dir()
 
 
+@dataclass(frozen=True)
+class _KeptSource:
+    """A source of copied documents, queries and judgments, under the name and the fingerprint of the original.
+
+    What was made of the original documents, which its fingerprint names, so serves the copy. See `Source` for the other
+    attributes.
+    """
+
+    copy: Source
+    name: str
+    fingerprint: str
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.copy, attribute)
+
+
 def kept_collection(folder: Path, name: str, fingerprint: str) -> Collection:
     """The documents and queries of a portable folder, with the name and the fingerprint that they were copied from."""
-    return Collection(KeptSource(open_source(str(folder / DOCUMENTS)), name, fingerprint))
+    return Collection(_KeptSource(open_source(str(folder / DOCUMENTS)), name, fingerprint))

@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import fmean
 
 from rerank.data.trec import read_run
-from rerank.evaluation.choice import values_of
+from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.tables.table import aligned
 from rerank.pipelines.folder import RUNS, load_fitted, read_evidence
 

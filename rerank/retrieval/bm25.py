@@ -3,28 +3,24 @@
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009; Lin et al., "Pyserini", 2021.
 """
 
+import base64
 import contextlib
 import functools
 import itertools
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
-from rerank.retrieval.languages import open_analyzer
-from rerank.retrieval.lucene_hits import hits_of
-from rerank.retrieval.lucene_index import (
-    SEARCHER,
-    check_index,
-    choose_index,
-    index_identity,
-    open_searcher,
-    reading,
-)
+from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
+from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.progress import log, progress
 
@@ -33,6 +29,8 @@ NAMED = 5
 """Queries without a result that a line names."""
 MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
+STEP, SHIFT = np.float32(1e-4), np.float32(1e-6)
+"""Anserini rounds scores to whole steps; one that is not a step below the one before is shifted."""
 
 
 def retrieve(
@@ -49,7 +47,7 @@ def retrieve(
 
     Without judgments all queries are searched. `collection` is an opened collection, or a folder or id to open. `index`
     is as in `choose_index`; an index that is built is kept in the folder `cache`, by default a temporary one that is
-    removed. `language` is a code such as "de" (`rerank.retrieval.languages`). Raises UserError as `choose_index`.
+    removed. `language` is a code such as "de" (`rerank.config.languages`). Raises UserError as `choose_index`.
     """
     collection = open_collection(collection) if isinstance(collection, str) else collection
     with contextlib.ExitStack() as stack:
@@ -94,12 +92,12 @@ def search_each(
 
     {} is the result of a query without one. The first `before` queries are left out.
     """
-    with _open_bm25(index, k1, b, language) as searcher:
+    with reading(index):
+        searcher, array = open_searcher(index, k1, b, language), java_class("java.util.Arrays")
         left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
         while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-            results = searcher.batch_search(
-                _java_list(some.values()), _java_list(some), depth, threads or count_cores()
-            )
+            texts, ids = array.asList(*some.values()), array.asList(*some)
+            results = searcher.batch_search(texts, ids, depth, threads or count_cores())
             for query_id in some:
                 yield query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}
 
@@ -109,10 +107,17 @@ def search_one(
 ) -> dict[str, float]:
     """The best `depth` documents of one query by BM25, best first: as `search`, without a thread or a line in the log.
 
-    The index stays open for the next query. {} for a query without a word of the index. Raises UserError as `search`.
+    {} for a query without a word of the index. Raises UserError as `search`. SimpleSearcher reads the stored fields of
+    each hit and makes an object of it, which is two thirds of the time of a query: here Lucene is asked itself.
     """
-    with reading(check_index(index)):
-        return _hits(opened_bm25(index, k1, b, language), query, depth)
+    with reading(index):
+        searcher = open_searcher(index, k1, b, language)
+        if searcher.backwardsCompatibilityLucene8:
+            return {hit.docid: hit.score for hit in searcher.search(query, depth)}
+        lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
+        lucene.setSimilarity(searcher.similarity)
+        parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
+        return _scores_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
 
 
 def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
@@ -121,46 +126,51 @@ def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
         log.info(f"{unanswered} of {queries} queries find no document: {', '.join(first[:NAMED])}")
 
 
-@contextlib.contextmanager
-def _open_bm25(index: Path, k1: float, b: float, language: str) -> Iterator[Any]:
-    with open_searcher(index) as searcher:
-        yield _as_bm25(searcher, k1, b, language)
-
-
-def opened_bm25(index: Path, k1: float, b: float, language: str) -> Any:
-    """A searcher of an index, which stays open for the next query."""
-    return _kept_open(index, index_identity(index), k1, b, language)
+def open_searcher(index: Path, k1: float, b: float, language: str) -> Any:
+    """Anserini's searcher of an index, which stays open for the next query."""
+    return _searcher(index, index_identity(index), k1, b, language)
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_open(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
-    """Another index in the same folder has another `identity`."""
-    return _as_bm25(java_class(SEARCHER)(str(index.resolve())), k1, b, language)
-
-
-def _hits(searcher: Any, query: str, depth: int) -> dict[str, float]:
-    """What Anserini's `SimpleSearcher.search` finds.
-
-    SimpleSearcher reads the stored fields of each hit and makes an object of it: two thirds of the time of a query.
-    """
-    if searcher.backwardsCompatibilityLucene8:
-        return {hit.docid: hit.score for hit in searcher.search(query, depth)}
-    lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
-    lucene.setSimilarity(searcher.similarity)
-    parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
-    return hits_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
-
-
-def _as_bm25(searcher: Any, k1: float, b: float, language: str) -> Any:
+def _searcher(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
+    """Anserini's searcher, open for the next query; another index in the same folder has another `identity`."""
     java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
+    searcher = java_class(SEARCHER)(str(index.resolve()))
     if language != ENGLISH:
         searcher.set_analyzer(open_analyzer(language))
     searcher.set_bm25(float(k1), float(b))
     return searcher
 
 
-def _java_list(items: Iterable[str]) -> Any:
-    result = java_class("java.util.ArrayList")()
-    for item in items:
-        result.add(item)
-    return result
+def _scores_of(top: Any) -> dict[str, float]:
+    """doc_id -> score of Lucene's TopFieldDocs, best first; a hit's fields are its score and its id, a BytesRef.
+
+    All hits come from Java as one text: a call for each of them takes longer than the search.
+    """
+    hits = [hit["fields"] for hit in msgspec.json.decode(_writer().writeValueAsString(top))["scoreDocs"]]
+    ids = (base64.b64decode(ref["bytes"])[ref["offset"] :][: ref["length"]].decode() for _, ref in hits)
+    scores = without_ties(np.array([score for score, _ in hits], np.float32))
+    return dict(zip(ids, scores.tolist(), strict=True))
+
+
+@functools.cache
+def _writer() -> Any:
+    """Jackson's writer of JSON, which remembers how it writes each class."""
+    return java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+
+
+def without_ties(scores: np.ndarray) -> np.ndarray:
+    """(hits,) float32 scores, descending, as Anserini's ScoreTiesAdjusterReranker rounds them and moves ties apart.
+
+    >>> without_ties(np.array([22.087432, 22.087432, 21.602508], np.float32)).tolist()
+    [22.087400436401367, 22.087398529052734, 21.602500915527344]
+    """
+    rounded: np.ndarray = (np.floor(scores.astype(np.float64) * 1e4 + 0.5) / 1e4).astype(np.float32)
+    tied = 0
+    for place in range(1, len(rounded)):
+        if rounded[place - 1] - rounded[place] > STEP:
+            tied = 0
+        else:
+            tied += 1
+            rounded[place] -= SHIFT * np.float32(tied)
+    return rounded

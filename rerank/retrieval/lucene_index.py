@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection
 from rerank.data.types import Document
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
-from rerank.retrieval.languages import open_analyzer
+from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
@@ -145,19 +144,19 @@ def _expect_undamaged(folder: Path) -> None:
         raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
 
 
-def reading(index: Path) -> AbstractContextManager[None]:
-    """Raises UserError for an error of Java in the block, such as of a damaged index."""
-    return java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY)
+@contextlib.contextmanager
+def reading(index: Path) -> Iterator[None]:
+    """Raises UserError if `index` is no index, and for an error of Java in the block, such as of a damaged one."""
+    check_index(index)
+    with java_error_in_one_line(f"index {index}: Lucene cannot read it", REMEDY):
+        yield
 
 
 @contextlib.contextmanager
 def open_searcher(index: Path) -> Iterator[Any]:
-    """Anserini's searcher of a Lucene index, closed at the end.
-
-    Raises UserError if `index` is not one, and for an error of Java in the block, such as of a damaged index.
-    """
+    """Anserini's searcher of a Lucene index, closed at the end. Raises UserError as `reading`."""
     with reading(index):
-        searcher = java_class(SEARCHER)(str(check_index(index).resolve()))
+        searcher = java_class(SEARCHER)(str(index.resolve()))
         try:
             yield searcher
         finally:

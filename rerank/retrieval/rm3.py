@@ -11,9 +11,9 @@ from typing import Any
 
 from rerank.config.languages import ENGLISH
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import opened_bm25, search_one
+from rerank.retrieval.bm25 import open_searcher, search_one
 from rerank.retrieval.java import java_class
-from rerank.retrieval.lucene_index import check_index, reading
+from rerank.retrieval.lucene_index import reading
 
 DOCUMENTS, TERMS, ORIGINAL_WEIGHT = 10, 10, 0.5
 """Documents that are taken as relevant, words that are added, and the weight of the query's own words."""
@@ -36,8 +36,8 @@ def search_rm3(
     """
     first = search_one(index, query, DOCUMENTS, k1, b, language)
     texts = [document.text for document in texts_of(list(first))]
-    with reading(check_index(index)):
-        searcher = opened_bm25(index, k1, b, language)
+    with reading(index):
+        searcher = open_searcher(index, k1, b, language)
         analyzers, readers = (
             java_class("io.anserini.analysis.AnalyzerUtils"),
             java_class("io.anserini.index.IndexReaderUtils"),

@@ -9,7 +9,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,17 +37,8 @@ TOP, ENOUGH = 100, 0.99
 """The share of the exact `TOP` vectors that a search must find, as a mean over queries."""
 
 
-@dataclass(frozen=True)
-class VectorIndex:
-    """The lists, memory-mapped; `recall` is the share of the exact best `TOP` vectors that searches find."""
-
-    lists: Any
-    recall: float
-
-    def rows(self, query: np.ndarray, count: int) -> np.ndarray:
-        """The rows of about the `count` vectors most similar to a query's (dimensions,), ascending."""
-        _, (rows,) = self.lists.search(query[None].astype(np.float32), count)
-        return np.sort(rows[rows >= 0])
+VectorIndex = Any
+"""faiss' index of lists, memory-mapped."""
 
 
 def search_index(
@@ -61,8 +51,10 @@ def search_index(
     """As `search_exactly`, among the passages that the index finds: their scores are exact."""
     passages = depth * -(-len(documents.vectors) // len(documents))
     for query_id, vector in progress(queries.items(), len(queries), "searching", show=len(queries) > 1):
-        rows = index.rows(vector, passages)
-        (scores,) = similarity(vector[None].astype(np.float32, copy=False), rows)
+        query = vector[None].astype(np.float32, copy=False)
+        _, (rows,) = index.search(query, passages)  # -1 for each that the lists do not have
+        rows = np.sort(rows[rows >= 0])
+        (scores,) = similarity(query, rows)
         yield query_id, best_of(rows, scores, depth, documents)
 
 
@@ -98,9 +90,9 @@ def open_index(
     if changed:
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
     about: dict[str, Any] = read_json(folder / ABOUT, dict[str, Any], "remove the folder to build the index again")
-    lists: Any = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-    lists.nprobe = about["lists of a search"]
-    return VectorIndex(lists, about["recall"])
+    index: VectorIndex = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+    index.nprobe = about["lists of a search"]
+    return index
 
 
 def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray, cosine: bool) -> None:

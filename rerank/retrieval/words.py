@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rerank.config.languages import ENGLISH
+from rerank.config.languages import ANALYZERS, ENGLISH, check_language
 from rerank.retrieval.java import java_class, java_error_in_one_line
-from rerank.retrieval.languages import open_analyzer
 
 SPLIT_BY_CONTEXT = ("ja", "th")
 """Languages in which a part's words depend on what stands before and after it."""
@@ -25,6 +24,23 @@ class Word(NamedTuple):
     term: str
     begin: int
     end: int
+
+
+@functools.cache
+def open_analyzer(language: str) -> Any:
+    """Lucene's analyzer of a language, which finds, drops and stems words; Anserini's indexer then takes its code too.
+
+    Raises UserError for an unknown language, and for one that this Java cannot split into words, as some have no Thai.
+    """
+    check_language(language)
+    if language == ENGLISH:
+        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    name = f"org.apache.lucene.analysis.{ANALYZERS[language]}Analyzer"
+    with java_error_in_one_line(f"--collection.language {language}: Lucene cannot use it with this Java"):
+        analyzer = java_class(name)()
+        java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer, "word")  # Thai fails only now
+    java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.put(language, name)
+    return analyzer
 
 
 def find_words(text: str, language: str = ENGLISH) -> list[Word]:
@@ -67,7 +83,7 @@ def _analysed(text: str, language: str) -> list[Word]:
     found = []
     with java_error_in_one_line("Lucene cannot split the text into words"):
         places = _places(text)
-        stream = _analyzer(language).tokenStream("contents", text)
+        stream = open_analyzer(language).tokenStream("contents", text)
         try:
             term, place = (_attribute(stream, name) for name in ("CharTermAttribute", "OffsetAttribute"))
             stream.reset()
@@ -77,13 +93,6 @@ def _analysed(text: str, language: str) -> list[Word]:
         finally:
             stream.close()
     return found
-
-
-@functools.cache
-def _analyzer(language: str) -> Any:
-    if language == ENGLISH:
-        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
-    return open_analyzer(language)
 
 
 def _attribute(stream: Any, name: str) -> Any:

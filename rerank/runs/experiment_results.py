@@ -1,13 +1,15 @@
 """Reads the files of one experiment: settings, logs, manifests and runs."""
 
 import functools
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from rerank.config import FirstStageSettings
-from rerank.data.trec import ranked, read_run
+from rerank.data.trec import first_documents, read_qrels, read_run
 from rerank.data.types import Run
+from rerank.evaluation.evaluate import evaluate
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_settings
@@ -70,6 +72,21 @@ class FoldResults:
         found: Passages = read_json(file, Passages, "remove the file") if file.is_file() else {}
         return found
 
+    def validation_mean(self, measure: str) -> float | None:
+        """The mean over the judged validation queries: of the manifest, or computed if that is missing or has none.
+
+        None if the fold has no validation or no test run. Raises UserError if the manifest was changed.
+        """
+        if not (self.folder.finished and self.folder.valid_run.exists()):
+            return None
+        means: dict[str, float] = self.facts.get("outcome", {}).get("valid", {}).get("means", {})
+        if measure in means:
+            return means[measure]
+        qrels, run = read_qrels(self.folder.experiment.collection.qrels), read_run(self.folder.valid_run)
+        query_ids = self.facts["fold"]["valid"] if self.facts else run
+        judged = {query_id: qrels[query_id] for query_id in query_ids if qrels.get(query_id)}
+        return fmean(evaluate(judged, run, [measure])[measure].values())
+
 
 @dataclass(frozen=True)
 class ExperimentResults:
@@ -108,25 +125,22 @@ class ExperimentResults:
         """Whether it was trained on feature vectors, which have neither texts nor a first stage."""
         return any("features" in fold.facts for fold in self.folds)
 
-    @functools.cached_property
-    def _first_stage_settings(self) -> FirstStageSettings:
-        known = {one.name for one in fields(FirstStageSettings)}
-        saved = self.settings.get("first_stage", {})
-        return FirstStageSettings(**{key: value for key, value in saved.items() if key in known})
-
     @property
     def depth(self) -> int:
         """How many candidates of each query were re-ranked."""
-        return self._first_stage_settings.depth
+        depth: int = self.setting("first_stage.depth") or FirstStageSettings().depth
+        return depth
 
     @property
     def first_stage_file(self) -> Path:
         """The run that was re-ranked; the file may have been removed since."""
-        collection, settings = CollectionFolder(self.folder.path.parent), self._first_stage_settings
-        recorded = [fold.facts["first_stage"]["run"] for fold in self.folds if "first_stage" in fold.facts]
-        if recorded and not settings.run:  # rerank made it, and the settings alone do not tell its name
-            return collection.path / Path(recorded[0]).name
-        return collection.first_stage(settings)
+        if run := self.setting("first_stage.run"):
+            return Path(run)
+        collection = CollectionFolder(self.folder.path.parent)
+        for fold in self.folds:
+            if "first_stage" in fold.facts:  # the settings alone do not tell its name
+                return collection.path / Path(fold.facts["first_stage"]["run"]).name
+        return collection.first_stage(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
     def first_stage(self) -> Run:
@@ -134,11 +148,8 @@ class ExperimentResults:
         file = self.first_stage_file
         if self.run and file not in self.first_stages:
             self.first_stages[file] = read_run(file) if file.is_file() else {}
-        return {
-            query_id: {doc_id: scores[doc_id] for doc_id in ranked(scores)[: self.depth]}
-            for query_id, scores in self.first_stages.get(file, {}).items()
-            if query_id in self.run
-        }
+        tested = {q: scores for q, scores in self.first_stages.get(file, {}).items() if q in self.run}
+        return first_documents(tested, self.depth)
 
     def candidates(self) -> Run:
         """The first stage's candidates; raises UserError if there are none."""

@@ -1,5 +1,6 @@
 """Fuses run files into one (`rerank fuse`), by reciprocal rank or with weights that are given or tuned."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -60,7 +61,7 @@ def fuse_files(
     if weights and any(tuning.values()):
         raise UserError("--weights: expected weights, or --qrels, --folds and --measure to tune them; got both")
     k = RRF_K if rrf_k is None else rrf_k
-    if not 0 <= k < float("inf"):
+    if not 0 <= k < math.inf:
         raise UserError(f"--rrf-k: got {k}, expected 0 or more")
     try:
         check_weights(weights or [1.0] * len(paths), len(paths))

@@ -1,4 +1,4 @@
-"""The names of files and folders in runs/: no other module but `first_stage_names` knows them.
+"""The names of files and folders in runs/: no other module knows them.
 
 runs/<collection>/                     CollectionFolder
 runs/<collection>/pretrained-<hash>/   PretrainingFolder
@@ -7,14 +7,17 @@ runs/<collection>/<experiment>/fold1/  FoldFolder
 runs/<collection>/<experiment>/final/  FoldFolder, of the model to deploy
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
-from rerank.runs.first_stage_names import COLLECTION, bm25_name
 from rerank.utils.locks import is_locked
+
+COLLECTION = CollectionSettings()
+"""The default settings, which no name shows."""
 
 MANIFEST = "manifest.json"
 LOCK = "fold"
@@ -33,27 +36,24 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class FoldFolder:
-    """The results of one fold of an experiment, or of its final model, which has no test queries."""
+class ModelFolder:
+    """What the training of a model writes."""
 
     path: Path
 
-    checkpoint = Inside("checkpoint")
-    """The folder of the best epoch's model."""
-    state = Inside("state")
-    """The folder of the weights and the optimizer after the last epoch, while the fold is unfinished."""
-    log = Inside("log.jsonl")
-    """One JSON record per epoch."""
-    manifest = Inside(MANIFEST)
-    """Settings, versions, device, hashes and results."""
-    valid_run = Inside("valid.run")
-    """The run of the validation queries by the best epoch's model."""
-    test_run = Inside("test.run")
-    """The run of the test queries."""
-    passages = Inside("test.passages.json")
-    """Which passage of each test document scored highest."""
-    tracking = Inside("tracking")
-    """The files of an experiment tracker that writes files."""
+    checkpoint = Inside("checkpoint")  # the folder of the best epoch's model
+    state = Inside("state")  # weights and optimizer after the last epoch, while the training is unfinished
+    log = Inside("log.jsonl")  # one JSON record per epoch
+    manifest = Inside(MANIFEST)  # settings, versions, device, hashes and results
+    tracking = Inside("tracking")  # the files of an experiment tracker that writes files
+
+
+class FoldFolder(ModelFolder):
+    """The results of one fold of an experiment, or of its final model, which has no test queries."""
+
+    valid_run = Inside("valid.run")  # the run of the validation queries by the best epoch's model
+    test_run = Inside("test.run")  # the run of the test queries
+    passages = Inside("test.passages.json")  # which passage of each test document scored highest
 
     @property
     def name(self) -> str:
@@ -81,28 +81,12 @@ class FoldFolder:
         return (self.manifest if self.name == FINAL else self.test_run).exists()
 
 
-@dataclass(frozen=True)
-class PretrainingFolder:
-    """A pre-training on pseudo-queries, shared by all experiments of the collection."""
+class PretrainingFolder(ModelFolder):
+    """A pre-training on pseudo-queries, shared by all experiments of the collection; its manifest is written last."""
 
-    path: Path
-
-    checkpoint = Inside("checkpoint")
-    """The folder of the best model."""
-    lists = Inside("lists.jsonl")
-    """The training lists of the pseudo-queries."""
-    held_out = Inside("held-out.jsonl")
-    """The lists that validate."""
-    state = Inside("state")
-    """The training state, while the pre-training is unfinished."""
-    log = Inside("log.jsonl")
-    """One JSON record per epoch."""
-    tracking = Inside("tracking")
-    """The files of an experiment tracker that writes files."""
-    tokens = Inside("tokens")
-    """The tokenised documents, while the pre-training is unfinished."""
-    manifest = Inside(MANIFEST)
-    """Settings, versions and results; written last."""
+    lists = Inside("lists.jsonl")  # the training lists of the pseudo-queries
+    held_out = Inside("held-out.jsonl")  # the lists that validate
+    tokens = Inside("tokens")  # the tokenised documents, while the pre-training is unfinished
     valid_run = None
     """No run is written: the ids of pseudo-queries contain spaces, which those of run files cannot."""
 
@@ -123,12 +107,9 @@ class ExperimentFolder:
 
     path: Path
 
-    settings = Inside("config.toml")
-    """The configuration as TOML."""
-    lists = Inside("lists.json")
-    """The hash of the file of training lists, if the experiment has one."""
-    all_run = Inside("all.run")
-    """The test runs of all folds in one file; written when all folds are finished."""
+    settings = Inside("config.toml")  # the configuration as TOML
+    lists = Inside("lists.json")  # the hash of the file of training lists, if the experiment has one
+    all_run = Inside("all.run")  # the test runs of all folds in one file; written when all folds are finished
 
     @property
     def name(self) -> str:
@@ -145,11 +126,6 @@ class ExperimentFolder:
         return FoldFolder(self.path / (FINAL if name == FINAL else f"fold{name}"))
 
     @property
-    def final(self) -> FoldFolder:
-        """The folder of the model that is trained on all judged queries."""
-        return self.fold(FINAL)
-
-    @property
     def folds(self) -> list[FoldFolder]:
         """The folds that exist, in the order of their numbers."""
         folds = [FoldFolder(path) for path in self.path.glob("fold*") if path.is_dir()]
@@ -158,7 +134,8 @@ class ExperimentFolder:
     @property
     def models(self) -> list[FoldFolder]:
         """The folds that exist, and the final model if it exists."""
-        return [*self.folds, *([self.final] if self.final.path.is_dir() else [])]
+        final = self.fold(FINAL)
+        return [*self.folds, *([final] if final.path.is_dir() else [])]
 
     @property
     def begun(self) -> bool:
@@ -177,20 +154,13 @@ class CollectionFolder:
 
     path: Path
 
-    qrels = Inside("qrels.txt")
-    """The judgments."""
-    folds = Inside("folds.json")
-    """The query ids of each fold."""
-    index = Inside("index")
-    """A cache: the Lucene index of the documents."""
-    tokens = Inside("tokens")
-    """A cache: the tokenised documents."""
-    embeddings = Inside("embeddings")
-    """A cache: the vectors of the documents by bi-encoders."""
-    features = Inside("features")
-    """A cache: the parsed feature vectors."""
-    feature_hashes = Inside("features.json")
-    """The hash of each fold's feature files."""
+    qrels = Inside("qrels.txt")  # the judgments
+    folds = Inside("folds.json")  # the query ids of each fold
+    index = Inside("index")  # a cache: the Lucene index of the documents
+    tokens = Inside("tokens")  # a cache: the tokenised documents
+    embeddings = Inside("embeddings")  # a cache: the vectors of the documents by bi-encoders
+    features = Inside("features")  # a cache: the parsed feature vectors
+    feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
     def first_stage(
         self,
@@ -207,10 +177,6 @@ class CollectionFolder:
     def pseudo_query_run(self, identity: str) -> Path:
         """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""
         return self.path / f"pseudo-queries-{identity}.run"
-
-    def teacher_candidates(self, identity: str) -> Path:
-        """The candidates of all queries, for teachers to score; a hash names the first stage and the queries."""
-        return self.path / f"teacher-candidates-{identity}.run"
 
     def teacher_lists(self, identity: str) -> Path:
         """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
@@ -242,3 +208,30 @@ class CollectionFolder:
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""
         return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")
+
+
+def bm25_name(
+    settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "", drawn: str = ""
+) -> str:
+    """The name of BM25's run: every setting that is not the default, so that no two runs share a name.
+
+    A file of queries is named with `queries`, the hash of its content; `drawn` is the hash of the queries that were
+    drawn.
+
+    >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
+    'bm25-depth=100-language=de'
+    >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
+    'bm25-queries=topics-a1b2c3d4'
+    """
+    values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
+    parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(FirstStageSettings(), name)]
+    if collection.queries:
+        stem = Path(collection.queries).name.partition(".")[0]
+        parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
+    if drawn:
+        parts.append(f"-drawn={drawn}")
+    if collection.query_field:
+        parts.append(f"-query-field={collection.query_field}")
+    if collection.language != COLLECTION.language:
+        parts.append(f"-language={collection.language}")
+    return re.sub(r"[\s/]", "_", f"bm25{''.join(parts)}")

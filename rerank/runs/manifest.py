@@ -12,9 +12,8 @@ from typing import Any
 
 import xxhash
 
-from rerank.data.folds import fold_of
 from rerank.data.trec import read_run
-from rerank.data.types import Fold, Qrels
+from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.runs.settings import canonical
@@ -26,15 +25,7 @@ from rerank.utils.plugins import plugin_versions
 
 DISTRIBUTION = "ir-rerank"
 """The name of this program's distribution; its name in manifests is rerank."""
-PACKAGES = (
-    "torch",
-    "transformers",
-    "accelerate",
-    "tokenizers",
-    "pyserini",
-    "ir_datasets",
-    "pytrec_eval-terrier",
-)
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "pyserini", "ir_datasets", "pytrec_eval-terrier")
 FORMAT = 3
 """Recorded under "format"; a manifest of another format is refused."""
 HASH = "manifest_hash"
@@ -95,14 +86,6 @@ def _hash(facts: dict[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(rest, sort_keys=True).encode())
 
 
-def recorded_fold(path: Path) -> Fold | None:
-    """The queries of the fold, or of the final model, whose manifest this is; None if there is no such manifest."""
-    try:
-        return fold_of(read_manifest(path, "fold")["fold"])
-    except UserError:
-        return None
-
-
 def version(distribution: str) -> str | None:
     """The version of an installed distribution; None if it has no metadata, as in a source tree on the path."""
     try:
@@ -132,14 +115,9 @@ def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
     """The git commit of the source tree, with "+changes" if files were changed since; None if there is no commit."""
     if not (root / ".git").exists():
         return None
-    questions = (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+    words = ("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes")  # the commit, not a tag
+    git = ["git", "--no-optional-locks", *words]
     try:
-        commit, changes = (
-            subprocess.run(
-                ["git", "--no-optional-locks", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            for words in questions
-        )
+        return subprocess.run(git, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # git is missing, or does not trust the folder
         return None
-    return commit + "+changes" * bool(changes)

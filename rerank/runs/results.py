@@ -1,124 +1,119 @@
-"""Reads the finished experiments of a collection: for reports, for sweeps and for the paper's tables."""
+"""Runs and their judgments, of a folder of experiments or of files: for charts, the report and the paper's tables."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from typing import Generic, TypeAlias, TypeVar
 
-from rerank.data.folds import read_folds
-from rerank.data.trec import read_qrels, read_run
-from rerank.data.types import Fold, Qrels, Run
-from rerank.evaluation.evaluate import evaluate
-from rerank.evaluation.measures import DEFAULT_MEASURES, measure_name
+from rerank.data.trec import read_qrels
+from rerank.data.types import Qrels, Run
+from rerank.evaluation.measures import measure_name
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
-from rerank.runs.manifest import read_manifest
+from rerank.runs.run_files import RunFiles, expect_qrels
 from rerank.utils.errors import UserError
 
 
 @dataclass(frozen=True)
-class CollectionResults:
-    """The experiments of runs/<collection> that have a finished fold.
+class RunFile:
+    """A run, and the first one's rankings of the same queries."""
 
-    `measures` are computed together; the first of them is what charts show. `queries` has the queries' texts, if known.
-    `name` limits the results to one experiment.
+    name: str
+    run: Run
+    first_stage: Run
+
+    def candidates(self) -> Run:
+        """The first run's rankings."""
+        return self.first_stage
+
+
+Compared: TypeAlias = ExperimentResults | RunFile
+"""A run and what it is compared with."""
+C = TypeVar("C", ExperimentResults, RunFile)
+
+
+@dataclass(frozen=True)
+class Results(Generic[C]):
+    """Runs, each compared with its first stage, and their judgments.
+
+    `where` is the folder or the first file, and `measure` what charts show. `first_stage_names` are the first stages'
+    names by those of the runs. `queries` has the queries' texts, if known.
     """
 
-    folder: CollectionFolder
-    measures: Sequence[str] = DEFAULT_MEASURES
-    name: str = ""
+    where: Path
+    qrels_file: Path
+    measure: str
+    experiments: list[C]
+    first_stage_names: dict[str, str]
     queries: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def measure(self) -> str:
-        """The measure that charts show."""
-        return self.measures[0]
-
-    @property
-    def where(self) -> str:
-        """The folder."""
-        return str(self.folder.path)
-
-    @functools.cached_property
-    def folds(self) -> dict[str, Fold]:
-        """The folds by name."""
-        return {fold.name: fold for fold in read_folds(self.folder.folds)}
 
     @functools.cached_property
     def qrels(self) -> Qrels:
         """The judgments of all judged queries."""
-        return {query_id: grades for query_id, grades in read_qrels(self.folder.qrels).items() if grades}
-
-    @functools.cached_property
-    def experiments(self) -> list[ExperimentResults]:
-        """The experiments with a finished fold, by name; raises UserError if there is none."""
-        folders = [self.folder.experiment(self.name)] if self.name else self.folder.experiments
-        first_stages: dict[Path, Run] = {}
-        experiments = [ExperimentResults(folder, first_stages) for folder in folders if folder.has_results]
-        if not experiments:
-            raise UserError(
-                f"{folders[0].path if self.name else self.folder.path}: no experiment here has a finished fold "
-                "(fold1/test.run); expected runs/<collection> after `rerank train` or `rerank sweep`"
-            )
-        return experiments
+        return {query_id: grades for query_id, grades in read_qrels(self.qrels_file).items() if grades}
 
     def judged(self, query_ids: Iterable[str]) -> Qrels:
         """The judgments of those queries that have any."""
         return {query_id: self.qrels[query_id] for query_id in query_ids if query_id in self.qrels}
 
-    @functools.cached_property
-    def first_stage_names(self) -> dict[str, str]:
-        """The shortest names of the experiments' candidates that tell different ones apart, by experiment."""
-        keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in self.experiments))
-        forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
-        unique = [form for form in forms if len(set(form)) == len(keys)]
-        names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
-        return {e.name: names[keys.index((e.first_stage_file, e.depth))] for e in self.experiments}
 
-    def has_fold(self, experiment: str, fold: str) -> bool:
-        """Whether that fold of that experiment has its validation and its test run."""
-        folder = self.folder.experiment(experiment).fold(fold)
-        return folder.valid_run.exists() and folder.finished
+def open_results(folder: Path, measure: str) -> Results[ExperimentResults]:
+    """The experiments with a finished fold in runs/<collection>, by name, or the one whose folder this is.
 
-    def validation_mean(self, experiment: str, fold: str, measure: str) -> float:
-        """The mean over the fold's judged validation queries: of its manifest, or computed if that has no such mean.
-
-        Raises UserError if the manifest was changed.
-        """
-        folder = self.folder.experiment(experiment).fold(fold)
-        facts = read_manifest(folder.manifest) if folder.manifest.is_file() else {}
-        recorded: dict[str, float] = facts.get("outcome", {}).get("valid", {}).get("means", {})
-        if measure in recorded:
-            return recorded[measure]
-        query_ids = facts["fold"]["valid"] if facts else self.folds[fold].valid  # a fold may validate with some of them
-        values = evaluate(self.judged(query_ids), read_run(folder.valid_run), [measure])[measure]
-        return fmean(values.values())
-
-
-def read_results(folder: Path, measure: str) -> CollectionResults:
-    """Reads runs/<collection>, or one experiment's folder in it, for a report that shows `measure`.
-
-    Raises UserError if the folder is neither, no fold is finished, or a file is damaged.
+    Raises UserError if the folder is neither, no fold is finished, or settings or a manifest are damaged.
     """
     experiment = ExperimentFolder(folder)
-    if experiment.settings.is_file() and experiment.collection.qrels.is_file():
-        results = CollectionResults(experiment.collection, [measure_name(measure)], experiment.name)
-    else:
-        results = CollectionResults(CollectionFolder(folder), [measure_name(measure)])
-        if not results.folder.qrels.is_file():
-            inside = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
-            expected = " or ".join(inside) or "runs/<collection>, as `rerank train` fills it"
-            name = results.folder.qrels.name
-            raise UserError(f"{folder}: not a folder of runs: it has no {name}; expected {expected}")
-    for one in results.experiments:  # a damaged file ends the command before anything is written
+    is_one = experiment.settings.is_file() and experiment.collection.qrels.is_file()
+    collection = experiment.collection if is_one else CollectionFolder(folder)
+    if not collection.qrels.is_file():
+        inside = sorted(str(path) for path in folder.glob("*/") if CollectionFolder(path).qrels.is_file())
+        expected = " or ".join(inside) or "runs/<collection>, as `rerank train` fills it"
+        raise UserError(f"{folder}: not a folder of runs: it has no {collection.qrels.name}; expected {expected}")
+    first_stages: dict[Path, Run] = {}
+    folders = [experiment] if is_one else collection.experiments
+    experiments = [ExperimentResults(one, first_stages) for one in folders if one.has_results]
+    if not experiments:
+        raise UserError(
+            f"{folder}: no experiment here has a finished fold (fold1/test.run); expected runs/<collection> after "
+            "`rerank train` or `rerank sweep`"
+        )
+    names = _first_stage_names(experiments)
+    return Results(collection.path, collection.qrels, measure_name(measure), experiments, names)
+
+
+def read_results(folder: Path, measure: str) -> Results[ExperimentResults]:
+    """As `open_results`; all files are read, so that a damaged one ends a command before anything is written."""
+    results = open_results(folder, measure)
+    for one in results.experiments:
         _ = one.settings, one.first_stage, results.qrels
         _ = [(fold.history, fold.facts, fold.passages) for fold in one.folds]
     return results
 
 
-def expect_one_experiment(results: CollectionResults, chart: str) -> None:
-    """Raises UserError for results of several experiments."""
-    if len(results.experiments) > 1:
-        names = " or ".join(str(experiment.folder.path) for experiment in results.experiments)
-        raise UserError(f"{chart}: shows one experiment, and {results.folder.path} has several; expected {names}")
+def compared_with_first(files: RunFiles, qrels: Path | None, measure: str) -> Results[RunFile]:
+    """Each run but the first, compared with it. Without `qrels` the judgments are those near the runs.
+
+    Raises UserError if there is one run alone, or no query that is judged and in both runs.
+    """
+    where, ((first, first_run), *others) = files.paths[0], files.runs.items()
+    if not others:
+        raise UserError(f"{where}: is one run; expected two or more, of which the first is compared with")
+    runs = [RunFile(name, run, {q: first_run[q] for q in run if q in first_run}) for name, run in others]
+    names = {run.name: first for run in runs}
+    results = Results(where, expect_qrels(files.paths, qrels), measure_name(measure), runs, names)
+    for compared in runs:
+        if not results.judged(compared.run):
+            raise UserError(f"{compared.name}: has no judged query of {results.qrels_file}; expected one or more")
+        if not compared.first_stage:
+            raise UserError(f"{compared.name}: has no query of {where}; expected one or more")
+    return results
+
+
+def _first_stage_names(experiments: list[ExperimentResults]) -> dict[str, str]:
+    """The shortest names of the experiments' candidates that tell different ones apart, by experiment."""
+    keys = list(dict.fromkeys((e.first_stage_file, e.depth) for e in experiments))
+    forms = [file.stem for file, _ in keys], [f"{file.stem}, first {depth}" for file, depth in keys]
+    unique = [form for form in forms if len(set(form)) == len(keys)]
+    names = unique[0] if unique else [f"{file}, first {depth}" for file, depth in keys]
+    return {e.name: names[keys.index((e.first_stage_file, e.depth))] for e in experiments}

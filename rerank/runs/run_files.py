@@ -1,11 +1,14 @@
-"""Run files: groups the files of the folds of a run, names the runs, and finds the files in the folders around them."""
+"""Run files: reads and names runs, groups the files of their folds, and finds the files in the folders around them."""
 
+import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rerank.data.splits import SPLIT
+from rerank.data.trec import read_run
 from rerank.data.types import Run
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
@@ -17,6 +20,50 @@ FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published spl
 QRELS = CollectionFolder(Path()).qrels.name
 FOLDS = CollectionFolder(Path()).folds.name
 FOLDERS_UP = 3  # from runs/<collection>/<experiment>/fold1/test.run to runs/<collection>, and one more
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Run files, read: by the name of the run and the number of the fold, "" without one. `runs` joins the folds."""
+
+    paths: list[Path]
+    by_fold: dict[str, dict[str, Path]]
+    fold_runs: dict[str, dict[str, Run]]
+    runs: dict[str, Run]
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> "RunFiles":
+        """Reads files, of which those that differ only in the number of a fold are one run.
+
+        Raises UserError as `group_fold_files`, for a malformed file, and for a query in two folds of a run.
+        """
+        paths = list(paths)
+        by_fold = group_fold_files(paths)
+        fold_runs = {name: {fold: read_run(file) for fold, file in files.items()} for name, files in by_fold.items()}
+        runs: dict[str, Run] = {}
+        for name, folds in fold_runs.items():
+            source: dict[str, Path] = {}
+            for number, run in folds.items():
+                file = by_fold[name][number]
+                if twice := next((query_id for query_id in run if query_id in source), None):
+                    raise UserError(f"{file}: query {twice} is also in {source[twice]}; expected it in one fold")
+                source |= dict.fromkeys(run, file)
+            runs[name] = {query_id: scores for run in folds.values() for query_id, scores in run.items()}
+        return cls(paths, by_fold, fold_runs, runs)
+
+    def fold_of(self) -> dict[str, str]:
+        """query_id -> the number of its fold in the name of its file; files without a number are ignored.
+
+        Raises UserError if a query is in different folds of two runs.
+        """
+        fold_of: dict[str, str] = {}
+        numbered = [(number, name) for name, folds in self.fold_runs.items() for number in folds if number]
+        for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
+            for query_id in self.fold_runs[name][number]:
+                if (before := fold_of.setdefault(query_id, number)) != number:
+                    file = self.by_fold[name][number]
+                    raise UserError(f"{file}: query {query_id} is in fold {before} of another run, expected {number}")
+        return fold_of
 
 
 def are_run_files(paths: Sequence[Path]) -> bool:
@@ -87,71 +134,19 @@ def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
     return found
 
 
-def merge_folds(fold_runs: dict[str, Run], files: dict[str, Path]) -> Run:
-    """The run whose folds are `fold_runs` (number -> run); raises UserError, with the file, for a query in two."""
-    merged: Run = {}
-    source: dict[str, Path] = {}
-    for number, run in fold_runs.items():
-        for query_id in run:
-            if query_id in source:
-                raise UserError(
-                    f"{files[number]}: query {query_id} is also in {source[query_id]}; expected it in one fold"
-                )
-        merged |= run
-        source |= dict.fromkeys(run, files[number])
-    return merged
-
-
-def folds_of_names(fold_runs: dict[str, dict[str, Run]], files: dict[str, dict[str, Path]]) -> dict[str, str]:
-    """query_id -> the number of its fold in the name of the run's file; files without a number are ignored.
-
-    Raises UserError if a query is in different folds of two runs.
-    """
-    fold_of: dict[str, str] = {}
-    numbered = [(number, name) for name, by_number in fold_runs.items() for number in by_number if number]
-    for number, name in sorted(numbered, key=lambda pair: 0 if pair[0] == SPLIT else int(pair[0])):
-        for query_id in fold_runs[name][number]:
-            if fold_of.setdefault(query_id, number) != number:
-                before = fold_of[query_id]
-                raise UserError(
-                    f"{files[name][number]}: query {query_id} is in fold {before} of another run, expected {number}"
-                )
-    return fold_of
-
-
-def validation_run(files: dict[str, Path], fold: str) -> Path:
-    """The file with the scores of the validation queries of `fold`, by the model of the run of `files`.
-
-    That is fold1/valid.run, next to fold1/test.run or below the folder of all.run.
-    """
-    folder = (files.get(fold) or next(iter(files.values()))).parent
-    by_fold = ExperimentFolder(folder).fold(fold)
-    return (FoldFolder(folder) if folder.name == by_fold.path.name else by_fold).valid_run
-
-
 def pretraining_notes(files: dict[str, dict[str, Path]]) -> list[str]:
     """A note for each pre-training on pseudo-queries that runs began with, from the manifests next to the runs."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, by_number in files.items():
-        found = (_pretraining(manifest) for path in by_number.values() for manifest in _manifests(path))
-        for pretraining in dict.fromkeys(filter(None, found)):
-            names[pretraining].append(name)
+        for which in dict.fromkeys(which for path in by_number.values() for which in _pretrainings(path)):
+            names[which].append(name)
     return [f"Pre-trained on the documents alone: {', '.join(runs)} ({which})." for which, runs in names.items()]
 
 
-def _manifests(path: Path) -> list[Path]:
-    """The manifests of a run file: its own, that of its fold, or those of all folds of its experiment."""
-    folds = [FoldFolder(path.parent), *ExperimentFolder(path.parent).folds]
-    manifests = [path.with_name(f"{path.name}.json"), *(fold.manifest for fold in folds)]
-    return [manifest for manifest in manifests if manifest.is_file()]
-
-
-def _pretraining(manifest: Path) -> str:
-    """The pre-training that a manifest records; "" if there was none, or if it is the file of another program."""
-    try:
-        facts = read_manifest(manifest).get("pretraining")
-    except UserError:
-        return ""
-    if not facts:
-        return ""
-    return f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"
+def _pretrainings(run: Path) -> Iterator[str]:
+    """The pre-trainings of a run file: by its own manifest, that of its fold, or those of its experiment's folds."""
+    folds = [FoldFolder(run.parent), *ExperimentFolder(run.parent).folds]
+    for manifest in [run.with_name(f"{run.name}.json"), *(fold.manifest for fold in folds)]:
+        with contextlib.suppress(UserError):  # there may be none, or the file of another program
+            if facts := read_manifest(manifest, "pretraining")["pretraining"]:
+                yield f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"

@@ -1,8 +1,8 @@
 """The settings of an experiment as files have them: read, written and compared."""
 
+import contextlib
 import json
 import tomllib
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,8 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
         raise UserError(f"{flag}{path}: no such file; expected a TOML file, or a name such as robust04") from error
     except OSError as error:
         raise UserError(f"{flag}{path}: cannot be read: {error.strerror}; expected a TOML file") from error
-    except ValueError as error:  # a TOMLDecodeError and a UnicodeDecodeError are ones too
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError and a UnicodeDecodeError are ValueErrors
         raise UserError(f"{flag}{path}: not TOML: {error}") from error
-    except RecursionError as error:
-        raise UserError(f"{flag}{path}: not TOML that can be read: its brackets are nested too deeply") from error
 
 
 def read_settings(path: Path) -> Sections:
@@ -74,19 +72,17 @@ def canonical_value(key: str, value: Any) -> Any:
         return list(value)
     if key != "training.measure" or not isinstance(value, str) or value == "loss":
         return value
-    try:
+    with contextlib.suppress(UserError):  # an unknown measure is left to the command that uses it
         return measure_name(value)
-    except UserError:  # left to the command that uses the measure
-        return value
+    return value
 
 
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; settings that are None are left out."""
     lines = []
     for section, values in settings_of(config).items():
-        given = {key: value for key, value in values.items() if value is not None}
-        lines += [f"[{section}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in given.items())]
-        lines.append("")
+        given = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items() if value is not None]
+        lines += [f"[{section}]", *(f"{key} = {value}" for key, value in given), ""]
     return "\n".join(lines)
 
 
@@ -114,12 +110,6 @@ def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     defaults = _flat(settings_of(Config()))
     old, new = (defaults | _flat(canonical(settings)) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
-
-
-def changes_in_words(before: Sections, config: Config, may_differ: Collection[str] = ()) -> list[str]:
-    """What has changed in the settings `before`, such as "training.lr = 0.001, now 0.002", but for some keys."""
-    changed = differences(before, settings_of(config)).items()
-    return [f"{key} = {old}, now {new}" for key, (old, new) in changed if key not in may_differ]
 
 
 def _flat(settings: Sections) -> dict[str, Any]:

@@ -1,18 +1,27 @@
 """`rerank verify`: checks the results of a run folder against its files and manifests."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rerank.data.folds import FINAL, read_folds
+from rerank.data.folds import FINAL, draw_queries, fold_of, read_folds
 from rerank.data.trec import examples, read_qrels, read_run
-from rerank.data.types import Fold, Run
+from rerank.data.types import Fold, Qrels
+from rerank.evaluation.measures import measure_name
 from rerank.evaluation.tables.table import aligned
-from rerank.runs.fold_checks import MEASURE, Checked, check_fold
+from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.manifest import changed_files
+from rerank.runs.manifest import changed_files, judgments_hash, outcome, read_manifest
+from rerank.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
+from rerank.utils.integrity import changes
+
+MEASURE = "nDCG@20"
+"""The measure that the table shows."""
+PARTS = ("train", "valid", "test")
+TOLERANCE = 1e-9
 
 
 class Verification(NamedTuple):
@@ -23,6 +32,14 @@ class Verification(NamedTuple):
 
     def __str__(self) -> str:
         return self.table
+
+
+class Checked(NamedTuple):
+    """The errors, MEASURE over the test queries, and the files of other folders that are gone."""
+
+    errors: Sequence[str]
+    value: str = ""
+    gone: Sequence[str] = ()
 
 
 def verify(folder: Path | str) -> Verification:
@@ -39,42 +56,23 @@ def verify(folder: Path | str) -> Verification:
     for experiment in experiments:
         only_fold = folder not in (experiment.path, collection.path)
         has_all_run = experiment.all_run.is_file() and not only_fold
-        fold_folders = {fold.path: fold for fold in [*experiment.models, *map(experiment.fold, folds)]}
-        for path in [folder] if only_fold else sorted(fold_folders):
-            expected = has_all_run and path.name != FINAL
-            checked = expected or _has_results(fold_folders[path])
-            checks[f"{experiment.name}/{path.name}"] = check_fold(fold_folders[path], folds, qrels) if checked else None
+        models = [FoldFolder(folder)] if only_fold else {*experiment.models, *map(experiment.fold, folds)}
+        for model in sorted(models, key=lambda model: model.path):
+            is_finished = _has_results(model) or (has_all_run and model.name != FINAL)
+            checks[f"{experiment.name}/{model.path.name}"] = _check_fold(model, folds, qrels) if is_finished else None
         if has_all_run:
-            name = f"{experiment.name}/{experiment.all_run.name}"
-            checks[name] = Checked("", list(_all_run(experiment, folds)))
+            checks[f"{experiment.name}/{experiment.all_run.name}"] = _check_all_run(experiment)
     for pretraining in collection.pretrainings if folder == collection.path else ():
         if pretraining.manifest.exists():
-            checks[pretraining.path.name] = Checked("", changed_files(pretraining.manifest))
+            checks[pretraining.path.name] = Checked(changed_files(pretraining.manifest))
     return _verification(checks)
-
-
-def _verification(checks: dict[str, Checked | None]) -> Verification:
-    """The table and the lines below it; None is an unfinished fold."""
-    rows, gone = [["", MEASURE, ""]], defaultdict(list)
-    for name, checked in checks.items():
-        rows.append(
-            [name, checked.value, "; ".join(checked.errors) or "holds"] if checked else [name, "", "not finished"]
-        )
-        if checked and checked.gone:
-            gone[", ".join(checked.gone)].append(name)
-    lines = [f"Missing, so not checked: {files} ({', '.join(names)})." for files, names in gone.items()]
-    finished = [checked for checked in checks.values() if checked]
-    failed = sum(bool(checked.errors) for checked in finished)
-    lines.append(f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds.")
-    return Verification("\n".join([aligned(rows), "", *lines]) + "\n", not failed)
 
 
 def _experiments(folder: Path) -> tuple[CollectionFolder, list[ExperimentFolder]]:
     """The collection's folder, and the experiments to check."""
-    parent = ExperimentFolder(folder.parent)
+    parent, experiment = ExperimentFolder(folder.parent), ExperimentFolder(folder)
     if any(fold.path == folder and _has_results(fold) for fold in parent.models):
         return parent.collection, [parent]
-    experiment = ExperimentFolder(folder)
     if experiment.models:
         return experiment.collection, [experiment]
     experiments = [one for one in map(ExperimentFolder, sorted(folder.glob("*/"))) if one.models]
@@ -87,16 +85,102 @@ def _has_results(folder: FoldFolder) -> bool:
     return folder.finished or folder.manifest.exists()
 
 
-def _all_run(experiment: ExperimentFolder, folds: dict[str, Fold]) -> Iterator[str]:
+def _verification(checks: dict[str, Checked | None]) -> Verification:
+    """The table and the lines below it; None is an unfinished fold."""
+    rows, gone = [["", MEASURE, ""]], defaultdict(list)
+    for name, checked in checks.items():
+        said = ("; ".join(checked.errors) or "holds") if checked else "not finished"
+        rows.append([name, checked.value if checked else "", said])
+        if checked and checked.gone:
+            gone[", ".join(checked.gone)].append(name)
+    lines = [f"Missing, so not checked: {files} ({', '.join(names)})." for files, names in gone.items()]
+    finished = [checked for checked in checks.values() if checked]
+    failed = sum(bool(checked.errors) for checked in finished)
+    lines.append(f"{failed} of {len(finished)} fail." if failed else "Everything that is recorded holds.")
+    return Verification("\n".join([aligned(rows), "", *lines]) + "\n", not failed)
+
+
+def _check_fold(folder: FoldFolder, folds: Mapping[str, Fold], qrels: Qrels) -> Checked:
+    """Checks a fold, or the final model, with the collection's folds by name and its judgments."""
+    if not folder.path.is_dir():
+        return Checked(["expected a folder, as its queries are in all.run, found none"])
+    if folder.name not in (*folds, FINAL):
+        return Checked([f"expected a fold of folds.json, {', '.join(folds)}; found {folder.name}"])
+    errors: list[str] = []
+    value, gone = "", list[str]()
+    try:
+        facts = read_manifest(folder.manifest, "outcome")
+        fold = fold_of(facts["fold"])
+        judged = {part: {q: qrels[q] for q in getattr(fold, part) if qrels.get(q)} for part in PARTS}
+        errors += changes(folder.path, facts["files"])
+        for part in facts["outcome"]:
+            mean, changed = _outcome(folder, facts, part, judged[part])
+            value, errors = (mean if part == "test" else value), errors + changed
+        gone, changed = _inputs(folder, facts)
+        errors += changed
+        if folder.name != FINAL:  # a final model has queries of its own
+            errors += _changed_queries(facts["config"], folds[folder.name], fold)
+        for part, expected in facts["qrels"].items():
+            errors += _same_hash(f"qrels.txt, {part} queries", expected, judgments_hash(judged[part]))
+        file = folder.experiment.settings
+        for key, (found, recorded) in differences(read_settings(file), facts["config"]).items():
+            errors.append(f"{file.name}, {key}: expected {recorded}, found {found}")
+    except UserError as error:
+        errors.append(str(error).removeprefix(f"{folder.path}/"))
+    return Checked(errors, value, gone)
+
+
+def _outcome(folder: FoldFolder, facts: dict[str, Any], part: str, judged: Qrels) -> tuple[str, list[str]]:
+    """MEASURE of a run, and what differs in its hash and its means, computed again."""
+    run, recorded = folder.valid_run if part == "valid" else folder.test_run, facts["outcome"][part]
+    expected, measure = dict(recorded["means"]), facts["config"]["training"]["measure"]
+    if part == "valid" and measure != "loss":
+        expected[measure_name(measure)] = facts["best_valid"]
+    if not run.is_file():
+        return "", [f"{run.name}: expected a file, found none"]
+    found = outcome(run, judged, expected)
+    changed = [name for name, mean in expected.items() if not abs(mean - found["means"][name]) <= TOLERANCE]
+    of_means = [f"{run.name}, {m}: expected {expected[m]:.6f}, found {found['means'][m]:.6f}" for m in changed[:1]]
+    mean = f"{found['means'][MEASURE]:.4f}" if MEASURE in expected else ""
+    return mean, [*_same_hash(run.name, recorded["sha256"], found["sha256"]), *of_means]
+
+
+def _inputs(folder: FoldFolder, facts: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The input files of other folders that are gone, by their facts, and what differs in the others."""
+    gone: list[str] = []
+    errors: list[str] = []
+    elsewhere = [(fact, key) for fact, key in (("first_stage", "run"), ("training_lists", "file")) if fact in facts]
+    for fact, key in elsewhere:
+        file, made_here = Path(facts[fact][key]), fact == "first_stage" and not facts["config"]["first_stage"]["run"]
+        if made_here:
+            file = folder.experiment.collection.path / file.name  # the folder may have been moved
+        if file.is_file():
+            errors += _same_hash(file.name if made_here else str(file), facts[fact]["sha256"], file_hash(file))
+        elif made_here:
+            errors.append(f"{file.name}: expected the first stage's run, found none")
+        else:
+            gone.append(f"{fact}: {file}")
+    return gone, errors
+
+
+def _changed_queries(config: dict[str, Any], whole: Fold, recorded: Fold) -> Iterator[str]:
+    """The queries that the settings draw from a fold of folds.json, against those of the manifest."""
+    training = config["training"]
+    found = draw_queries(whole, config["collection"]["train_queries"], training["validate_queries"], training["seed"])
+    if changed := [part for part in PARTS if getattr(found, part) != getattr(recorded, part)]:
+        yield f"folds.json: expected the {' and '.join(changed)} queries of the manifest, found others"
+
+
+def _same_hash(name: str, expected: str, found: str) -> list[str]:
+    return [] if expected == found else [f"{name}: expected SHA-256 {expected[:12]}…, found {found[:12]}…"]
+
+
+def _check_all_run(experiment: ExperimentFolder) -> Checked:
     """Whether all.run is the union of the folds' test runs."""
     try:
-        found, expected = read_run(experiment.all_run), Run()
-        for folder in map(experiment.fold, folds):
-            if folder.finished:
-                expected |= read_run(folder.test_run)
+        found, expected = read_run(experiment.all_run), ExperimentResults(experiment).run
     except UserError as error:
-        yield str(error)
-        return
-    changed = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
-    if changed:
-        yield f"expected the folds' test runs together, found {len(changed)} queries that differ: {examples(changed)}"
+        return Checked([str(error)])
+    differ = [query_id for query_id in {**expected, **found} if expected.get(query_id) != found.get(query_id)]
+    said = f"expected the folds' test runs together, found {len(differ)} queries that differ: {examples(differ)}"
+    return Checked([said] if differ else [])

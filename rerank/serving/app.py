@@ -1,26 +1,27 @@
 """The routes of the server."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from rerank.runs.manifest import version
 from rerank.serving.access import OPEN, Access
 from rerank.serving.addresses import addressed
-from rerank.serving.dialects import EMBEDDINGS, RANKINGS
+from rerank.serving.dialects import DIALECTS, EMBEDDINGS, RANKINGS, SEARCHES
 from rerank.serving.dialects.tei import TEI
 from rerank.serving.embedder import DTYPES, Embedder
 from rerank.serving.metrics import Metrics
 from rerank.serving.openapi import docs_page, openapi
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.responses import no_such_path, refuse
+from rerank.serving.search_page import Searches
 from rerank.serving.service import Service
 
 METRICS_TYPE = "text/plain; version=0.0.4"
@@ -28,13 +29,13 @@ VERSION = version("ir-rerank") or "0"
 
 
 class Served(NamedTuple):
-    """What a server has: a service that ranks, an embedder, the routes of a search page; and its metrics."""
+    """What a server has: a service that ranks, an embedder, searches with a page; and its metrics."""
 
     name: str
     metrics: Metrics
     service: Service | None = None
     embedder: Embedder | None = None
-    page: Sequence[BaseRoute] = ()
+    searches: Searches | None = None
 
     @property
     def healthy(self) -> bool:
@@ -44,14 +45,12 @@ class Served(NamedTuple):
 
 def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] | None = None) -> ASGIApp:
     """The ASGI application of what is served, for those who have access; `reload` answers `POST /reload`."""
-    service, embedder = served.service, served.embedder
-    paths: dict[str, Any] = {}
-    if service:
-        paths |= dict.fromkeys(RANKINGS, service.respond)
-    if embedder:
-        paths |= dict.fromkeys(EMBEDDINGS, embedder.respond)
-    described = {path: (RANKINGS | EMBEDDINGS)[path] for path in paths}
-    routes: list[BaseRoute] = [Route(path, respond, methods=["POST"]) for path, respond in paths.items()]
+    endpoints = ((served.service, RANKINGS), (served.embedder, EMBEDDINGS), (served.searches, SEARCHES))
+    responding = {path: endpoint.respond for endpoint, paths in endpoints if endpoint for path in paths}
+    described = {path: DIALECTS[path] for path in responding}
+    routes = [Route(path, respond, methods=["POST"]) for path, respond in responding.items()]
+    if served.searches:
+        routes.append(Route("/", served.searches.page))
     gets: dict[str, Callable[[], Response]] = {
         "/health": lambda: _health(served),
         "/ready": lambda: _health(served),
@@ -67,7 +66,7 @@ def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] |
     routes.append(Route("/models/{name:path}", _answering(lambda: JSONResponse(models(served)["data"][0]))))
     routes.append(Route("/reload", reload or _no_reload, methods=["POST"]))
     handlers: dict[Any, Any] = {HTTPException: no_such_path}
-    app: ASGIApp = Starlette(routes=[*routes, *served.page], exception_handlers=handlers)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
     return addressed(access.guard(app, served.metrics))
 
 

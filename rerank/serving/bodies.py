@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from rerank.serving.dialects.fields import Body
 from rerank.serving.limits import Limits
-from rerank.serving.refusals import ClientGoneError, Reason, RefusalError
+from rerank.serving.refusals import Reason, RefusalError
 
 DISCARDED = 4
 """A body is read to its end, so that the client reads the refusal, up to so many times the limit."""
@@ -31,29 +31,23 @@ class Bodies:
         """The whole body of a request, which counts until the block ends.
 
         Raises RefusalError if it has another type, is too large, also decompressed, or late, or if all bodies together
-        have too many bytes, and ClientGoneError if its end never comes.
+        have too many bytes, and ClientDisconnect if its end never comes.
         """
         self._check_headers(request)
-        limit, parts = self.limits.max_body_bytes, list[bytes]()
-        size, held, more = 0, 0, True
-        try:
+        limit, parts, size = self.limits.max_body_bytes, list[bytes](), 0
+        with contextlib.ExitStack() as held:
             try:
                 async with asyncio.timeout(self.limits.body_seconds):
-                    while more and size <= DISCARDED * limit:
-                        message = await request.receive()
-                        if message["type"] == "http.disconnect":
-                            raise ClientGoneError
-                        part, more = message.get("body", b""), message.get("more_body", False)
+                    async for part in request.stream():
                         size += len(part)
-                        if size > limit:
-                            part = b""
+                        if size <= limit:
+                            self._hold(len(part), held)
+                            parts.append(part)
+                        elif size <= DISCARDED * limit:
                             parts.clear()
-                            self.bytes -= held
-                            held = 0
-                        self._check_room(len(part))
-                        self.bytes += len(part)
-                        held += len(part)
-                        parts.append(part)
+                            held.close()
+                        else:
+                            break
             except TimeoutError:
                 seconds = f"{self.limits.body_seconds:g} s"
                 raise RefusalError(Reason.TIMED_OUT, f"the body did not arrive in {seconds}") from None
@@ -62,12 +56,19 @@ class Bodies:
             sent = b"".join(parts)
             if request.headers.get("content-encoding", "identity").strip().lower() == "gzip":
                 sent = await asyncio.to_thread(self._decompressed, sent)
-                self._check_room(len(sent))
-                self.bytes += len(sent)
-                held += len(sent)
+                self._hold(len(sent), held)
             yield sent
-        finally:
-            self.bytes -= held
+
+    def _hold(self, count: int, held: contextlib.ExitStack) -> None:
+        """Counts so many bytes more until the stack is closed; raises RefusalError if there is no room for them."""
+        if self.bytes + count > self.limits.max_bodies_bytes:
+            reason = "the bodies of other requests fill the memory; try again"
+            raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)
+        self.bytes += count
+        held.callback(self._release, count)
+
+    def _release(self, count: int) -> None:
+        self.bytes -= count
 
     def _check_headers(self, request: Request) -> None:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -91,11 +92,6 @@ class Bodies:
         if not reader.eof or reader.unused_data:
             raise RefusalError(Reason.MALFORMED, "the body is not what Content-Encoding says: one whole gzip stream")
         return found
-
-    def _check_room(self, count: int) -> None:
-        if self.bytes + count > self.limits.max_bodies_bytes:
-            reason = "the bodies of other requests fill the memory; try again"
-            raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)
 
     def _too_large(self) -> RefusalError:
         limit = self.limits.max_body_bytes

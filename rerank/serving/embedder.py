@@ -1,40 +1,29 @@
 """Embedder: the vectors of texts by a bi-encoder, over HTTP."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
-from starlette.requests import Request
-from starlette.responses import Response
 
 from rerank.models.bi_encoder import BiEncoder
-from rerank.serving.bodies import Bodies
 from rerank.serving.dialects import Dialect
 from rerank.serving.dialects.embeddings import Embedded, EmbedQuestion
 from rerank.serving.dialects.fields import Body
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
-from rerank.serving.responses import respond
+from rerank.serving.responses import OneByOne
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 """What TEI calls precisions."""
-RETRY_AFTER = 1
-"""Seconds after which other texts may be done."""
 
 
-class Embedder:
-    """Answers requests for vectors, one after the other, in one thread. `name` is the model's, as answers give it."""
+class Embedder(OneByOne):
+    """Answers requests for vectors. `name` is the model's, as answers give it."""
 
     def __init__(self, encoder: BiEncoder, name: str, limits: Limits, metrics: Metrics) -> None:
-        self.encoder, self.name, self.limits, self.metrics = encoder, name, limits, metrics
-        self._bodies, self._waiting = Bodies(limits), 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
-
-    async def respond(self, request: Request) -> Response:
-        """The answer to a request, in the dialect of its address, or a refusal in it."""
-        return await respond(request, self._bodies, self.metrics, lambda: self._check(1), self._answer)
+        super().__init__(limits, metrics)
+        self.encoder, self.name = encoder, name
 
     def info(self) -> dict[str, Any]:
         """What TEI's `/info` says of an encoder."""
@@ -46,28 +35,11 @@ class Embedder:
             "max_client_batch_size": self.limits.max_documents,
         }
 
-    def stop(self) -> None:
-        """Ends the thread when what waits is done."""
-        self._thread.shutdown()
-
-    async def _answer(self, dialect: Dialect, body: Body) -> Any:
+    async def answer(self, dialect: Dialect, body: Body) -> Any:
+        """The JSON of the answer to a request; raises RefusalError."""
         question: EmbedQuestion = dialect.read(body)
-        count = len(question.texts)
-        self.limits.check_count(count, "texts")
-        self._check(count)
-        self._waiting += count
-        try:
-            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, question)
-        finally:
-            self._waiting -= count
-        return dialect.answer(found)
-
-    def _check(self, count: int) -> None:
-        if self._waiting + count > self.limits.max_queue:
-            reason = (
-                f"the queue is full: {self._waiting} texts wait, {self.limits.max_queue} is the limit (--max-queue)"
-            )
-            raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)
+        self.limits.check_count(len(question.texts), "texts")
+        return dialect.answer(await self.run(partial(self._embed, question), len(question.texts)))
 
     def _embed(self, question: EmbedQuestion) -> Embedded:
         model, prompts = self.encoder.model, self.encoder.model.prompts

@@ -1,6 +1,7 @@
 """The metrics of a server, in Prometheus' text format."""
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
@@ -13,39 +14,23 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "rerank_requests", "Requests by dialect and HTTP status.", ["dialect", "status"], registry=registry
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        self._requests = counter("rerank_requests", "Requests by dialect and HTTP status.", ["dialect", "status"])
+        text = "Seconds from a request's headers to its answer, of requests that got scores."
+        self._seconds = histogram("rerank_request_seconds", text, ["dialect"], buckets=SECONDS)
+        self.clients_gone = counter("rerank_clients_gone", "Requests whose client went away first.")
+        self.keys_refused = counter("rerank_keys_refused", "Requests without a key, or with a wrong one.")
+        self._documents = counter("rerank_documents", "Documents scored.")
+        self.documents_cut = counter("rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.")
+        self._tokens = counter("rerank_tokens", "Tokens scored, query and special tokens included.")
+        text = "Requests whose documents were scored in one pass."
+        self._chunk_requests = histogram("rerank_chunk_requests", text, buckets=REQUESTS)
+        self._queue = (
+            gauge("rerank_queue_documents", "Documents that wait or are being scored."),
+            gauge("rerank_queue_requests", "Requests that wait or are being scored."),
+            gauge("rerank_tokens_per_second", "Tokens per second of the last passes of the model."),
         )
-        self._seconds = Histogram(
-            "rerank_request_seconds",
-            "Seconds from a request's headers to its answer, of requests that got scores.",
-            ["dialect"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.clients_gone = Counter("rerank_clients_gone", "Requests whose client went away first.", registry=registry)
-        self.keys_refused = Counter(
-            "rerank_keys_refused", "Requests without a key, or with a wrong one.", registry=registry
-        )
-        self._documents = Counter("rerank_documents", "Documents scored.", registry=registry)
-        self.documents_cut = Counter(
-            "rerank_documents_cut", "Documents longer than the tokens kept of one, cut there.", registry=registry
-        )
-        self._tokens = Counter("rerank_tokens", "Tokens scored, query and special tokens included.", registry=registry)
-        self._chunk_requests = Histogram(
-            "rerank_chunk_requests",
-            "Requests whose documents were scored in one pass.",
-            buckets=REQUESTS,
-            registry=registry,
-        )
-        self._queue = [
-            Gauge(name, text, registry=registry)
-            for name, text in (
-                ("rerank_queue_documents", "Documents that wait or are being scored."),
-                ("rerank_queue_requests", "Requests that wait or are being scored."),
-                ("rerank_tokens_per_second", "Tokens per second of the last passes of the model."),
-            )
-        ]
         ProcessCollector(registry=registry)
 
     def show_queue(self, *values: Callable[[], float]) -> None:

@@ -1,11 +1,11 @@
 """What a request asks and what it gets, whatever its dialect."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from scipy.special import expit
 
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.token_limits import UNLIMITED, TokenLimits
@@ -52,21 +52,11 @@ class Scored(NamedTuple):
     def shown(self, index: int) -> float:
         """The score of a pair as the answer gives it."""
         score = float(self.scores[index])
-        return sigmoid(score) if self.question.sigmoid else score
+        return float(expit(score)) if self.question.sigmoid else score
 
     def usage(self) -> dict[str, int]:
         """The tokens as most APIs count them."""
         return {"prompt_tokens": self.tokens, "total_tokens": self.tokens}
-
-
-def sigmoid(score: float) -> float:
-    """1 / (1 + exp(-score)), without overflow.
-
-    >>> sigmoid(0.0), sigmoid(-1000.0), sigmoid(1000.0)
-    (0.5, 0.0, 1.0)
-    """
-    small = math.exp(-abs(score))
-    return 1 / (1 + small) if score >= 0 else small / (1 + small)
 
 
 class TextObject(msgspec.Struct):
@@ -77,12 +67,11 @@ class TextObject(msgspec.Struct):
 
 def as_list(name: str, texts: str | list[Any]) -> list[Any]:
     """The texts of a field that may be one text or a list. Raises RefusalError if there are none."""
-    found = [texts] if isinstance(texts, str) else texts
-    expect_some(name, found)
-    return found
-
-
-def expect_some(name: str, values: Sequence[Any]) -> None:
-    """Raises RefusalError if there are no texts."""
-    if not values:
+    if not texts and not isinstance(texts, str):
         raise RefusalError(Reason.EMPTY, f"{name}: is empty, expected one text or more")
+    return [texts] if isinstance(texts, str) else texts
+
+
+def query_and_texts(query: str, texts: list[str], name: str) -> list[tuple[str, str]]:
+    """The query with each text of a field; raises RefusalError if there are none."""
+    return [(query, text) for text in as_list(name, texts)]

@@ -39,9 +39,11 @@ class RefusalError(Exception):
         super().__init__(message)
         self.reason, self.retry_after = reason, retry_after
 
-
-class ClientGoneError(Exception):
-    """The client closed its connection before it had an answer."""
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of the response."""
+        headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+        return headers | ({"WWW-Authenticate": "Bearer"} if self.reason is Reason.UNAUTHORISED else {})
 
 
 def log_error(what: str, error: Exception) -> None:

@@ -1,66 +1,99 @@
-"""Answers a request in the dialect of its address and body, or refuses it there."""
+"""Answers requests in the dialect of their address and body, or refuses them there."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from rerank.serving.bodies import Bodies, parse
 from rerank.serving.dialects import Dialect, dialect_of
 from rerank.serving.dialects.fields import Body
+from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
-from rerank.serving.refusals import ClientGoneError, Reason, RefusalError, log_error
+from rerank.serving.refusals import Reason, RefusalError, log_error
 
 Result = TypeVar("Result")
 
 CLIENT_CLOSED = 499
 """The status, in the metrics alone, of a request whose client went away."""
+RETRY_AFTER = 1
+"""Seconds after which what waits may be done."""
 
 
-async def respond(
-    request: Request,
-    bodies: Bodies,
-    metrics: Metrics,
-    check: Callable[[], object],
-    answer: Callable[[Dialect, Body], Coroutine[Any, Any, Any]],
-) -> Response:
-    """The response to a request: what `answer` gives of its body, as JSON, or a refusal.
+class Endpoint(ABC):
+    """Answers the requests of some dialects."""
 
-    `check` raises RefusalError if nothing can be answered now; `answer` is cancelled if the client goes away.
-    """
-    started, address = time.perf_counter(), request.scope["address"]
-    dialect = dialect_of(address)
-    try:
-        async with bodies.body(request) as sent:
-            check()
-            body = await asyncio.to_thread(parse, sent)
-            dialect = dialect_of(address, body)
-            answered = await _unless_gone(request, answer(dialect, body))
-        response: Response = JSONResponse(answered)
-    except RefusalError as refusal:
-        response = refuse(dialect, refusal)
-    except ClientGoneError:
-        metrics.clients_gone.inc()
-        response = Response(status_code=CLIENT_CLOSED)
-    except Exception as error:
-        log_error("internal error", error)
-        response = refuse(dialect, RefusalError(Reason.INTERNAL, f"internal error: {type(error).__name__}"))
-    metrics.request(dialect.name, response.status_code, time.perf_counter() - started)
-    return response
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        self.limits, self.metrics, self._bodies = limits, metrics, Bodies(limits)
+
+    @abstractmethod
+    def check_room(self) -> None:
+        """Raises RefusalError if nothing can be answered now."""
+
+    @abstractmethod
+    async def answer(self, dialect: Dialect, body: Body) -> Any:
+        """The JSON of the answer to a request, or RefusalError; cancelled if the client goes away."""
+
+    async def respond(self, request: Request) -> Response:
+        """The response to a request, in the dialect of its address and body: an answer or a refusal."""
+        started, address = time.perf_counter(), request.scope["address"]
+        dialect = dialect_of(address)
+        try:
+            async with self._bodies.body(request) as sent:
+                self.check_room()
+                body = await asyncio.to_thread(parse, sent)
+                dialect = dialect_of(address, body)
+                answered = await _unless_gone(request, self.answer(dialect, body))
+            response: Response = JSONResponse(answered)
+        except RefusalError as refusal:
+            response = refuse(dialect, refusal)
+        except ClientDisconnect:
+            self.metrics.clients_gone.inc()
+            response = Response(status_code=CLIENT_CLOSED)
+        except Exception as error:
+            log_error("internal error", error)
+            response = refuse(dialect, RefusalError(Reason.INTERNAL, f"internal error: {type(error).__name__}"))
+        self.metrics.request(dialect.name, response.status_code, time.perf_counter() - started)
+        return response
+
+
+class OneByOne(Endpoint):
+    """An endpoint that answers one request after the other, in one thread."""
+
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        super().__init__(limits, metrics)
+        self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix=type(self).__name__), 0
+
+    def check_room(self, count: int = 1) -> None:
+        """Raises RefusalError if so many more texts or queries do not fit into the queue."""
+        if self._waiting + count > self.limits.max_queue:
+            line = f"the queue is full: {self._waiting} wait, {self.limits.max_queue} is the limit; try again"
+            raise RefusalError(Reason.OVERLOADED, line, RETRY_AFTER)
+
+    async def run(self, function: Callable[[], Result], count: int = 1) -> Result:
+        """What the function returns in the thread, for so many texts or queries; raises RefusalError without room."""
+        self.check_room(count)
+        self._waiting += count
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        finally:
+            self._waiting -= count
+
+    def stop(self) -> None:
+        """Ends the thread when what waits is done."""
+        self._thread.shutdown()
 
 
 def refuse(dialect: Dialect, refusal: RefusalError) -> JSONResponse:
     """The response to a refused request."""
     status = dialect.status(refusal)
-    headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
-    if refusal.reason is Reason.UNAUTHORISED:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(dialect.error(refusal, status), status, headers)
+    return JSONResponse(dialect.error(refusal, status), status, refusal.headers)
 
 
 async def no_such_path(request: Request, error: Exception) -> Response:
@@ -72,20 +105,18 @@ async def no_such_path(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": line, "detail": line}, status, headers)
 
 
-async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of `work`, which is cancelled if the client goes away first."""
-    working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(request))
+    working, gone = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    gone.add_done_callback(lambda _: working.cancel())
     try:
-        await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
-        return working.result()
+        return await working
+    except asyncio.CancelledError:
+        if gone.done():
+            raise ClientDisconnect from None
+        raise
     finally:
-        for task in (working, gone):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await task
+        gone.cancel()
 
 
 async def _gone(request: Request) -> None:

@@ -42,6 +42,8 @@ def read_keys(path: Path) -> tuple[str, ...]:
     """The keys in a file, one a line, without white space around them; raises UserError if a line has no key."""
     try:
         keys = [line.strip() for line in path.read_text(encoding="ascii").strip().splitlines()]
+    except OSError as error:
+        raise UserError(f"--api-key-file {path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         keys = []
     if not keys or not all(key and key.isprintable() and " " not in key for key in keys):

@@ -1,31 +1,26 @@
 """Service: takes a request from its bytes to its scores."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
-from starlette.requests import Request
-from starlette.responses import Response
 
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
-from rerank.serving.bodies import Bodies
 from rerank.serving.dialects import Dialect
 from rerank.serving.dialects.fields import Body
-from rerank.serving.engine import Engine, Job, Outcome
+from rerank.serving.engine import Engine, Job
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
 from rerank.serving.questions import Question, Scored
 from rerank.serving.refusals import Reason, RefusalError
-from rerank.serving.responses import respond
+from rerank.serving.responses import Endpoint
 from rerank.serving.token_limits import keep
 
-Result = TypeVar("Result")
 
-
-class Service:
+class Service(Endpoint):
     """Answers the requests of all dialects with one model.
 
     `name` is the checkpoint's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two
@@ -33,15 +28,10 @@ class Service:
     """
 
     def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics | None = None) -> None:
-        self.reranker, self.name, self.limits = reranker, name, limits
-        self.metrics = metrics or Metrics()
+        super().__init__(limits, metrics or Metrics())
+        self.reranker, self.name = reranker, name
         self.engine = Engine(reranker.scorer, limits.max_queue, self.metrics)
-        self._bodies = Bodies(limits)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
-
-    def start(self) -> None:
-        """Starts the model's thread."""
-        self.engine.start()
 
     def stop(self) -> None:
         """Scores what was submitted, and ends the threads."""
@@ -60,31 +50,26 @@ class Service:
         Raises RefusalError if the queue is full or the model fails.
         """
         pairs = [(query, document) for document in documents]
-        outcome: Future[Outcome] = Future()
-        with self.engine.tokenising(len(pairs)) as submit:
+        with self.engine.room(len(pairs)):
             passages = self._tokeniser.submit(self.reranker.scorer.tokenise_pairs, pairs).result()
-            submit(Job(passages, outcome.set_result))
-        found = outcome.result()
-        if isinstance(found, RefusalError):
-            raise found
+            found = self.engine.submit(Job(passages)).result()
         return self.reranker.best_passages(documents, found, top_k, first_scores)
 
-    async def respond(self, request: Request) -> Response:
-        """The answer to a request, in the dialect of its address and body, or a refusal in it."""
-        return await respond(request, self._bodies, self.metrics, self.engine.check_room, self._answer)
+    def check_room(self) -> None:
+        """Raises RefusalError if the queue is full, or the engine's thread has ended."""
+        self.engine.check_room()
 
-    async def _answer(self, dialect: Dialect, body: Body) -> Any:
+    async def answer(self, dialect: Dialect, body: Body) -> Any:
+        """The JSON of the answer to a request; raises RefusalError."""
         question: Question = dialect.read(body)
         self.limits.check_count(len(question.pairs), "documents")
-        with self.engine.tokenising(len(question.pairs)) as submit:
-            job, outcome = self._job(await self._in_tokeniser(self._tokenise, question))
-            submit(job)
-        try:
-            found = await outcome
-        finally:
-            self.engine.drop(job)
-        if isinstance(found, RefusalError):
-            raise found
+        with self.engine.room(len(question.pairs)):
+            loop = asyncio.get_running_loop()
+            job = Job(await loop.run_in_executor(self._tokeniser, self._tokenise, question))
+            if job.tokens > (most := self.limits.max_tokens):
+                line = f"{job.tokens} tokens in all passages, {most} is the limit (--max-tokens)"
+                raise RefusalError(Reason.TOO_LARGE, line)
+            found = await asyncio.wrap_future(self.engine.submit(job))
         return dialect.answer(Scored(question, found.scores, job.tokens, self.name))
 
     def _tokenise(self, question: Question) -> TokenisedPairs:
@@ -100,22 +85,3 @@ class Service:
             )
         self.metrics.documents_cut.inc(int(cut.sum()))
         return keep(passages, question.limits)
-
-    def _job(self, passages: TokenisedPairs) -> tuple[Job, asyncio.Future[Outcome]]:
-        """A job of a request's passages, and its outcome to come; raises RefusalError if it has too many tokens."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Outcome] = loop.create_future()
-
-        def done(found: Outcome) -> None:
-            loop.call_soon_threadsafe(lambda: None if outcome.done() else outcome.set_result(found))
-
-        job = Job(passages, done)
-        if job.tokens > self.limits.max_tokens:
-            raise RefusalError(
-                Reason.TOO_LARGE,
-                f"{job.tokens} tokens in all passages, {self.limits.max_tokens} is the limit (--max-tokens)",
-            )
-        return job, outcome
-
-    async def _in_tokeniser(self, function: Callable[..., Result], argument: object) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._tokeniser, function, argument)

@@ -44,9 +44,8 @@ def keep(found: TokenisedPairs, limits: TokenLimits) -> TokenisedPairs:
             raise RefusalError(Reason.INVALID, f"overlap_tokens: got {limits.overlap}, expected at most {most}")
     if limits.pair is None and limits.passages is None:
         return found._replace(builder=builder)
-    documents, rows = builder.documents, []
-    for query_id, doc_id in found.pairs:
-        rows.append(documents[doc_id][: _most(builder, query_id, limits)])
+    documents = builder.documents
+    rows = [documents[doc_id][: _most(builder, query_id, limits)] for query_id, doc_id in found.pairs]
     store = TokenStore(
         np.concatenate([np.zeros(0, np.int32), *rows]),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),

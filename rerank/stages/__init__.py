@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rerank.stages.late_interaction import LateInteraction
     from rerank.stages.query_adapter import QueryAdapter
     from rerank.stages.run_file import RunFile
+    from rerank.stages.similar_queries import SimilarQueries
 
 __all__ = [
     "BM25",
@@ -27,6 +28,7 @@ __all__ = [
     "LateInteraction",
     "QueryAdapter",
     "RunFile",
+    "SimilarQueries",
 ]
 
 

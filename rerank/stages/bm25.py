@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, ClassVar, TypedDict
 
 from rerank.data.types import Fold, Run
-from rerank.evaluation.choice import almost_best, values_of
-from rerank.evaluation.weights import MEASURE
+from rerank.evaluation.evaluate import values_of
+from rerank.evaluation.weights import MEASURE, almost_best
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json

@@ -53,15 +53,16 @@ class LateInteraction:
 
     def open(self, world: World, folder: Path) -> "LateInteractionRanker":
         """Opens the encoder and the vectors that the world has."""
-        return LateInteractionRanker(self, world.late_interaction(self.encoder))
+        return LateInteractionRanker(self, world.late_interaction(self.encoder), frozenset(world.queries.values()))
 
 
 @dataclass(frozen=True)
 class LateInteractionRanker:
-    """Ranks with the tokens of a world's documents."""
+    """Ranks with the tokens of a world's documents; what it finds for the world's queries is kept in memory."""
 
     settings: LateInteraction
     matcher: "Matcher"
+    known: frozenset[str] = frozenset()
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The documents of the stage below; the first `depth` of them are ranked, and come first."""
@@ -72,7 +73,8 @@ class LateInteractionRanker:
         matcher.add(list(dict.fromkeys(doc_id for found in lists.values() for doc_id in found.doc_ids)))
         scores: Run = {}
         for query_id, found in lists.items():
-            own = standardised(matcher.scores(queries[query_id], found.doc_ids))
+            query = queries[query_id]
+            own = standardised(matcher.scores(query, found.doc_ids, keep=query in self.known))
             values = [new + settings.below_weight * old for new, old in zip(own, found.first_scores, strict=True)]
             scores[query_id] = dict(zip(found.doc_ids, values, strict=True))
         return place_above(scores, first)

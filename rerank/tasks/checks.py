@@ -43,9 +43,6 @@ def check_settings(config: Config) -> None:
     """As `check_training`, but for the labels: `rerank distill` makes them."""
     validate(config)
     open_loss(config.loss)
-    if config.encoder.pooling not in POOLINGS:
-        name = config.encoder.pooling
-        raise UserError(f"--encoder.pooling {name}: no such pooling; {nearest(name, POOLINGS)}")
     check_encoder(config)
     if config.training.measure != "loss":
         measure_name(config.training.measure)
@@ -60,7 +57,9 @@ def check_settings(config: Config) -> None:
 
 
 def check_encoder(config: Config) -> None:
-    """Raises UserError for a template without its placeholders, and for LoRA without peft."""
+    """Raises UserError for an unknown pooling, a template without its placeholders, and LoRA without peft."""
+    if (pooling := config.encoder.pooling) not in POOLINGS:
+        raise UserError(f"--encoder.pooling {pooling}: no such pooling; {nearest(pooling, POOLINGS)}")
     if config.encoder.template:
         check_text_template(config.encoder.template)
     check_lora(config.encoder.lora_rank)

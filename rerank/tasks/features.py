@@ -18,7 +18,7 @@ from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import FINAL, read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.layouts import LetorFold, fold_names, open_all, open_fold
+from rerank.data.letor.layouts import fold_names, open_all, open_fold
 from rerank.data.letor.store import Store
 from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
@@ -41,27 +41,27 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set by name; for the final model none is open, and `is_final` is true."""
+    """The open folds of a data set, by name, and their stores; for the final model none, and `is_final` is true."""
 
     config: Config
     folder: CollectionFolder
     fold_names: list[str]
-    sets: dict[str, LetorFold]
+    sets: dict[str, tuple[Fold, Store]]
     is_final: bool
 
     @property
     def folds(self) -> list[Fold]:
         """The query ids of the open folds."""
-        return [opened.fold for opened in self.sets.values()]
+        return [fold for fold, _ in self.sets.values()]
 
     @cached_property
     def everything(self) -> Store:
         """All queries of the data set."""
         return open_all(self.config.collection.source, self.folder.features)
 
-    def checksums(self, fold_name: str) -> dict[str, str]:
-        """The SHA-256 of each file of a fold, or of the final model, by name."""
-        return self.everything.checksums if fold_name == FINAL else self.sets[fold_name].checksums
+    def store(self, fold_name: str) -> Store:
+        """The queries and the files of a fold, or of the final model."""
+        return self.everything if fold_name == FINAL else self.sets[fold_name][1]
 
     def final_fold(self, validated: bool) -> Fold:
         """All queries; some of them, drawn by `--seed`, validate."""
@@ -69,11 +69,8 @@ class FeatureDataset:
 
     def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
         """The training, validation and test queries of a fold or of the final model."""
-        if fold.name == FINAL:
-            features = self.everything.features
-            return features.subset(fold.train), features.subset(fold.valid), features.subset(fold.test)
-        opened = self.sets[fold.name]
-        return opened.train, opened.valid, opened.test
+        features = self.store(fold.name).features
+        return features.subset(fold.train), features.subset(fold.valid), features.subset(fold.test)
 
     @property
     def model(self) -> str:
@@ -99,11 +96,11 @@ class FeatureDataset:
         remedy = "take another --output.folder, or remove this one"
         saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
         hashes = {
-            fold.name: short_hash(sorted(self.checksums(fold.name).items()), len(self.fold_names), fold)
+            fold.name: short_hash(sorted(self.store(fold.name).checksums.items()), len(self.fold_names), fold)
             for fold in self.folds
         }
         if self.is_final:
-            hashes[FINAL] = short_hash(sorted(self.checksums(FINAL).items()))
+            hashes[FINAL] = short_hash(sorted(self.everything.checksums.items()))
         if all(saved.get(name) == content for name, content in hashes.items()):
             return
         if any(saved.get(name, content) != content for name, content in hashes.items()):
@@ -115,9 +112,9 @@ class FeatureDataset:
             saved = {}
         folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
         qrels = read_qrels(folder.qrels) if saved else {}
-        for fold, part in zip(self.folds, self.sets.values(), strict=True):
+        for fold, store in self.sets.values():
             folds[fold.name] = fold
-            qrels |= part.valid.qrels() | part.test.qrels()
+            qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
         qrels |= judged
         write_qrels(folder.qrels, qrels)
         write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
@@ -234,7 +231,7 @@ class FeatureTask:
     def facts(self) -> dict[str, Any]:
         """The files and the size of the network, for the manifest."""
         return {
-            "features": {"width": self.model.features, "files": self.dataset.checksums(self.fold.name)},
+            "features": {"width": self.model.features, "files": self.dataset.store(self.fold.name).checksums},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             **precision_facts(self.accelerator, self.model),
         }

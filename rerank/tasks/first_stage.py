@@ -9,7 +9,7 @@ from rerank.config import CollectionSettings, Config, validate
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
 from rerank.retrieval.indexed_texts import with_indexed_texts
-from rerank.retrieval.java import java_facts
+from rerank.retrieval.java import find_java
 from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
@@ -42,11 +42,11 @@ def recorded(settings: CollectionSettings) -> dict[str, str]:
 def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
     """What the manifest of a fold says of the run with its candidates."""
     settings = config.first_stage
-    return {
-        "first_stage": {"run": str(run), "sha256": kept_hash(run)},
-        "java": None if settings.run else java_facts(),
-        **({} if settings.run else {"lucene_threads": settings.threads or count_cores()}),
-    }
+    facts: dict[str, Any] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
+    if settings.run:
+        return facts
+    java = {"version": find_java().version, "found": find_java().origin}
+    return {**facts, "java": java, "lucene_threads": settings.threads or count_cores()}
 
 
 def first_stage_run(
@@ -54,8 +54,8 @@ def first_stage_run(
 ) -> Path:
     """The run to re-rank: the one that the settings name, else BM25's, which is retrieved once.
 
-    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer queries than those
-    of `queries_to_train` are `in_use`, it searches these alone, for a run with a name of its own.
+    BM25 searches `queries_to_search`; the run of a file of queries has a name of its own. If fewer or more queries than
+    those of `queries_to_train` are `in_use`, it searches these, for a run with a name of its own.
     """
     settings, language = config.first_stage, config.collection.language
     if settings.run:
@@ -66,7 +66,7 @@ def first_stage_run(
             f"{source}: has no query to search; expected at least one, or --collection.queries, a file of them"
         )
     name, drawn = short_hash(*queries.items())[:8], ""
-    if in_use is not None and len(in_use) < len(queries_to_train(collection)):
+    if in_use is not None and len(in_use) != len(queries_to_train(collection)):
         queries = dict(in_use)
         drawn = short_hash(*queries.items())[:8]
     file = folder.first_stage(settings, config.collection, name, drawn)

@@ -25,8 +25,15 @@ TOKENS = "tokens"
 MOST_COUNTED = 50_000
 """Documents whose word pieces are counted, at most, at equal distances in the collection."""
 DOCUMENTS_AT_ONCE = 64
-MOST_KEPT = 5000
-"""Queries whose scores are kept: cross-fitting ranks a query with many rankings of the stages below."""
+
+
+@dataclass(frozen=True)
+class AskedQuery:
+    """A query's (tokens, dimensions) vectors, the (tokens,) weights of these, and its scores so far, by document."""
+
+    vectors: np.ndarray
+    weights: np.ndarray
+    scores: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class LateInteraction:
     store: TokenVectorStore
     rotation: np.ndarray
     weights: np.ndarray
-    _scores: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
+    _kept: dict[str, AskedQuery] = field(default_factory=dict, repr=False)
 
     def add(self, doc_ids: Sequence[str]) -> None:
         """Encodes those of the documents that the store does not have."""
@@ -49,19 +56,25 @@ class LateInteraction:
             texts = {document.doc_id: document.text for document in self.collection.get(missing)}
             self.store.add(texts, lambda text: to_codes(self.encoder.document(text), self.rotation))
 
-    def scores(self, query: str, doc_ids: Sequence[str]) -> list[float]:
-        """The weighted MaxSim of a query and each of some documents, which were added."""
+    def scores(self, query: str, doc_ids: Sequence[str], keep: bool = False) -> list[float]:
+        """The weighted MaxSim of a query and each of some documents, which were added.
+
+        What is found is kept in memory if it will be asked for again, as cross-fitting does, which ranks a query once
+        for each ranking of the stages below.
+        """
         from rerank.models.late_interaction import max_similarities
 
-        if len(self._scores) > MOST_KEPT:
-            self._scores.clear()
-        known = self._scores.setdefault(query, {})
-        if missing := [doc_id for doc_id in doc_ids if doc_id not in known]:
+        asked = self._kept.get(query)
+        if asked is None:
             vectors, pieces = self.encoder.query(query)
+            asked = AskedQuery(vectors, self.weights[pieces])
+        if keep:
+            self._kept[query] = asked
+        if missing := [doc_id for doc_id in doc_ids if doc_id not in asked.scores]:
             codes = [self.store[doc_id] for doc_id in missing]
-            found = max_similarities(vectors, self.weights[pieces], codes, self.rotation)
-            known.update(zip(missing, found.tolist(), strict=True))
-        return [known[doc_id] for doc_id in doc_ids]
+            found = max_similarities(asked.vectors, asked.weights, codes, self.rotation)
+            asked.scores.update(zip(missing, found.tolist(), strict=True))
+        return [asked.scores[doc_id] for doc_id in doc_ids]
 
     def matches(self, query: str, documents: Sequence[Document]) -> list[dict[str, str]]:
         """For each document: words of a query, each with the word of the document that its pieces are most similar to.

@@ -30,7 +30,6 @@ from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, wri
 from rerank.tasks.text_model import kernels, open_model, truncation_summary
 from rerank.tasks.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.training.gradients import Loss
-from rerank.training.processes import main_process_first
 from rerank.training.task import Part
 from rerank.training.validation import mean_loss
 from rerank.utils.progress import log
@@ -138,7 +137,7 @@ class TextTask:
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         self.model.first_stage_weight = config.encoder.first_stage_weight
         self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
-        with main_process_first(accelerator, "tokens of the documents"):
+        with accelerator.main_process_first():
             self.passages = dataset.passages(self.tokenizer, max_length, self.model.template, self.model.splitting)
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))

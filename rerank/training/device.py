@@ -8,20 +8,22 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import TrainingSettings
 from rerank.models.gpu import AUTOCAST, Precision, bf16_gain, choose_precision, has_flash_attention, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
-from rerank.training.processes import group_settings
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log
 from rerank.utils.workers import GPUS
 
+LONGEST_WAIT = timedelta(days=1)
+"""How long a process waits for the others: the main process alone downloads, indexes, retrieves and tokenises."""
 CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
 VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
 """How the names begin that Linux gives to the instructions of which a matrix product is made."""
@@ -53,17 +55,10 @@ def open_accelerator(
     accelerator = Accelerator(
         cpu=on_cpu,
         mixed_precision="no" if on_cpu or chosen == "float32" else chosen,
-        kwargs_handlers=[group_settings()],
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)],
     )
-    if (
-        on_cpu and chosen in AUTOCAST
-    ):  # accelerate would give every accelerator of the process, others' too, the precision
+    if on_cpu and chosen in AUTOCAST:  # accelerate would give all accelerators of the process the precision
         accelerator.autocast = functools.partial(torch.autocast, "cpu", AUTOCAST[chosen])
-    if accelerator.device.type == "cpu" and accelerator.num_processes == 1 and "MASTER_ADDR" in os.environ:
-        log.info(
-            "accelerate launches one process on CPU unless it has MPI, so this is the only one; "
-            "for two on this machine: torchrun --nproc_per_node 2 -m rerank ..."
-        )
     return accelerator
 
 
@@ -106,6 +101,11 @@ def device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     models = _cpuinfo("model name")
     return models[0] if models else platform.processor() or platform.machine()
+
+
+def device_facts(device: torch.device) -> dict[str, Any]:
+    """The device and its arithmetic, for a manifest."""
+    return {"device": str(device), "device_name": device_name(device), "arithmetic": arithmetic()}
 
 
 def precision_of(accelerator: Accelerator) -> str:

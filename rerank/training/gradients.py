@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from inspect import signature
 from typing import Any
 
 import torch
@@ -13,7 +11,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.transfer import to_device
-from rerank.losses import LOSSES, exact_metric, smoothi
+from rerank.losses import exact_metric, smoothi
 from rerank.models.gpu import full_float32
 from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory
 from rerank.utils.errors import UserError
@@ -48,8 +46,8 @@ def accumulate_gradient(
 
     Returns:
         (lists, 3) on the CPU: the loss of each list, and of its grades the NDCG and the smooth NDCG (SmoothI's); see
-        `Batch.grades`. Without a budget
-        (lists, 2): the network is so small that the smooth NDCG would be most of the work.
+        `Batch.grades`. Without a budget (lists, 2): the network is so small that the smooth NDCG would be most of the
+        work.
 
     Raises:
         UserError: a single passage does not fit into memory, or the scores of a list do not.
@@ -124,9 +122,7 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
     parts = [inputs.take(group).to(accelerator.device) for group in groups]
 
     def score(part: Packed) -> Tensor:
-        with (
-            accelerator.autocast()
-        ):  # one for each pass: autocast keeps casts of weights that were made without a graph
+        with accelerator.autocast():  # one a pass: it keeps casts of weights that were made without a graph
             scores: Tensor = model(part)
         return scores.float()
 
@@ -142,7 +138,7 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
     last.backward(last_gradient)
     for part, gradient in zip(parts[:-1], gradients, strict=True):
         score(part).backward(gradient)
-    return _measured(batch, grid, losses, objective.loss, smooth=True)
+    return _measured(batch, grid, losses, smooth=True)
 
 
 def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) -> Tensor:
@@ -152,7 +148,7 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
             flat = model(batch.inputs.to(objective.accelerator.device)).float()
         flat = _with_first_scores(model, batch, flat.to(_loss_device(flat.device)))
         grid, losses = _backward(batch, flat, objective)
-        return _measured(batch, grid, losses, objective.loss, smooth=False)
+        return _measured(batch, grid, losses, smooth=False)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -199,21 +195,10 @@ def _loss_device(device: torch.device) -> torch.device:
     return device if on_device else torch.device("cpu")
 
 
-def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor, loss: Loss, smooth: bool) -> Tensor:
+def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor, smooth: bool) -> Tensor:
     """Loss, NDCG and smooth NDCG of each list, (lists, 3) on the CPU, from the grid of scores; 2 without `smooth`."""
     mask, grades = batch.mask.to(scores.device), batch.grades().to(scores.device)
     stats = [losses, exact_metric(scores, grades, mask)]
-    if smooth and _is_default_smoothi(loss) and not batch.scored:
-        stats.append(1 - losses)
-    elif smooth:
+    if smooth:
         stats.append(1 - smoothi(scores, grades, mask))
     return torch.stack(stats, dim=1).cpu().double()
-
-
-def _is_default_smoothi(loss: Loss) -> bool:
-    """Whether a loss is SmoothI with the hyperparameters of the smooth NDCG that is logged."""
-    function, given = (loss.func, loss.keywords) if isinstance(loss, partial) and not loss.args else (loss, {})
-    return function is LOSSES["smoothi"] and all(_SMOOTHI[name].default == value for name, value in given.items())
-
-
-_SMOOTHI = signature(smoothi).parameters

@@ -1,9 +1,8 @@
 """The training loop: step, validate, keep the best epoch, stop early, resume."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,21 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from rerank.batches.batch import Batch, Packed
-from rerank.batches.prefetch import prefetch
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
 from rerank.training.average import AveragedWeights
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
 from rerank.training.optimizer import make_optimizer, set_learning_rates
-from rerank.training.saving import StateSaver, saves_in_background
 from rerank.training.scaling import loss_scale, take_step
-from rerank.training.state import StagedBest, Trained, TrainingFolder, check_kept, restore_state
+from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
 from rerank.training.steps import Step, dropout_seeds, make_steps
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import log, progress
+
+SECONDS_BETWEEN_STATES = 180.0
 
 
 def train(
@@ -36,7 +36,6 @@ def train(
     settings: TrainingSettings,
     accelerator: Accelerator,
     validate: Callable[[Run], float] | None,
-    changed_later: Collection[str] = (),
     epochs: int | None = None,
     show: bool = True,
     left: Callable[[float], str] | None = None,
@@ -47,9 +46,10 @@ def train(
     run of the best epoch are kept in `folder`; training stops after `settings.patience` epochs without a better value.
     Without `validate`, all epochs are trained, the checkpoint is that of the last one, and no record has a "valid".
     With `settings.average` the weights that are validated and kept are averages (see `AveragedWeights`). The state is
-    saved (see `StateSaver`), and the next call with the same arguments resumes from it. Learning rates depend on the
-    step alone, and random numbers on the seed, the epoch and the list alone, so a resumed training ends with the same
-    weights as an uninterrupted one.
+    saved: on a CPU after each epoch; on a GPU, whose epochs are shorter, with each new best epoch, after the last one,
+    and at least every SECONDS_BETWEEN_STATES. The next call with the same arguments resumes from it. Learning rates
+    depend on the step alone, and random numbers on the seed, the epoch and the list alone, so a resumed training ends
+    with the same weights as an uninterrupted one.
 
     Args:
         task: the model and its data.
@@ -59,8 +59,6 @@ def train(
             used; the rest is the task's.
         accelerator: the device and the processes; the epochs' records also go to its trackers.
         validate: gives the value of a run of the validation queries; None: there are none.
-        changed_later: files of the checkpoint that the caller changes after the training, so that they may have changed
-            when a finished training is resumed; by their names relative to the folder.
         epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
         show: whether progress and a line for each epoch are shown.
         left: says what is left of a command when this share of the training is done; the line of an epoch ends with it.
@@ -74,32 +72,37 @@ def train(
     optimizer = make_optimizer(task.parameter_groups(), settings.weight_decay)
     average = AveragedWeights(task.model, settings.average)
     show = show and accelerator.is_main_process
-    training = _Training(task, loss, settings, accelerator, optimizer, average, show)
     trained = Trained(task.model, optimizer, average, accelerator.scaler)
+    training = _Training(task, loss, settings, accelerator, trained, show)
     history, kept = restore_state(folder, trained, accelerator.is_main_process)
     _expect_same_training(history, epochs, validate is not None, folder.state)
-    resumed = len(history)
-    with StateSaver(folder, trained, kept, saves_in_background(accelerator.device)) as saver:
-        while len(history) < epochs and not _exhausted(history, settings.patience):
-            record = _train_epoch(training, len(history))
-            run = None
-            if validate is not None:
-                with average.applied():
-                    run = task.score("valid")
-                record["valid"] = validate(run)
-            history.append(record)
-            best = kept_epoch(history) is record
-            if accelerator.is_main_process:
-                stage_best = partial(_stage, training, folder, run) if best else None
-                saver.save(history, stage_best)
-                if show:
-                    at_most = "at most " if settings.patience < epochs else ""
-                    share = (len(history) - resumed) / (epochs - resumed)
-                    _report(record, best, f"; {at_most}{left(share)}" if left else "")
-            log_epoch(accelerator, record)
-            accelerator.wait_for_everyone()
+    resumed, saved = len(history), time.monotonic()
+
+    def save_best(target: Path) -> None:
+        with average.applied():
+            task.save(target)
+
+    while not _ended(history, epochs, settings.patience):
+        record = _train_epoch(training, len(history))
+        run = None
+        if validate is not None:
+            with average.applied():
+                run = task.score("valid")
+            record["valid"] = validate(run)
+        history.append(record)
+        best = kept_epoch(history) is record
+        if accelerator.is_main_process:
+            if best or _is_due(accelerator.device, saved) or _ended(history, epochs, settings.patience):
+                kept = save_state(folder, trained, kept, history, (save_best, run) if best else None)
+                saved = time.monotonic()
+            if show:
+                at_most = "at most " if settings.patience < epochs else ""
+                share = (len(history) - resumed) / (epochs - resumed)
+                _report(record, best, f"; {at_most}{left(share)}" if left else "")
+        log_epoch(accelerator, record)
+        accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        check_kept(folder, saver.kept, changed_later)
+        check_kept(folder, kept)
     accelerator.wait_for_everyone()
     return history
 
@@ -112,8 +115,7 @@ class _Training:
     loss: Loss
     settings: TrainingSettings
     accelerator: Accelerator
-    optimizer: torch.optim.Optimizer
-    average: AveragedWeights
+    trained: Trained
     show: bool
 
     def make_batch(self, step: Step, epoch: int) -> Batch[Any]:
@@ -124,19 +126,18 @@ class _Training:
         )
 
 
-def _stage(training: _Training, folder: TrainingFolder, run: Run | None) -> StagedBest:
-    """The files of the best epoch, with the weights that were validated."""
-    with training.average.applied():
-        return StagedBest(folder, training.task.save, run)
-
-
 def kept_epoch(history: list[dict[str, Any]]) -> dict[str, Any]:
     """The record of the epoch whose model is kept: the first of the best by validation; without it, the last."""
     return max(history, key=lambda record: record["valid"]) if "valid" in history[-1] else history[-1]
 
 
-def _exhausted(history: list[dict[str, Any]], patience: int) -> bool:
-    return bool(history) and len(history) - kept_epoch(history)["epoch"] >= patience
+def _is_due(device: torch.device, saved: float) -> bool:
+    """Whether a state is saved after any epoch, if the one before was at the time `saved`."""
+    return device.type == "cpu" or time.monotonic() - saved >= SECONDS_BETWEEN_STATES
+
+
+def _ended(history: list[dict[str, Any]], epochs: int, patience: int) -> bool:
+    return len(history) >= epochs or (bool(history) and len(history) - kept_epoch(history)["epoch"] >= patience)
 
 
 def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated: bool, state: Path) -> None:
@@ -169,7 +170,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     `skipped` too, the steps whose gradient overflowed.
     """
     task, accelerator, settings = training.task, training.accelerator, training.settings
-    model, what = task.model, f"epoch {epoch + 1}"
+    model, optimizer, what = task.model, training.trained.optimizer, f"epoch {epoch + 1}"
     steps = make_steps(task.training_lists(epoch), settings.lists_per_step, accelerator)
     model.train()
     if task.memory is not None and not task.memory.tried:
@@ -197,9 +198,9 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
-        set_learning_rates(training.optimizer, settings, done, settings.epochs * len(steps))
-        skipped += not take_step(model, training.optimizer, settings.clip, accelerator)
-        training.average.update(done + 1)
+        set_learning_rates(optimizer, settings, done, settings.epochs * len(steps))
+        skipped += not take_step(model, optimizer, settings.clip, accelerator)
+        training.trained.average.update(done + 1)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
     *step_totals, step_lists = accelerator.reduce(torch.stack(step_sums, 1).float().to(accelerator.device)).cpu()

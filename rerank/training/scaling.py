@@ -4,12 +4,9 @@ Micikevicius et al.: Mixed Precision Training, ICLR 2018. torch's GradScaler hal
 overflows, and doubles it after 2,000 steps in a row that do not. Scales are powers of two, so scaling rounds nothing.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.utils.errors import UserError
 
@@ -49,16 +46,3 @@ def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, a
             "--training.precision float32, under another --name"
         )
     return after >= float(before)
-
-
-def scaler_tensors(scaler: Any) -> dict[str, Tensor]:
-    """The state of a scaler as float64 numbers; empty without a scaler."""
-    state = {} if scaler is None else scaler.state_dict()
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items()}
-
-
-def restore_scaler(scaler: Any, saved: Mapping[str, Tensor]) -> None:
-    """Gives a scaler the state that `scaler_tensors` gave; without one it begins anew."""
-    if scaler is not None and saved:
-        kinds = {name: type(value) for name, value in scaler.state_dict().items()}
-        scaler.load_state_dict({name: kind(saved[name].item()) for name, kind in kinds.items()})

@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
-from rerank.training.scaling import restore_scaler, scaler_tensors
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import (
@@ -29,7 +28,7 @@ from rerank.utils.integrity import (
 )
 from rerank.utils.progress import log
 
-TENSORS, HISTORY, KEPT = "state.safetensors", "history.json", "checkpoint.json"
+TENSORS, HISTORY, KEPT, SCALER = "state.safetensors", "history.json", "checkpoint.json", "scaler.json"
 
 
 class TrainingFolder(Protocol):
@@ -56,33 +55,6 @@ class TrainingFolder(Protocol):
         """One JSON record per epoch."""
 
 
-class StagedBest:
-    """The checkpoint and the validation run of the best epoch, beside their places until the state is written too.
-
-    `save` writes a checkpoint into a new folder. `record` is that of the files in their places.
-    """
-
-    def __init__(self, folder: TrainingFolder, save: Callable[[Path], object], run: Run | None) -> None:
-        with contextlib.ExitStack() as stack:
-            staged = stack.enter_context(atomic_write(folder.checkpoint))
-            save(staged)
-            kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
-            if run is not None and folder.valid_run is not None:
-                kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
-                write_run(kept[folder.valid_run], run, folder.tag)
-            parent = folder.state.parent
-            self.record = {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
-            self._stack = stack.pop_all()
-
-    def put_in_place(self) -> None:
-        """Replaces the files of the best epoch before."""
-        self._stack.close()
-
-    def drop(self, error: BaseException) -> None:
-        """Removes the files, which an error has kept from their places."""
-        self._stack.__exit__(type(error), error, error.__traceback__)
-
-
 class Trained(NamedTuple):
     """What a training changes and a state has; `scaler` is that of gradients in float16, None if there is none."""
 
@@ -92,8 +64,8 @@ class Trained(NamedTuple):
     scaler: Any
 
 
-def state_tensors(trained: Trained) -> dict[str, Tensor]:
-    """The weights, the values of the optimizer, the scaler's and the averages, by name; no copies."""
+def _state_tensors(trained: Trained) -> dict[str, Tensor]:
+    """The weights, the values of the optimizer and the averages, by name; no copies."""
     parts = {
         "model": trained.model.state_dict(),
         "optimizer": {
@@ -101,7 +73,6 @@ def state_tensors(trained: Trained) -> dict[str, Tensor]:
             for number, values in trained.optimizer.state_dict()["state"].items()
             for key, value in values.items()
         },
-        "scaler": scaler_tensors(trained.scaler),
         "average": trained.average.tensors(),
     }
     return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
@@ -119,35 +90,47 @@ def _restore(trained: Trained, tensors: dict[str, Tensor]) -> None:
         values[int(number)][key] = value
     groups = trained.optimizer.state_dict()["param_groups"]
     trained.optimizer.load_state_dict({"state": dict(values), "param_groups": groups})
-    restore_scaler(trained.scaler, parts["scaler"])
     trained.average.restore(parts["average"])
 
 
 def save_state(
     folder: TrainingFolder,
-    tensors: dict[str, Tensor],
+    trained: Trained,
     kept: Record,
     history: list[dict[str, Any]],
-    best: StagedBest | None = None,
-) -> None:
+    best: tuple[Callable[[Path], object], Run | None] | None = None,
+) -> Record:
     """Writes the state after an epoch, and the log; `kept` is the record of the best epoch's files.
 
-    If the epoch is the `best`, its files are put in their places just before the state is.
+    If the epoch is the best, `best` are what writes a checkpoint into a new folder, and the run of the validation
+    queries. They are put in their places just before the state is. Returns the record of the best epoch's files.
     """
-    try:
-        with atomic_write(folder.state) as tmp:
-            tmp.mkdir()
-            _write_tensors(tensors, tmp / TENSORS)
-            (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
-            (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
-            write_record(tmp)
-            if best:
-                best.put_in_place()
-    except BaseException as error:
+    with atomic_write(folder.state) as tmp, contextlib.ExitStack() as stack:
         if best:
-            best.drop(error)
-        raise
+            kept = _stage(folder, *best, stack)
+        tmp.mkdir()
+        _write_tensors(_state_tensors(trained), tmp / TENSORS)
+        (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
+        (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
+        if trained.scaler:
+            (tmp / SCALER).write_text(json.dumps(trained.scaler.state_dict()), encoding="utf-8")
+        write_record(tmp)
     _write_log(folder, history)
+    return kept
+
+
+def _stage(
+    folder: TrainingFolder, save: Callable[[Path], object], run: Run | None, stack: contextlib.ExitStack
+) -> Record:
+    """Writes the files of the best epoch, whose places they take when `stack` ends; returns their record."""
+    staged = stack.enter_context(atomic_write(folder.checkpoint))
+    save(staged)
+    kept = {folder.checkpoint / file.relative_to(staged): file for file in files_below(staged)}
+    if run is not None and folder.valid_run is not None:
+        kept[folder.valid_run] = stack.enter_context(atomic_write(folder.valid_run))
+        write_run(kept[folder.valid_run], run, folder.tag)
+    parent = folder.state.parent
+    return {place.relative_to(parent).as_posix(): facts_of(file) for place, file in kept.items()}
 
 
 def _write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
@@ -178,6 +161,8 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
         history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
         kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
         _restore(trained, tensors)
+        if trained.scaler and (state / SCALER).is_file():
+            trained.scaler.load_state_dict(json.loads((state / SCALER).read_text(encoding="utf-8")))
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:
@@ -186,15 +171,13 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
     return history, kept
 
 
-def check_kept(folder: TrainingFolder, kept: Record, changed_later: Collection[str] = ()) -> None:
+def check_kept(folder: TrainingFolder, kept: Record) -> None:
     """Raises UserError if what is kept of the best epoch is not what the training wrote.
 
     It is for the end of a training: a command that was killed while it saved an epoch may leave the checkpoint of that
-    epoch beside the state of the epoch before, and the next command writes both again. Files of the names
-    `changed_later` are not checked.
+    epoch beside the state of the epoch before, and the next command writes both again.
     """
-    record = {name: facts for name, facts in kept.items() if name not in changed_later}
-    if changed := list(changes(folder.state.parent, record)):
+    if changed := list(changes(folder.state.parent, kept)):
         raise UserError(
             f"{folder.state.parent}: the best epoch's files have changed since they were written "
             f"({'; '.join(changed)}); remove {folder.state} to train again"

@@ -29,9 +29,6 @@ TRACKERS: dict[str, MakeTracker] = {}
 TRACKED = ("loss", "ndcg", "smooth", "valid", "seconds")
 """The values of an epoch's record that are tracked."""
 
-PACKAGES = {"comet_ml": "comet-ml"}
-"""Packages whose name on PyPI is not the tracker's."""
-
 
 def tracker(name: str) -> Callable[[MakeTracker], MakeTracker]:
     """Registers a function as the tracker `name` of `--training.track`; it returns an accelerate GeneralTracker."""
@@ -52,9 +49,7 @@ def check_tracker(name: str) -> None:
     if name not in names:
         raise UserError(f"--training.track {name}: no such tracker; {nearest(name, names | set(TRACKERS))}")
     if not filter_trackers([name], logging_dir="."):
-        raise UserError(
-            f"--training.track {name}: its package is not installed; pip install {PACKAGES.get(name, name)}"
-        )
+        raise UserError(f"--training.track {name}: its package is not installed; pip install {name}")
 
 
 @contextlib.contextmanager
@@ -70,7 +65,7 @@ def tracked(accelerator: Accelerator, config: Config, project: str, run: str, fo
     accelerator.project_configuration.logging_dir = str(folder)
     accelerator.log_with = [TRACKERS[name](run, folder)] if name in TRACKERS else filter_trackers([name], str(folder))
     run_names = {"wandb": {"name": run}, "mlflow": {"run_name": run}}
-    accelerator.init_trackers(project, _flat(sections(config)), run_names)
+    accelerator.init_trackers(project, _values(config), run_names)
     try:
         yield
     finally:  # not end_training, which also ends the processes of the folds that follow
@@ -84,16 +79,11 @@ def log_epoch(accelerator: Accelerator, record: dict[str, Any]) -> None:
     accelerator.log({key: record[key] for key in TRACKED if key in record}, step=record["epoch"])
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
-    """Maps section.key to its value, for the settings that have one.
-
-    >>> _flat({"loss": {"name": "smoothi", "metric": None, "alpha": 1.0}})
-    {'loss.name': 'smoothi', 'loss.alpha': 1.0}
-    """
-    flat: dict[str, bool | int | float | str] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            flat[f"{prefix}{key}"] = value if isinstance(value, bool | int | float) else str(value)
-    return flat
+def _values(config: Config) -> dict[str, bool | int | float | str]:
+    """Maps section.key to its value, for the settings that have one."""
+    return {
+        f"{section}.{key}": value if isinstance(value, bool | int | float) else str(value)
+        for section, values in sections(config).items()
+        for key, value in values.items()
+        if value is not None
+    }

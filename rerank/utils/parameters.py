@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from cyclopts import Group, Parameter, Token, default_name_transform
-
-
-def section(name: str, position: int) -> Parameter:
-    """A section of the configuration: its keys are the flags --name.key, and form one group of the help."""
-
-    def flag(key: str) -> str:
-        return f"{name}.{default_name_transform(key)}"
-
-    return Parameter(name="*", name_transform=flag, group=Group(name, sort_key=position))
+from cyclopts import Parameter, Token
 
 
 def _whole(expected: Any, tokens: Sequence[Token]) -> int | str:

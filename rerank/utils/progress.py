@@ -14,7 +14,6 @@ from tqdm import tqdm
 Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 10.0
 
-
 log = logging.getLogger("rerank")
 """The logger of the package; silent until `log_to_terminal` or the caller configures logging."""
 
@@ -63,9 +62,9 @@ def progress(
     """
     if not show:
         yield from items
-    elif sys.stderr.isatty() or _in_notebook():
+    elif bar_class := _bar_class():
         about = {"desc": what, "unit": f" {unit}" if unit else "it"}
-        with _bar_class()(items, total=total, initial=before, leave=False, dynamic_ncols=True, **about) as bar:
+        with bar_class(items, total=total, initial=before, leave=False, dynamic_ncols=True, **about) as bar:
             for item in bar:
                 yield item
                 bar.set_postfix_str(postfix(), refresh=False)
@@ -73,19 +72,14 @@ def progress(
         yield from _lines(items, total, what, postfix, before, unit)
 
 
-def _in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return shell is not None and "IPKernelApp" in shell.config
-
-
 def _bar_class() -> Any:
-    """The bar for a notebook if tqdm can draw one there (it needs ipywidgets), else that for a terminal."""
-    if _in_notebook() and find_spec("ipywidgets"):
+    """The bar for a terminal, or the one for a notebook, which needs ipywidgets; None where no bar can be drawn."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None and "IPKernelApp" in shell.config and find_spec("ipywidgets"):
         from tqdm.notebook import tqdm as notebook_tqdm
 
         return notebook_tqdm
-    return tqdm
+    return tqdm if sys.stderr.isatty() else None
 
 
 @dataclass

@@ -33,26 +33,21 @@ class Registered(NamedTuple):
     hyperparameters: dict[str, Hyperparameter]
 
 
+@cache
 def registered(path: Path, decorator: str) -> dict[str, Registered]:
-    """The functions that are decorated with @decorator("name") in a Python file, or in the files of a folder.
+    """The functions that are decorated with @decorator("name") in a Python file, or in the files of a folder, by name.
 
-    Args:
-        path: a Python file or a folder; sub-folders are not read.
-        decorator: the decorator's name.
-
-    Returns:
-        Each function by its name, sorted by name.
-
-    Raises:
-        ValueError: a name is used twice or is not a string literal, or a default is not a literal.
+    Names and defaults must be literals. The folders in a folder are not read.
     """
-    functions: dict[str, Registered] = {}
-    for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
-        for function in _registered_in(file, decorator):
-            if function.name in functions:
-                raise ValueError(f"{file}: @{decorator}({function.name!r}): this name is used twice")
-            functions[function.name] = function
-    return dict(sorted(functions.items()))
+    functions = []
+    for file in path.glob("*.py") if path.is_dir() else [path]:
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text).body if f"@{decorator}(" in text else []
+        for node in [node for node in tree if isinstance(node, ast.FunctionDef)]:
+            for call in list(node.decorator_list):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
+                    functions.append(describe(ast.literal_eval(call.args[0]), _stub(file, node)))
+    return dict(sorted((function.name, function) for function in functions))
 
 
 def describe(name: str, function: Callable[..., Any]) -> Registered:
@@ -68,30 +63,11 @@ def describe(name: str, function: Callable[..., Any]) -> Registered:
     return Registered(name, docstring, hyperparameters)
 
 
-@cache
-def _registered_in(file: Path, decorator: str) -> list[Registered]:
-    text = file.read_text(encoding="utf-8")
-    if f"@{decorator}(" not in text:
-        return []
-    functions = []
-    for node in [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]:
-        for call in node.decorator_list:
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == decorator:
-                name = call.args[0] if call.args else None
-                if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-                    raise ValueError(f'{file}:{call.lineno}: expected a string literal: @{decorator}("name")')
-                functions.append(describe(name.value, _stub(file, node)))
-    return functions
-
-
 def _stub(file: Path, node: ast.FunctionDef) -> Callable[..., Any]:
     """The function without its decorators and its code, so that only its defaults are computed."""
     node.decorator_list, node.body = [], node.body[:1]  # the docstring
     future = ast.parse("from __future__ import annotations").body  # annotations stay text
     namespace: dict[str, Any] = {}
-    try:
-        exec(compile(ast.Module([*future, node], []), str(file), "exec"), namespace)
-    except NameError as error:
-        raise ValueError(f"{file}:{node.lineno}: expected literals as defaults of {node.name}: {error}") from None
+    exec(compile(ast.Module([*future, node], []), str(file), "exec"), namespace)
     function: Callable[..., Any] = namespace[node.name]
     return function

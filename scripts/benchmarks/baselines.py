@@ -1,6 +1,5 @@
 """Baselines: a plain CEDR-style loop, sentence-transformers' CrossEncoder, and SmoothI by autograd."""
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +9,6 @@ from torch import Tensor, nn
 from rerank.batches.pair_template import PairTemplate
 from rerank.losses import prepare_inputs, rank_indicators
 from rerank.losses.metrics import metric_from_indicators, parse
-
-NO_CROSS_ENCODER = "CrossEncoder is not installed: pip install sentence-transformers measures it too"
 
 
 class Cedr(nn.Module):
@@ -87,15 +84,6 @@ def cedr_step(
         (loss(grid, truth, torch.ones_like(truth, dtype=torch.bool)).mean() / len(lists)).backward()
     optimizer.step()
     optimizer.zero_grad()
-
-
-def open_sentence_cross_encoder(folder: str, device: torch.device) -> Any | None:
-    """sentence_transformers.CrossEncoder of a folder; None if the package is not installed."""
-    if importlib.util.find_spec("sentence_transformers") is None:
-        return None
-    from sentence_transformers import CrossEncoder
-
-    return CrossEncoder(folder, num_labels=1, device=str(device))
 
 
 def smoothi_graph(scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -10,28 +10,26 @@ from accelerate import Accelerator
 from rerank.models.export.folder import FORMATS, open_export, write_export
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
-from scripts.benchmarks.report import check, publish
-from scripts.benchmarks.scoring import our_scores
+from scripts.benchmarks.report import Encoder, Out, Rounds, publish
+from scripts.benchmarks.scoring import QUERIES, Documents, our_scores
 from scripts.benchmarks.timing import Work, interleaved, ratio
-from scripts.benchmarks.workload import Workload, encoder, make_workload
+from scripts.benchmarks.workload import Workload, make_workload, open_encoder
 
-QUERIES = 4
 OURS = "rerank"
 COLUMNS = {"what": "", "documents/CPU s": ",.2f", "× rerank": ".2f"}
 NOTE = "Seconds are those of all threads on processors. Values are medians over rounds."
 
 
-def bench_exports(name: str, rounds: int, documents: int, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm) on the CPU and returns the table.
+def exports(*, encoder: Encoder = "minilm", rounds: Rounds = 3, documents: Documents = 64, out: Out = None) -> None:
+    """Documents scored per CPU second: rerank and the graphs that `rerank export` writes.
 
-    Raises UserError for an encoder that cannot be loaded, a number that is too small, and an `out` that cannot be
-    written.
+    Parameters
+    ----------
+    documents
+        Documents to score per round, of one passage each.
     """
-    check(rounds, out)
-    if documents < QUERIES:
-        raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
     accelerator = open_accelerator(device="cpu")
-    with encoder(name or "minilm", own_head=True) as folder:
+    with open_encoder(encoder, own_head=True) as folder:
         workload = make_workload(folder, QUERIES, documents // QUERIES, one_passage=True)
         works, notes = _exported_works(workload, accelerator)
     works = {OURS: lambda: our_scores(workload.model, workload, accelerator), **works}
@@ -48,8 +46,8 @@ def bench_exports(name: str, rounds: int, documents: int, out: Path | None = Non
         }
         for what, taken in seconds.items()
     ]
-    settings = {"encoder": name or "minilm", "rounds": rounds, "documents": documents}
-    return publish("Exported graphs", rows, COLUMNS, settings, accelerator.device, [*notes, NOTE], out)
+    settings = {"encoder": encoder, "rounds": rounds, "documents": documents}
+    publish("Exported graphs", rows, COLUMNS, settings, accelerator.device, [*notes, NOTE], out)
 
 
 def _exported_works(workload: Workload, accelerator: Accelerator) -> tuple[dict[str, Work], list[str]]:

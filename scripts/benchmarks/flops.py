@@ -18,11 +18,10 @@ def token_layers(encoder: Any) -> list[nn.Linear]:
 
     Raises UserError for an encoder without a list of layers.
     """
-    count = encoder.config.num_hidden_layers
-    for module in encoder.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == count:
-            return [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
-    raise UserError(f"{type(encoder).__name__}: no list of {count} layers is found in it; use another encoder")
+    layers = layers_of(encoder)
+    if not layers:
+        raise UserError(f"{type(encoder).__name__}: no list of layers is found in it; use another encoder")
+    return [module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)]
 
 
 def forward_flops(encoder: Any, passage_lengths: np.ndarray, packed: bool = False) -> float:

@@ -1,18 +1,17 @@
 """Benchmark: time and memory of the forward and backward pass of each loss."""
 
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from cyclopts import Parameter
 from torch import Tensor
 
 from rerank.losses import LOSSES
-from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import smoothi_graph
 from scripts.benchmarks.memory import in_fresh_process, peak_memory
-from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.report import Count, Out, Rounds, publish
 from scripts.benchmarks.timing import Work, interleaved, ratio
 
 BASELINE = "smoothi with an autograd graph"
@@ -27,18 +26,26 @@ NOTES = (
 )
 
 
-def bench_losses(rounds: int, lists: int, documents: tuple[int, ...], out: Path | None = None) -> str:
-    """Measures all losses, and SmoothI by autograd, on lists of each number of documents; returns the table.
+def losses(
+    *,
+    lists: Count = 128,
+    documents: Annotated[tuple[Count, ...], Parameter(consume_multiple=True, negative=())] = (147, 1251),
+    rounds: Rounds = 3,
+    out: Out = None,
+) -> None:
+    """Milliseconds and memory of every loss, forward and backward, and of SmoothI with an autograd graph.
 
-    Raises UserError for a number that is too small and an `out` that cannot be written.
+    Parameters
+    ----------
+    lists
+        Lists of a batch.
+    documents
+        Documents of a list; one table for each number.
     """
-    check(rounds, out)
-    if min(lists, *documents) < 1:
-        raise UserError(f"--lists {lists}, --documents {documents}: expected 1 or more")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = [row for count in documents for row in _of_shape(lists, count, rounds, device)]
     settings = {"lists": lists, "documents": documents, "rounds": rounds, "labels": LABELS, "dtype": "float32"}
-    return publish("Losses, forward and backward", rows, COLUMNS, settings, device, NOTES, out)
+    publish("Losses, forward and backward", rows, COLUMNS, settings, device, NOTES, out)
 
 
 def _of_shape(lists: int, documents: int, rounds: int, device: torch.device) -> list[dict[str, Any]]:

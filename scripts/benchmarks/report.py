@@ -1,27 +1,41 @@
-"""The report of a benchmark: a text table, and JSON with all measurements."""
+"""The flags that benchmarks have in common, and their report: a text table, and JSON with all measurements."""
 
 import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from rerank.evaluation.tables.table import aligned
 from rerank.training.device import device_name
-from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, atomic_write, check_output, output_target
+from rerank.utils.files import atomic_write, check_output
 
 
-def check(rounds: int, out: Path | None) -> None:
-    """Raises UserError, before anything is measured, for fewer than one round or a file that cannot be written."""
-    if rounds < 1:
-        raise UserError(f"--rounds: got {rounds}, expected 1 or more")
+def _check_out(_: object, out: Path | None) -> None:
+    """Raises UserError, before anything is measured, for a file that cannot be written."""
     if out is not None:
         check_output(out)
-        if output_target(out) != STANDARD_OUTPUT and not out.absolute().parent.is_dir():
-            raise UserError(f"--out {out}: expected the name of a file in an existing folder")
+
+
+Encoder = Annotated[
+    str,
+    Parameter(
+        help="minilm (default on a CPU) or bert-base (on a GPU), both with random weights; or a folder, or a name on "
+        "the hub."
+    ),
+]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+Rounds = Annotated[
+    int,
+    Parameter(
+        help="Every contestant is measured once per round, in turns; the median counts.", validator=Number(gte=1)
+    ),
+]
+Out = Annotated[Path | None, Parameter(help="The JSON file to write.", validator=_check_out)]
 
 
 def publish(
@@ -32,8 +46,8 @@ def publish(
     device: torch.device,
     notes: Sequence[str] = (),
     out: Path | None = None,
-) -> str:
-    """Returns the table of `rows` as text; also writes everything to `out` as JSON, if given.
+) -> None:
+    """Prints the table of `rows`; also writes everything to `out` as JSON, if given.
 
     `columns` are the keys of `rows` to show, with their formats (such as ".2f"); columns without any value are left
     out. Strings are shown unchanged; None and missing values are empty cells.
@@ -51,7 +65,7 @@ def publish(
     visible = {key: form for key, form in columns.items() if any(row.get(key) is not None for row in rows)}
     body = [[_cell(row.get(key), form) for key, form in visible.items()] for row in rows]
     head = f"{title}. {facts['machine']}, {facts['threads']} threads, torch {facts['torch']}, {facts['date'][:10]}"
-    return "\n\n".join([head, aligned([list(visible), *body]), "\n".join(notes)]).rstrip() + "\n"
+    print("\n\n".join([head, aligned([list(visible), *body]), "\n".join(notes)]).rstrip())
 
 
 def _cell(value: Any, form: str) -> str:

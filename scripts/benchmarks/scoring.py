@@ -1,12 +1,14 @@
 """Benchmark: documents scored per second, by rerank and by sentence_transformers.CrossEncoder.predict."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from accelerate import Accelerator
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from sentence_transformers import CrossEncoder
 from torch import nn
 
 from rerank.data.types import Run
@@ -14,12 +16,10 @@ from rerank.models.gpu import AUTOCAST
 from rerank.models.memory import open_budget
 from rerank.models.scoring import score_candidates
 from rerank.training.device import open_accelerator, precision_of
-from rerank.utils.errors import UserError
-from scripts.benchmarks.baselines import NO_CROSS_ENCODER, open_sentence_cross_encoder
 from scripts.benchmarks.flops import forward_flops
-from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.report import Encoder, Out, Rounds, publish
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
+from scripts.benchmarks.workload import Workload, make_workload, on_device, open_encoder
 
 DEFAULT_BATCH = 32
 BATCHES = {"cpu": (1, 2, 4, 8, 16, DEFAULT_BATCH), "cuda": (DEFAULT_BATCH, 128), "mps": (DEFAULT_BATCH, 128)}
@@ -43,30 +43,32 @@ NOTES = (
 )
 
 
-def bench_scoring(name: str, rounds: int, documents: int | None = None, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
+Documents = Annotated[int, Parameter(validator=Number(gte=QUERIES))]
 
-    A round scores `documents`, by default 64 on a CPU and 8,192 on a GPU. Raises UserError for an encoder that cannot
-    be loaded, a number that is too small, and an `out` that cannot be written.
+
+def scoring(*, encoder: Encoder = "", rounds: Rounds = 3, documents: Documents | None = None, out: Out = None) -> None:
+    """Documents scored per second: rerank and sentence_transformers.CrossEncoder.
+
+    Parameters
+    ----------
+    documents
+        Documents to score per round; by default 64 on a CPU and 8,192 on a GPU.
     """
-    check(rounds, out)
     accelerator = open_accelerator()
     device = accelerator.device
     gpu = device.type == "cuda"
-    name = name or ("bert-base" if gpu else "minilm")
+    name = encoder or ("bert-base" if gpu else "minilm")
     documents = documents or (8192 if gpu else 64)
-    if documents < QUERIES:
-        raise UserError(f"--documents: got {documents}, expected {QUERIES} or more")
-    with encoder(name, own_head=True) as folder:
+    with open_encoder(name, own_head=True) as folder:
         short, long = (make_workload(folder, QUERIES, documents // QUERIES, one_passage=one) for one in (True, False))
-        rows, notes = measured(short, long, accelerator, rounds)
+        rows, note = measured(short, long, accelerator, rounds)
     settings = {"encoder": name, "rounds": rounds, "documents": documents, "precision": precision_of(accelerator)}
-    return publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [*notes, *NOTES], out)
+    publish(f"Scoring with {name}", rows, COLUMNS, settings, device, [note, *NOTES], out)
 
 
 def measured(
     short: Workload, long: Workload, accelerator: Accelerator, rounds: int
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[dict[str, Any]], str]:
     """The rows of two workloads of the same encoder, and what to note; the batch sizes of `predict` are tried first."""
     device, dtype = accelerator.device, product_type(accelerator)
     model = on_device(short.model, accelerator)  # the long workload has the same model
@@ -79,22 +81,18 @@ def measured(
     slower = [EXACT] if dtype == torch.bfloat16 and device.type == "cpu" else []
     if slower:
         works[EXACT] = in_float32(model, works[OURS])
-    baseline = open_sentence_cross_encoder(str(short.folder), device)
-    notes = [NO_CROSS_ENCODER]
-    baselines: dict[str, Work] = {}
-    if baseline is not None:
-        trials: dict[str, Work] = {
-            f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES[device.type]
-        }
-        _predict(baseline, short, DEFAULT_BATCH, accelerator, WARM_UP)()
-        tried = interleaved(trials, 1, device)
-        best = min(tried, key=lambda batch: tried[batch][0])
-        total = sum(len(c.doc_ids) for c in short.candidates)
-        notes = [
-            "documents/s of CrossEncoder.predict by batch size: "
-            + ", ".join(f"{batch.split()[-1]}: {total / seconds[0]:.2f}" for batch, seconds in tried.items())
-        ]
-        baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
+    baseline = CrossEncoder(str(short.folder), num_labels=1, device=str(device))
+    trials: dict[str, Work] = {
+        f"predict, batch {size}": _predict(baseline, short, size, accelerator) for size in BATCHES[device.type]
+    }
+    _predict(baseline, short, DEFAULT_BATCH, accelerator, WARM_UP)()
+    tried = interleaved(trials, 1, device)
+    best = min(tried, key=lambda batch: tried[batch][0])
+    total = sum(len(c.doc_ids) for c in short.candidates)
+    note = "documents/s of CrossEncoder.predict by batch size: " + ", ".join(
+        f"{batch.split()[-1]}: {total / seconds[0]:.2f}" for batch, seconds in tried.items()
+    )
+    baselines = {batch: trials[batch] for batch in dict.fromkeys((best, f"predict, batch {DEFAULT_BATCH}"))}
     works[next(iter(works))]()
     our_scores(model, short, accelerator)
     seconds = interleaved(works | baselines, rounds, device)
@@ -102,7 +100,7 @@ def measured(
     for what in [OURS, *slower, *baselines, OURS_LONG]:
         row = rate_row(what, long if what == OURS_LONG else short, seconds[what], rates)
         rows.append(row | ({OURS_FASTER: ratio(seconds[what], seconds[OURS])} if what in (*slower, *baselines) else {}))
-    return rows, notes
+    return rows, note
 
 
 def our_scores(model: nn.Module, workload: Workload, accelerator: Accelerator) -> Run:

@@ -1,13 +1,14 @@
 """Benchmark: the latency of a fitted pipeline, stage by stage and behind `rerank serve`; and of a peer made by hand."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import numpy as np
@@ -26,7 +27,7 @@ from rerank.stages.base import Stage, below
 from rerank.stages.world import World
 from rerank.tasks.vectors import open_vectors
 from rerank.utils.errors import UserError
-from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.report import Count, Out, publish
 from scripts.benchmarks.search_collection import CopyEncoder, write_collection
 from scripts.benchmarks.serving_load import WAIT, server_process
 from scripts.benchmarks.workload import SHAPES, make_encoder
@@ -36,6 +37,7 @@ WARMING = 60
 """Queries that are asked before any is measured: Java compiles what runs often."""
 RERANKED = 20
 """Documents that the cross-encoder ranks."""
+PEER_DEPTH = 1000
 COLUMNS = {"what": "", "p50 (ms)": ",.1f", "p95 (ms)": ",.1f", "queries/s": ",.1f"}
 NOTES = (
     "Stages one after the other in one process, whose query vectors are not kept; /search with its ten hits. Weights "
@@ -44,23 +46,38 @@ NOTES = (
 )
 
 
-def bench_search(
-    sources: Sequence[str],
+def search(
+    *collections: str,
     encoder: str,
-    documents: int,
-    queries: int,
-    folder: Path,
-    precision: str,
-    out: Path | None = None,
-) -> str:
-    """Measures searches among copies of the documents of the sources, kept in `folder`, and returns the table."""
-    check(1, out)
+    documents: Count = 20_000,
+    queries: Count = 200,
+    folder: Path = Path("search-benchmark"),
+    precision: Literal["auto", "float32", "bf16"] = "auto",
+    out: Out = None,
+) -> None:
+    """Milliseconds of a query to a pipeline, stage by stage and behind `rerank serve`, alone and at eight clients.
+
+    Parameters
+    ----------
+    collections
+        Collections whose documents are copied, with other words in them, and whose queries are asked.
+    encoder
+        The bi-encoder of the pipeline, which encodes the originals only.
+    documents
+        Documents to search.
+    queries
+        Queries that are measured, after 60 that are not.
+    folder
+        Where the documents, the index and the vectors are kept for the next time.
+    precision
+        That of the cross-encoder.
+    """
     home = folder / str(documents)
     if not (home / "collection").exists():
-        write_collection(home / "collection", sources, documents)
+        write_collection(home / "collection", collections, documents)
     config = Config(CollectionSettings(str(home / "collection")), output=OutputSettings(str(home / "runs")))
     world = World.open(config)
-    originals = sum(open_collection(source).count() for source in sources)
+    originals = sum(open_collection(source).count() for source in collections)
     store = open_vectors(CopyEncoder(world.encoder(encoder), originals), world.texts, world.folder)  # type: ignore
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
     stages = default_stages(encoder, "", documents)
@@ -85,10 +102,10 @@ def bench_search(
         "queries": queries,
         "encoder": encoder,
         "precision": precision,
-        "collections": list(sources),
+        "collections": list(collections),
     }
     title = f"Search, {documents:,} documents"
-    return publish(title, rows, COLUMNS, settings, torch.device("cpu"), NOTES, out)
+    publish(title, rows, COLUMNS, settings, torch.device("cpu"), NOTES, out)
 
 
 def untrained(stages: Mapping[str, Stage], world: World, folder: Path) -> Fitted:
@@ -113,28 +130,12 @@ def stage_rows(pipeline: Fitted, texts: Sequence[str]) -> list[dict[str, Any]]:
 
 def asked(url: str, texts: Sequence[str], clients: int) -> tuple[list[float], float]:
     """The seconds of each answer of a server to that many clients, and of all together, after the warming ones."""
-    with httpx.Client(base_url=url, timeout=WAIT, trust_env=False) as connection:
+    with httpx.Client(base_url=url, timeout=WAIT, trust_env=False) as connection, ThreadPoolExecutor(clients) as pool:
         for text in texts[:WARMING]:
             _ask(connection, text)
-    left, seconds = iter(texts[WARMING:]), list[float]()
-    lock = threading.Lock()
-
-    def client() -> None:
-        with httpx.Client(base_url=url, timeout=WAIT, trust_env=False) as connection:
-            while True:
-                with lock:
-                    text = next(left, None)
-                if text is None:
-                    return
-                seconds.append(_ask(connection, text))
-
-    threads = [threading.Thread(target=client) for _ in range(clients)]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return seconds, time.perf_counter() - start
+        start = time.perf_counter()
+        seconds = list(pool.map(partial(_ask, connection), texts[WARMING:]))
+        return seconds, time.perf_counter() - start
 
 
 def _ask(connection: httpx.Client, text: str) -> float:
@@ -149,18 +150,43 @@ def peer_rows(collection: Path, vectors: np.ndarray, encoder: str, texts: Sequen
     """The row of the peer, with the vectors of the documents' first passages; none if its packages are not there."""
     if not all(map(find_spec, ("bm25s", "usearch", "Stemmer"))):
         return []
-    from scripts.benchmarks.search_peer import open_peer
-
-    return [_row("peer, bm25 + dense + fusion", _timed(open_peer(collection, vectors, encoder), texts))]
-
-
-def _timed(search: Callable[[str], object], texts: Sequence[str]) -> list[float]:
-    seconds = []
+    find, seconds = open_peer(collection, vectors, encoder), []
     for text in texts:
         start = time.perf_counter()
-        search(text)
+        find(text)
         seconds.append(time.perf_counter() - start)
-    return seconds[WARMING:]
+    return [_row("peer, bm25 + dense + fusion", seconds[WARMING:])]
+
+
+def open_peer(collection: Path, vectors: np.ndarray, encoder: str) -> Callable[[str], list[str]]:
+    """A function that finds ten documents for a query, as one would write it by hand.
+
+    vectors: (documents, dimensions), one for each document.
+    """
+    import bm25s  # no extra of rerank has these
+    import Stemmer
+    from sentence_transformers import SentenceTransformer
+    from usearch.index import MetricKind
+    from usearch.index import search as search_vectors
+
+    documents = list(open_collection(str(collection)).documents())
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25(k1=1.2, b=0.75)
+    tokens = bm25s.tokenize([of.text for of in documents], stopwords="en", stemmer=stemmer, show_progress=False)
+    index.index(tokens, show_progress=False)
+    model = SentenceTransformer(encoder, device="cpu")
+
+    def find(query: str) -> list[str]:
+        words = bm25s.tokenize(query, stopwords="en", stemmer=stemmer, show_progress=False)
+        rows, scores = index.retrieve(words, k=PEER_DEPTH, show_progress=False)
+        vector = model.encode(query, show_progress_bar=False)
+        found = search_vectors(vectors, vector, PEER_DEPTH, MetricKind.IP, exact=True)
+        fused = np.zeros(len(documents))
+        fused[rows[0]] += scores[0] / (scores[0].max() or 1)
+        fused[found.keys] += 1 - found.distances
+        return [documents[row].doc_id for row in np.argsort(-fused)[:10]]
+
+    return find
 
 
 def _row(what: str, seconds: Sequence[float], taken: float | None = None) -> dict[str, Any]:

@@ -4,26 +4,22 @@ import contextlib
 import itertools
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import httpx
 import numpy as np
 import torch
+from cyclopts import Parameter
 
 from rerank import Reranker
 from rerank.utils.errors import UserError
-from scripts.benchmarks.lengths import make_queries, make_texts, one_piece_words
-from scripts.benchmarks.report import check, publish
-from scripts.benchmarks.workload import encoder, make_encoder
+from scripts.benchmarks.report import Count, Out, publish
+from scripts.benchmarks.workload import make_queries, make_texts, one_piece_words, open_encoder
 
-SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-SPREAD = 0.15
-"""The standard deviation of its weights: with BERT's 0.02 all documents would have nearly the same score."""
 LENGTHS = (0, 3, 20, 100, 700, 1500)
 """Words of documents: empty, short, of several passages, and longer than the tokens kept of one."""
 SIZES = (1, 2, 5, 20)
@@ -69,16 +65,27 @@ class Answer(NamedTuple):
     difference: float
 
 
-def serving_load(name: str, seconds: float, clients: int, out: Path | None = None) -> str:
-    """Asks a server of the encoder `name` ("" is a small BERT) for `seconds` and returns the table.
+def serving_load(
+    *,
+    encoder: Annotated[str, Parameter(help="small, a BERT of two layers; or as elsewhere.")] = "small",
+    seconds: float = 60,
+    clients: Count = 64,
+    out: Out = None,
+) -> None:
+    """Load on `rerank serve`: each score is compared with Reranker.score, and the server's memory is watched.
 
-    Raises UserError for an encoder that cannot be loaded, for an answer other than 200, and for a wrong score.
+    Exit code 2 if an answer is not 200 or a score is wrong.
+
+    Parameters
+    ----------
+    seconds
+        Seconds for which the clients ask.
+    clients
+        Clients that ask at once, requests of 1 to 20 documents of 0 to 1,500 words.
     """
-    check(1, out)
-    with _encoder(name) as folder, server_process(str(folder)) as url:
+    with open_encoder(encoder, own_head=True) as folder, server_process(str(folder)) as url:
         requests = mixed_requests(folder)
-        with _memory(url) as resident:
-            answers = _answers(url, clients, seconds, requests)
+        answers, resident = _ask_all(url, clients, seconds, requests)
         found = _metrics(url)
     errors = [answer.status for answer in answers if answer.status != 200]
     wrong = [answer for answer in answers if not answer.difference <= TOLERANCE]
@@ -97,11 +104,10 @@ def serving_load(name: str, seconds: float, clients: int, out: Path | None = Non
         "MiB, first quarter": max(resident[: max(1, len(resident) // 4)]) / 2**20,
         "MiB, end": max(resident) / 2**20,
     }
-    settings = {"encoder": name or "small", "seconds": seconds, "clients": clients}
-    table = publish("Load on rerank serve", [row], COLUMNS, settings, torch.device("cpu"), NOTES, out)
+    settings = {"encoder": encoder, "seconds": seconds, "clients": clients}
+    publish("Load on rerank serve", [row], COLUMNS, settings, torch.device("cpu"), NOTES, out)
     if errors or wrong:
-        raise UserError(f"{len(errors)} answers are errors, {len(wrong)} have wrong scores: {table}")
-    return table
+        raise UserError(f"{len(errors)} answers are errors, {len(wrong)} have wrong scores: see the table")
 
 
 def mixed_requests(folder: Path, seed: int = 0) -> list[Request]:
@@ -135,8 +141,11 @@ def server_process(checkpoint: str, *flags: str) -> Iterator[str]:
             process.wait()
 
 
-def _answers(url: str, clients: int, seconds: float, requests: list[Request]) -> list[Answer]:
-    """The answers to clients that ask again and again for so many seconds, each with a connection of its own."""
+def _ask_all(url: str, clients: int, seconds: float, requests: list[Request]) -> tuple[list[Answer], list[float]]:
+    """The answers to clients that ask again and again for so many seconds, each with a connection of its own.
+
+    Also the bytes of the server's memory, every half second.
+    """
     answers: list[Answer] = []
     end = time.monotonic() + seconds
 
@@ -147,12 +156,14 @@ def _answers(url: str, clients: int, seconds: float, requests: list[Request]) ->
                 if time.monotonic() >= end:
                     break
 
-    threads = [threading.Thread(target=client, args=(own,)) for own in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    with ThreadPoolExecutor(clients) as pool:
+        asking = [pool.submit(client, own) for own in range(clients)]
+        resident = [_metrics(url)[RESIDENT]]
+        while wait(asking, timeout=0.5).not_done:
+            resident.append(_metrics(url)[RESIDENT])
+    for ended in asking:
+        ended.result()
+    return answers, resident
 
 
 def _answer(connection: httpx.Client, request: Request) -> Answer:
@@ -173,31 +184,3 @@ def _metrics(url: str) -> dict[str, float]:
     lines = httpx.get(f"{url}/metrics", timeout=WAIT, trust_env=False).text.splitlines()
     parts = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     return {name: float(value) for name, _, value in parts}
-
-
-@contextlib.contextmanager
-def _encoder(name: str) -> Iterator[Path]:
-    if name:
-        with encoder(name, own_head=True) as folder:
-            yield folder
-    else:
-        with TemporaryDirectory() as temporary:
-            yield make_encoder(Path(temporary), own_head=True, **SMALL, initializer_range=SPREAD)
-
-
-@contextlib.contextmanager
-def _memory(url: str) -> Iterator[list[float]]:
-    """The bytes of the server's memory, every half second of the block."""
-    resident, over = [_metrics(url)[RESIDENT]], threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.5):
-            resident.append(_metrics(url)[RESIDENT])
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield resident
-    finally:
-        over.set()
-        thread.join()

@@ -9,18 +9,17 @@ import torch
 from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, make_batch
-from rerank.batches.prefetch import prefetch
 from rerank.data.types import Candidates
 from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator, precision_of
 from rerank.training.gradients import accumulate_gradient, probe_memory
-from rerank.utils.errors import UserError
+from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP
 from scripts.benchmarks.memory import Peak, in_fresh_process, peak_memory
-from scripts.benchmarks.report import check, publish
+from scripts.benchmarks.report import Count, Encoder, Out, Rounds, publish
 from scripts.benchmarks.scoring import COLUMNS as RATES
 from scripts.benchmarks.scoring import (
     EXACT,
@@ -32,7 +31,7 @@ from scripts.benchmarks.scoring import (
     rate_row,
 )
 from scripts.benchmarks.timing import Work, interleaved, layer_products, ratio, square_product
-from scripts.benchmarks.workload import Workload, encoder, make_workload, on_device
+from scripts.benchmarks.workload import Workload, make_workload, on_device, open_encoder
 
 LIST = 4
 LISTS_PER_STEP = 8
@@ -46,22 +45,21 @@ NOTES = (
 )
 
 
-def bench_training(name: str, rounds: int, lists: int | None = None, out: Path | None = None) -> str:
-    """Measures the encoder `name` ("" is minilm on a CPU and bert-base on a GPU) and returns the table.
+def training(*, encoder: Encoder = "", rounds: Rounds = 3, lists: Count | None = None, out: Out = None) -> None:
+    """Documents per second in training: rerank and a plain CEDR-style loop.
 
-    A round trains on `lists` of two relevant and two other documents, 8 per step; by default 8 on a CPU and 128 on a
-    GPU. Raises UserError for an encoder that cannot be loaded, a number that is too small, and an `out` that cannot be
-    written.
+    Parameters
+    ----------
+    lists
+        Training lists of two relevant and two other documents per round, 8 per step; by default 8 on a CPU and 128 on
+        a GPU.
     """
-    check(rounds, out)
     accelerator = open_accelerator()
     device = accelerator.device
     gpu = device.type == "cuda"
-    name = name or ("bert-base" if gpu else "minilm")
+    name = encoder or ("bert-base" if gpu else "minilm")
     lists = lists or (128 if gpu else 8)
-    if lists < 1:
-        raise UserError(f"--lists: got {lists}, expected 1 or more")
-    with encoder(name) as folder:
+    with open_encoder(name) as folder:
         workload = make_workload(folder, lists, LIST)
         rows = measured(workload, accelerator, rounds)
         for row in rows:
@@ -81,7 +79,7 @@ def bench_training(name: str, rounds: int, lists: int | None = None, out: Path |
     notes = [f"The paper's whole table at these rates: {hours:,.1f} h ({PAPER}).", memory_note, *NOTES]
     settings = {"encoder": name, "rounds": rounds, "lists": lists, "precision": precision_of(accelerator)}
     settings |= {"paper_hours": hours, "gradients": gradients}
-    return publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
+    publish(f"Training {name}", rows, COLUMNS, settings, device, notes, out)
 
 
 PAPER = "2 losses × 5 folds × 100 epochs of 256 lists of 4 documents, 50 × 150 documents scored after each"

@@ -1,8 +1,9 @@
-"""The workload of the text benchmarks: an encoder and synthetic candidates for it."""
+"""The workload of the text benchmarks: an encoder, and synthetic candidates for it with lengths like Robust04's."""
 
 import itertools
+import math
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +22,27 @@ from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.hub import encoder_folder
 from rerank.models.tiny_bert import make_vocabulary, random_bert, save_bert
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-from scripts.benchmarks.lengths import CUT, document_lengths, make_queries, make_texts, one_piece_words
 
 SHAPES = {
     "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
+    "small": {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 128,
+        "initializer_range": 0.15,  # with BERT's 0.02 all documents would have nearly the same score
+    },
     "bert-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
 }
 """Shapes of BERTs with random weights: speed does not depend on the weights."""
+
+CUT = 800
+MEDIAN = 500.0
+SPREAD = math.log(CUT / MEDIAN) / 0.8416  # 0.8416 is the standard normal's 80 % quantile
+QUERY_LENGTHS = (2, 3, 4)
+WORDS = 2000
 
 VOCABULARY = 30_522
 SPECIAL_TOKENS = 5
@@ -59,7 +73,7 @@ class Workload:
 
 
 @contextmanager
-def encoder(name: str, own_head: bool = False) -> Iterator[Path]:
+def open_encoder(name: str, own_head: bool = False) -> Iterator[Path]:
     """The folder of an encoder: a name of SHAPES, a folder, or a name on the hub.
 
     With `own_head`, an encoder of SHAPES is a cross-encoder with one output. Raises UserError for an encoder that
@@ -73,19 +87,17 @@ def encoder(name: str, own_head: bool = False) -> Iterator[Path]:
 
 
 def make_encoder(folder: Path, own_head: bool, vocabulary: int = VOCABULARY, seed: int = 0, **shape: Any) -> Path:
-    """Writes a BERT with random weights and the `shape` of a BertConfig, and its tokenizer, into `folder`."""
+    """Writes a BERT with random weights and the `shape` of a BertConfig, and its tokenizer, into `folder`.
+
+    It knows `vocabulary` special tokens and words of four letters.
+    """
     from transformers import BertForSequenceClassification, BertModel
 
     architecture = BertForSequenceClassification if own_head else partial(BertModel, add_pooling_layer=False)
-    pieces = letter_pieces(vocabulary)
+    words = itertools.product(string.ascii_lowercase, repeat=4)
+    pieces = make_vocabulary(map("".join, itertools.islice(words, vocabulary - SPECIAL_TOKENS)))
     save_bert(random_bert(architecture, pieces, seed, num_labels=1, **shape), pieces, folder)
     return folder
-
-
-def letter_pieces(vocabulary: int = VOCABULARY) -> dict[str, int]:
-    """The ids of BERT's special tokens and of words of four letters, `vocabulary` together."""
-    letters = itertools.product(string.ascii_lowercase, repeat=4)
-    return make_vocabulary(map("".join, itertools.islice(letters, vocabulary - SPECIAL_TOKENS)))
 
 
 def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = False, seed: int = 0) -> Workload:
@@ -94,20 +106,6 @@ def make_workload(folder: Path, lists: int, documents: int, one_passage: bool = 
     `folder` is the encoder's. With `one_passage` every document fits into one passage.
     """
     model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", seed)
-    return fill_workload(folder, model, tokenizer, max_length, lists, documents, one_passage, seed)
-
-
-def fill_workload(
-    folder: Path,
-    model: CrossEncoder,
-    tokenizer: Any,
-    max_length: int,
-    lists: int,
-    documents: int,
-    one_passage: bool = False,
-    seed: int = 0,
-) -> Workload:
-    """As `make_workload`, with a model that is open; a passage has at most `max_length` tokens."""
     rng = np.random.default_rng(seed)
     words, template = one_piece_words(tokenizer), pair_template(tokenizer)
     queries = {f"q{number}": text for number, text in enumerate(make_queries(lists, words, rng))}
@@ -133,3 +131,47 @@ def on_device(model: CrossEncoder, accelerator: Accelerator) -> CrossEncoder:
     for line in model.place(accelerator.device, accelerator.autocast):
         log.info(line)
     return model
+
+
+def document_lengths(count: int, rng: np.random.Generator, longest: int | None = None) -> np.ndarray:
+    """(count,) lengths in word pieces: lognormal, half over 500 and a fifth over 800, cut at 800.
+
+    With `longest`, longer documents are drawn again instead.
+    """
+    lengths = np.zeros(0, dtype=np.int64)
+    while len(lengths) < count:
+        drawn = np.rint(rng.lognormal(math.log(MEDIAN), SPREAD, count)).astype(np.int64).clip(1)
+        drawn = drawn.clip(max=CUT) if longest is None else drawn[drawn <= longest]
+        lengths = np.concatenate([lengths, drawn])
+    return lengths[:count]
+
+
+def one_piece_words(tokenizer: Any) -> list[str]:
+    """About 2,000 lower-case words of a tokenizer's vocabulary, or all, each of which is one token inside a text.
+
+    Raises UserError if there are fewer than ten.
+    """
+    pieces = (token.lstrip("Ġ▁") for token in sorted(tokenizer.get_vocab()))
+    words = [word for word in dict.fromkeys(pieces) if len(word) > 2 and word.isascii() and word.isalpha()]
+    words = [word for word in words if word == word.lower()]
+    words = words[:: max(1, len(words) // WORDS)]
+    once, twice = (tokenise([" ".join([word] * count) for word in ["the", *words]], tokenizer) for count in (2, 3))
+    one_token = [
+        word for word, two, three in zip(words, once[1:], twice[1:], strict=True) if len(three) == len(two) + 1
+    ]
+    if len(one_token) < 10:
+        raise UserError(
+            f"tokenizer {tokenizer.name_or_path}: {len(one_token)} English words are one token, expected 10 or more "
+            "to make documents of; use another encoder"
+        )
+    return one_token
+
+
+def make_texts(lengths: Sequence[int] | np.ndarray, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Texts of random words, `lengths` of them each; speed does not depend on the words."""
+    return [" ".join(rng.choice(words, size=length)) for length in lengths]
+
+
+def make_queries(count: int, words: list[str], rng: np.random.Generator) -> list[str]:
+    """Queries of two to four words, three on average."""
+    return make_texts(rng.choice(QUERY_LENGTHS, size=count), words, rng)

@@ -1,27 +1,43 @@
 """The campaign: the kinds of trials take turns until the time is used; a table and a list of what broke."""
 
-import importlib
 import platform
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from cyclopts import Parameter
 
 from rerank.evaluation.tables.table import Table, cells, render
-from rerank.utils.errors import UserError, nearest
+from rerank.training.device import device_name
+from rerank.utils.cores import count_cores
+from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-from scripts.campaign.trials import KINDS, SkippedError, Trial, trial_folder
+from scripts.campaign.determinism import determinism
+from scripts.campaign.disks import disks
+from scripts.campaign.kills import kills
+from scripts.campaign.neighbours import neighbours
+from scripts.campaign.trials import SkippedError, Trial, trial_folder
 from scripts.campaign.world import UndisturbedError, World
+from scripts.command_line import open_app, run_app
 
-MODULES = ("kills", "disks", "neighbours", "determinism")
-for _name in MODULES:
-    importlib.import_module(f"scripts.campaign.{_name}")
+KINDS = {kind.__name__: kind for kind in (kills, disks, neighbours, determinism)}
+"""Every kind of trial, in the order in which they take turns."""
 SECONDS_BETWEEN_LINES = 20.0
+
+app = open_app(
+    "python -m scripts.campaign",
+    "Tries to break rerank with kills, full disks and neighbours at random, and reports what broke.",
+)
 
 
 @dataclass
@@ -34,60 +50,70 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     reports: list[str] = field(default_factory=list)
 
-    def line(self) -> str:
-        """The trials so far in a line."""
-        return f"{self.tried.total()} trials, {self.broken.total()} broken"
 
+@app.default
+def campaign(
+    *,
+    minutes: float = 30.0,
+    seed: int | None = None,
+    only: Annotated[
+        tuple[Literal["kills", "disks", "neighbours", "determinism"], ...],
+        Parameter(consume_multiple=True, negative=()),
+    ] = (),
+    trials: int = 0,
+    trial: str = "",
+) -> None:
+    """Tries to break rerank, and prints what it tried, what held and what broke; exit code 1 if anything broke.
 
-def run_campaign(
-    minutes: float, seed: int, only: Sequence[str] = (), trials: int = 0, repeat: str = ""
-) -> tuple[str, bool]:
-    """Tries to break rerank for some minutes; returns the report, and whether everything held.
+    Ctrl-C ends the campaign at once.
 
-    `only` are the kinds to try. `trials` is the most of each kind; 0: no bound. `repeat` is one trial, such as
-    kills:17. The trial that is at work when the time is over is finished; Ctrl-C ends the campaign at once. Raises
-    UserError for an unknown kind.
+    Parameters
+    ----------
+    minutes
+        When it ends; the trial at work is finished, and each kind has at least one.
+    seed
+        Of the random numbers; default: a new one, which is printed.
+    only
+        Kinds of trials; default: all.
+    trials
+        The most trials of a kind; 0: no bound.
+    trial
+        One trial alone, by its kind and number, such as kills:17.
     """
-    kinds = _kinds(only, repeat)
-    first = int(repeat.partition(":")[2]) if repeat else 0
+    kinds, first = list(only or KINDS), 0
+    if trial:
+        kind, _, number = trial.partition(":")
+        if kind not in KINDS or not number.isdecimal():
+            raise UserError(f"--trial {trial}: expected a kind and a number, such as kills:17")
+        kinds, first, trials = [kind], int(number), 1
+    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+    begin, tally = time.monotonic(), Tally()
+    _try_all(kinds, first, trials, seed, begin + 60 * minutes, tally)
+    print(_report(kinds, tally, seed, time.monotonic() - begin), end="", flush=True)
+    sys.exit(1 if tally.reports else 0)
+
+
+def _try_all(kinds: Sequence[str], first: int, most: int, seed: int, end: float, tally: Tally) -> None:
+    """Tries the kind that has had the least time, again and again; the numbers of trials begin with `first`."""
     folder = Path(tempfile.mkdtemp(prefix="rerank-campaign-"))
-    folder.chmod(0o755)  # for the trials as another user
     log.info(f"seed {seed}, in {folder}")
-    begin = time.monotonic()
-    world = World(folder)
-    tally = Tally()
-    spoken = begin
+    spoken = time.monotonic()
     try:
-        while chosen := _next(kinds, tally, 1 if repeat else trials):
-            if tally.tried.total() + tally.skipped.total() >= len(kinds) and time.monotonic() - begin > 60 * minutes:
+        world = World(folder)
+        ended = tally.tried + tally.skipped
+        while waiting := [name for name in kinds if not most or ended[name] < most]:
+            if ended.total() >= len(kinds) and time.monotonic() > end:
                 break
-            _try(world, chosen, first + tally.tried[chosen] + tally.skipped[chosen], seed, tally)
+            kind = min(waiting, key=lambda name: tally.seconds[name])
+            _try(world, kind, first + ended[kind], seed, tally)
+            ended = tally.tried + tally.skipped
             if time.monotonic() - spoken > SECONDS_BETWEEN_LINES:
                 spoken = time.monotonic()
-                log.info(f"{(spoken - begin) / 60:.1f} minutes: {tally.line()}")
+                log.info(f"{tally.tried.total()} trials, {tally.broken.total()} broken")
     except KeyboardInterrupt:
         log.info("interrupted: the report is of the trials that have ended")
     finally:
-        world.close()
         shutil.rmtree(folder)
-    return _report(kinds, tally, seed, time.monotonic() - begin), not tally.reports
-
-
-def _kinds(only: Sequence[str], repeat: str) -> list[str]:
-    """The kinds to try; raises UserError for an unknown one."""
-    kinds = [repeat.partition(":")[0]] if repeat else [name for part in only for name in part.split(",")]
-    for name in kinds:
-        if name not in KINDS:
-            raise UserError(f"{name}: no such kind of trial; {nearest(name, KINDS)}")
-    if repeat and not repeat.partition(":")[2].isdecimal():
-        raise UserError(f"--trial {repeat}: expected a kind and a number, such as kills:17")
-    return kinds or list(KINDS)
-
-
-def _next(kinds: Iterable[str], tally: Tally, trials: int) -> str | None:
-    """The kind that has had the least time; None if each has had its trials."""
-    waiting = [name for name in kinds if not trials or tally.tried[name] + tally.skipped[name] < trials]
-    return min(waiting, key=lambda name: tally.seconds[name], default=None)
 
 
 def _try(world: World, name: str, number: int, seed: int, tally: Tally) -> None:
@@ -123,17 +149,11 @@ def _report(kinds: Iterable[str], tally: Tally, seed: int, seconds: float) -> st
     totals = (tally.tried.total(), tally.broken.total())
     for name, tried, broken in [*((name, tally.tried[name], tally.broken[name]) for name in kinds), ("all", *totals)]:
         rows.append([name, f"{tried:,}", f"{tried - broken:,}", f"{broken:,}"])
-    machine = f"{_processor()}, Python {platform.python_version()}, {datetime.now().astimezone():%Y-%m-%d}"
+    processor = f"{count_cores()} cores of {device_name(torch.device('cpu'))}"
+    machine = f"{processor}, Python {platform.python_version()}, {datetime.now().astimezone():%Y-%m-%d}"
     title = f"Seed {seed}, {seconds / 60:.0f} minutes, {machine}"
     skipped = [f"{name}: {count} skipped" for name, count in tally.skipped.items()]
     return render(Table(title, [list(map(cells, rows))], notes=[*skipped, *tally.reports]), "markdown")
 
 
-def _processor() -> str:
-    """The name of the processor and how many cores there are."""
-    import torch
-
-    from rerank.training.device import device_name
-    from rerank.utils.cores import count_cores
-
-    return f"{count_cores()} cores of {device_name(torch.device('cpu'))}"
+main = partial(run_app, app)

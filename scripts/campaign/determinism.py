@@ -2,17 +2,22 @@
 
 import random
 import signal
+import sys
 
 from scripts.campaign.contents import contents
-from scripts.campaign.forked import Command
-from scripts.campaign.trials import Trial, kind
+from scripts.campaign.processes import Command
+from scripts.campaign.trials import Trial
 from scripts.campaign.world import FIRST
 
-WORK = "scripts.campaign.determinism:keep_busy"
-BUSY_SECONDS = 20.0
+BUSY = """
+import sys, time
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    sum(range(1000))
+"""
+"""A program that keeps a core busy for some seconds."""
 
 
-@kind
 def determinism(trial: Trial) -> None:
     """A training with random settings."""
     words = (*FIRST, *_settings(trial.rng))
@@ -23,25 +28,14 @@ def determinism(trial: Trial) -> None:
         return
     after = trial.rng.uniform(0.2, 1) * first.seconds
     signals = ((after, int(signal.SIGKILL)),) if trial.rng.random() < 0.7 else ()
-    trial.run(
-        places[1],
-        Command(words, signals=signals),
-        Command((str(trial.rng.uniform(0.1, 2)),), WORK),
-        Command((str(trial.rng.uniform(0.1, 2)),), WORK),
-    )
+    neighbours = [
+        Command((f"{trial.rng.uniform(0, 1.5) * first.seconds:.1f}",), (sys.executable, "-c", BUSY)) for _ in range(2)
+    ]
+    trial.run(places[1], Command(words, signals=signals), *neighbours)
     (second,) = trial.run(places[1], Command(words))
     if (second.code, second.out) != (first.code, first.out):
         trial.complain(f"expected what the first command printed: {first.out}", second)
     trial.same(places[1], contents(places[0]), "the second time")
-
-
-def keep_busy(words: list[str]) -> None:
-    """Keeps a core busy for some seconds."""
-    import time
-
-    end = time.monotonic() + min(float(words[0]), BUSY_SECONDS)
-    while time.monotonic() < end:
-        sum(range(1000))
 
 
 def _settings(rng: random.Random) -> list[str]:

@@ -2,8 +2,8 @@
 
 import signal
 
-from scripts.campaign.forked import Command, Ended
-from scripts.campaign.trials import Trial, kind
+from scripts.campaign.processes import Command, Ended
+from scripts.campaign.trials import Trial
 from scripts.campaign.world import CASES
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -11,7 +11,6 @@ MOST = 3
 """Kills of one trial."""
 
 
-@kind
 def kills(trial: Trial) -> None:
     """Kill -9, SIGTERM, SIGHUP and Ctrl-C; then the same command again."""
     name = trial.rng.choice(list(CASES))
@@ -22,21 +21,14 @@ def kills(trial: Trial) -> None:
     for _ in range(trial.rng.randint(1, MOST)):
         number = trial.rng.choice(SIGNALS)
         gentle &= number != signal.SIGKILL
-        after = trial.rng.uniform(0, 1.1) * reference.ended.seconds
+        after = 1.1 * trial.rng.random() ** 0.5 * reference.ended.seconds  # seldom early, when it imports
         command = Command(case.words, signals=((after, int(number)),))
         (ended,) = trial.run(place, command)
         if not (ended.code == -number and ended.out == reference.ended.out):  # by the signal, but after its work
             _check(trial, ended, number, command, name)
         if number != signal.SIGKILL:
             trial.clean(place, f"{name}: {number.name}")
-    command = Command(case.words)
-    (ended,) = trial.run(place, command)
-    if "already exists" in ended.err and name == "pretrain":  # the signal came after its end
-        trial.refused(ended, command)
-    elif ended.code != 0 or ended.out != reference.ended.out:
-        trial.complain(f"{name}: expected what an undisturbed command prints", ended)
-    trial.same(place, reference.contents, name)
-    trial.clean(place, name)
+    trial.completes(place, name)
     temporary = list((trial.world.folder / "temporary").iterdir())
     if gentle and temporary:
         trial.complain(f"{name}: leaves {temporary[0].name} in the folder for temporary files")

@@ -1,8 +1,8 @@
 """Commands that are started together in a new folder: none fails, and each gives its reference result."""
 
 from scripts.campaign.contents import contents
-from scripts.campaign.forked import Command
-from scripts.campaign.trials import Trial, kind
+from scripts.campaign.processes import Command
+from scripts.campaign.trials import Trial
 from scripts.campaign.world import CASES, FIRST, TRAIN, Case
 
 TOGETHER = 8
@@ -17,7 +17,6 @@ COMMANDS = {
 """Four kinds of commands that share the index, the first stage, the tokens, a pre-training or an experiment."""
 
 
-@kind
 def neighbours(trial: Trial) -> None:
     """Eight commands of four kinds at once."""
     names = [*COMMANDS, *(trial.rng.choice(list(COMMANDS)) for _ in range(TOGETHER - len(COMMANDS)))]

@@ -1,12 +1,15 @@
 """The tiny world of the campaign: a collection, feature vectors, an encoder, states of runs/, and reference results."""
 
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.campaign.contents import contents
-from scripts.campaign.forked import MAIN, Command, Ended, Forked
+from scripts.campaign.processes import RERANK, Command, Ended, run_together
+from tests.support.small_collection import write_collection, write_encoder
 from tests.support.small_features import SETTINGS as FEATURES
+from tests.support.small_features import write_folds_of_features
 
 QUERIES = 9
 FOLDS = 3
@@ -64,19 +67,17 @@ CASES = {
     "plot": Case("trained", ("plot", "learning", "runs/towns/smoothi", "--out", "chart.pdf")),
     "eval": Case("trained", ("eval", "runs/towns/bm25.run", "runs/towns/smoothi/all.run")),
     "verify": Case("trained", ("verify", "runs/towns")),
-    "push": Case("trained", ("push", CHECKPOINT, "me/towns", "--dry-run")),
     "features": Case("new", ("train", "--config", "letor.toml", "--fold", "1")),
     "sweep": Case("new", ("sweep", "grid.toml", "--workers", "2")),
 }
 """The commands that faults happen to, by name."""
 
 STATES = {
-    "retrieved": ("new", CASES["retrieve"].words, MAIN, 0),
-    "unfinished": ("retrieved", FIRST, "scripts.campaign.world:train_one_epoch", 130),
-    "trained": ("retrieved", TRAIN, MAIN, 0),
-    "shared": ("trained", (), "scripts.campaign.world:keep_the_checkpoint", 0),
+    "retrieved": ("new", CASES["retrieve"].words, RERANK, 0),
+    "unfinished": ("retrieved", FIRST, (sys.executable, "-m", "scripts.campaign.world"), 130),
+    "trained": ("retrieved", TRAIN, RERANK, 0),
 }
-"""How each state is made: from another one, by the words of a command or of a function, which ends with this code."""
+"""How a state is made: from another one, by the words of a program, which ends with this exit code."""
 
 
 class UndisturbedError(Exception):
@@ -92,65 +93,52 @@ class Reference:
 
 
 class World:
-    """The folder of a campaign, the process that its commands are forked from, and what is made once.
+    """The folder of a campaign, and what is made once.
 
     Commands run in `home`, as parsed feature vectors are named by the place of their file. It exists during a trial.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.home = folder / "home"
+        self.home, self.temporary = folder / "home", folder / "temporary"
         for name in ("states", "trials", "temporary", "cache"):
-            (folder / name).mkdir(parents=True)
-        (folder / "temporary").chmod(0o777)
-        self._references: dict[tuple[str, ...], Reference] = {}
-        cache = str(folder / "cache")  # torch would have its own in the folder for temporary files
+            (folder / name).mkdir()
+        self._references: dict[Case, Reference] = {}
+
+    def run(self, place: Path, *commands: Command) -> list[Ended]:
+        """Runs commands together in a folder, with folders of the campaign for temporary files and for caches."""
+        cache = str(self.folder / "cache")  # torch would have its own in the folder for temporary files
         caches = {"XDG_CACHE_HOME": cache, "TORCHINDUCTOR_CACHE_DIR": cache}
-        self.forked = Forked({"TMPDIR": str(folder / "temporary"), **caches})
+        return run_together(place, commands, {"TMPDIR": str(self.temporary), **caches})
 
     def state(self, name: str) -> Path:
         """A folder in this state, which is made when it is first asked for and never changed."""
-        place = self._place(name)
-        if name == "new" and not place.exists():
-            self._begin(place)
-        elif not place.exists():
-            before, words, call, code = STATES[name]
+        place = self.folder / "states" / name
+        if place.exists():
+            return place
+        if name == "new":
+            write_world(place)
+        elif name == "shared":  # has a trained model, and nothing else of its runs
+            shutil.copytree(self.state("new"), place)
+            shutil.copytree(self.state("trained") / CHECKPOINT, place / "model")
+        else:
+            before, words, program, code = STATES[name]
             shutil.copytree(self.state(before), self.home)
-            self._expect(Command(words, call), code)
+            self._expect(Command(words, program), code)
             self.home.rename(place)
         return place
 
     def reference(self, case: Case) -> Reference:
         """What the case's command does, undisturbed."""
-        key = (case.state, *case.words)
-        if key not in self._references:
+        if case not in self._references:
             shutil.copytree(self.state(case.state), self.home)
             ended = self._expect(Command(case.words), 0)
-            self._references[key] = Reference(ended, contents(self.home))
+            self._references[case] = Reference(ended, contents(self.home))
             shutil.rmtree(self.home)
-        return self._references[key]
-
-    def close(self) -> None:
-        """Ends the process that commands are forked from."""
-        self.forked.close()
-
-    def _begin(self, place: Path) -> None:
-        """Writes the world, and has the process that commands are forked from import what they import."""
-        from rerank.data.trec import read_qrels, write_run
-
-        write_world(place)
-        warm = self._place("warm")
-        shutil.copytree(place, warm)
-        write_run(warm / "first.run", read_qrels(warm / "towns/qrels/test.tsv"), "first")  # type: ignore[arg-type]
-        train = (*FIRST, "--first-stage.run", "first.run")
-        plot = ("plot", "gain", "runs/towns/smoothi", "--out", "chart.pdf")
-        self.forked.warm_up(warm, train, ("verify", "runs/towns"), ("report", "runs/towns"), plot)
-
-    def _place(self, name: str) -> Path:
-        return self.folder / "states" / name
+        return self._references[case]
 
     def _expect(self, command: Command, code: int) -> Ended:
-        (ended,) = self.forked.run(self.home, command)
+        (ended,) = self.run(self.home, command)
         if ended.code != code:
             raise UndisturbedError(f"{command}: exit code {ended.code}, expected {code}: {ended.out}{ended.err}")
         return ended
@@ -158,9 +146,6 @@ class World:
 
 def write_world(folder: Path) -> None:
     """Writes the collection `towns`, the feature vectors `letor`, the encoder, two configurations and a grid."""
-    from tests.support.small_collection import write_collection, write_encoder
-    from tests.support.small_features import write_folds_of_features
-
     write_collection(folder / "towns", QUERIES)
     write_encoder(folder / "encoder")
     write_folds_of_features(folder / "letor", 15)
@@ -171,19 +156,17 @@ def write_world(folder: Path) -> None:
 def train_one_epoch(words: list[str]) -> None:
     """The command line, interrupted once the state of an epoch is saved."""
     from rerank.cli.main import main
-    from rerank.training import saving
+    from rerank.training import loop
 
-    save = saving.save_state
+    save = loop.save_state
 
     def save_and_stop(*arguments: object) -> None:
         save(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    saving.save_state = save_and_stop  # type: ignore[assignment]
+    loop.save_state = save_and_stop  # type: ignore[assignment]
     main(words)
 
 
-def keep_the_checkpoint(_: list[str]) -> None:
-    """Leaves a trained model in the folder, and nothing else of its runs."""
-    shutil.move(CHECKPOINT, "model")
-    shutil.rmtree("runs")
+if __name__ == "__main__":
+    train_one_epoch(sys.argv[1:])

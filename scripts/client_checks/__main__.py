@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rerank import BiEncoder, Reranker
+from scripts.benchmarks.serving_load import server_process
 from scripts.command_line import open_app, run_app
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_bi_encoder, make_cross_encoder
@@ -49,7 +50,9 @@ def check(*clients: str) -> None:
     failed = False
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         (model, ranking), (encoder, vectors) = make_models(Path(folder))
-        address, embedding_address = (servers.enter_context(served(name)) for name in (model, encoder))
+        address, embedding_address = (
+            servers.enter_context(server_process(str(name), "--training.device", "cpu")) for name in (model, encoder)
+        )
         print("| client | version | asked as | result |\n| --- | --- | --- | --- |")
         for name in clients or CLIENTS:
             embeds = name == "openai"
@@ -69,17 +72,6 @@ def make_models(folder: Path) -> Iterator[tuple[Path, list[Any]]]:
     encoder = make_bi_encoder(folder / "bi-encoder", WORDS)
     vectors, _ = BiEncoder.load(encoder, device="cpu").encode_documents(DOCUMENTS)
     yield encoder, list(enumerate(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)))
-
-
-@contextlib.contextmanager
-def served(model: Path) -> Iterator[str]:
-    """The address of `rerank serve` with the model, within the block."""
-    words = [sys.executable, "-m", "rerank", "serve", str(model), "--port", "0", "--training.device", "cpu"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            yield server.stdout.readline().split()[-1]
-        finally:
-            server.terminate()
 
 
 def install(name: str) -> Path:

@@ -1,5 +1,5 @@
 """`python -m scripts.gpu_check`, from a checkout; `--help` lists its flags."""
 
-from scripts.gpu_check.command import main
+from scripts.gpu_check.report import main
 
 main()

@@ -36,8 +36,7 @@ def run_groups(setting: Setting) -> list[Row]:
         left = SECONDS - (time.monotonic() - begun)
         rows += run_group(name, setting) if setting.kind == "cpu" else run_apart(name, setting, min(seconds, left))
     took = time.monotonic() - begun
-    total = "time of all checks"
-    return [*rows, Row(total, f"{took:.0f} s") if setting.kind == "cpu" else at_most(total, took, SECONDS, ".0f", " s")]
+    return [*rows, at_most("time of all checks", took, None if setting.kind == "cpu" else SECONDS, ".0f", " s")]
 
 
 def run_group(name: str, setting: Setting) -> list[Row]:

@@ -25,20 +25,25 @@ class Row:
         return {True: "pass", False: "FAIL", None: "-"}[self.passed]
 
 
-def at_most(check: str, value: float, bound: float, form: str = ".1e", unit: str = "") -> Row:
-    """A value that passes if it is at most `bound`; NaN fails.
+def at_most(check: str, value: float, bound: float | None, form: str = ".1e", unit: str = "") -> Row:
+    """A value that passes if it is at most `bound`; NaN fails, and None bounds nothing.
 
     >>> at_most("scores", 0.003, 0.02).result, at_most("scores", float("nan"), 0.02).result
     ('pass', 'FAIL')
     """
-    return Row(check, f"{value:{form}}{unit}", f"≤ {bound:{form}}{unit}", value <= bound)
+    return _row(check, value, "≤", bound, form, unit)
 
 
 def at_least(check: str, value: float, bound: float | None, form: str = ".2f", unit: str = "") -> Row:
-    """A value that passes if it is at least `bound`; None: nothing bounds it."""
+    """A value that passes if it is at least `bound`."""
+    return _row(check, value, "≥", bound, form, unit)
+
+
+def _row(check: str, value: float, sign: str, bound: float | None, form: str, unit: str) -> Row:
     if bound is None:
         return Row(check, f"{value:{form}}{unit}")
-    return Row(check, f"{value:{form}}{unit}", f"≥ {bound:{form}}{unit}", value >= bound)
+    passed = value <= bound if sign == "≤" else value >= bound
+    return Row(check, f"{value:{form}}{unit}", f"{sign} {bound:{form}}{unit}", passed)
 
 
 def table_of(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:

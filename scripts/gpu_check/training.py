@@ -64,12 +64,14 @@ LINES = 30
 
 
 class ListsTask:
-    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`)."""
+    """Trains a workload's model on its lists, the same in every epoch (see `rerank.training.task.Task`).
+
+    `epochs` are those that were trained, counted from 0.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self.model, self.memory, self.workload = workload.model, TokenBudget(TOKENS), workload
         self.epochs: list[int] = []
-        """The epochs that were trained, counted from 0."""
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The encoder and the layer on top."""

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from rerank.data.folds import read_folds
 from rerank.data.trec import read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.run_comparison import compare_measurements
 from rerank.runs.experiment_results import ExperimentResults
-from rerank.runs.results import CollectionResults
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.results import Results
 
 Selected = dict[tuple[str, Any], ExperimentResults]
 """(fold, seed) -> the cell selected there."""
@@ -25,25 +27,25 @@ class TestResult(NamedTuple):
     values: dict[str, float]
 
 
-def select_by_validation(results: CollectionResults, cells: Iterable[ExperimentResults], measure: str) -> Selected:
+def select_by_validation(cells: Iterable[ExperimentResults], measure: str) -> Selected:
     """For each fold and seed, the cell with the best validation mean; the first by name of several."""
     best: dict[tuple[str, Any], tuple[float, ExperimentResults]] = {}
     for cell in cells:
-        for fold in results.folds:
-            if results.has_fold(cell.name, fold):
-                key, mean = (fold, cell.setting("training.seed")), results.validation_mean(cell.name, fold, measure)
-                if key not in best or mean > best[key][0]:
-                    best[key] = mean, cell
+        for fold in cell.folds:
+            key, mean = (fold.name, cell.setting("training.seed")), fold.validation_mean(measure)
+            if mean is not None and (key not in best or mean > best[key][0]):
+                best[key] = mean, cell
     return {key: cell for key, (_, cell) in sorted(best.items(), key=lambda item: str(item[0]))}
 
 
-def collect_test_result(results: CollectionResults, selected: Selected, measure: str) -> TestResult:
+def collect_test_result(results: Results, selected: Selected, measure: str) -> TestResult:
     """The test values of the selected cells; a query's value is the mean over seeds."""
     means, values = defaultdict(list), defaultdict(list)
+    folds = {fold.name: fold for fold in read_folds(CollectionFolder(results.where).folds)}
     for (fold, seed), cell in selected.items():
         run = read_run(cell.folder.fold(fold).test_run)
-        of_fold = evaluate(results.judged(results.folds[fold].test), run, [measure])[measure]
-        means[fold if len(results.folds) > 1 else seed].append(fmean(of_fold.values()))
+        of_fold = evaluate(results.judged(folds[fold].test), run, [measure])[measure]
+        means[fold if len(folds) > 1 else seed].append(fmean(of_fold.values()))
         for query_id, value in of_fold.items():
             values[query_id].append(value)
     return TestResult([fmean(each) for each in means.values()], {q: fmean(each) for q, each in values.items()})

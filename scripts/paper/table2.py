@@ -10,21 +10,40 @@ import argparse
 import sys
 from pathlib import Path
 
+from rerank.data.folds import read_folds
 from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.summary import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
+from rerank.runs.layout import CollectionFolder
+from rerank.runs.results import open_results
 from rerank.utils.errors import UserError
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
-from scripts.paper.tables import LOSSES, MEASURES, loss_label, open_results
+
+MEASURES = ("P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP")
+"""The columns of Table 2, "Learning-to-rank retrieval results", in its order."""
+
+LOSSES = {
+    "listnet": "ListNet",
+    "listmle": "ListMLE",
+    "listap": "ListAP",
+    "lambda_loss": "LambdaLoss",
+    "approx": "Approx",
+    "fastsort": "FastSort",
+    "ot": "OT",
+    "neuralsort": "NeuralSort",
+    "softsort": "SoftSort",
+    "smoothi": "SmoothI",
+}
+"""Our names of the losses and the paper's, in its order; another loss has our name."""
 
 
 def table(folder: Path, form: str) -> str:
     """The table of one collection, with a legend and notes."""
-    results = open_results(folder)
+    results = open_results(folder, MEASURES[0])
     cells = group_by_loss(results.experiments)
-    selected = {m: {loss: select_by_validation(results, cells[loss], m) for loss in cells} for m in MEASURES}
+    selected = {m: {loss: select_by_validation(cells[loss], m) for loss in cells} for m in MEASURES}
     by_loss = selected[MEASURES[0]]
     all_keys = set().union(*(set(by_fold_and_seed) for by_fold_and_seed in by_loss.values()))
     left_out = [loss for loss, by_fold_and_seed in by_loss.items() if set(by_fold_and_seed) != all_keys]
@@ -43,8 +62,8 @@ def table(folder: Path, form: str) -> str:
                 for loss, row in rows.items()
             ]
         )
-    body = [[Cell(loss_label(loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
-    folds = len(results.folds)
+    body = [[Cell(LOSSES.get(loss, loss)), *row] for loss, row in zip(losses, zip(*columns, strict=True), strict=True)]
+    folds = len(read_folds(CollectionFolder(folder).folds))
     over = f"{folds} folds" if folds > 1 else f"{len(all_keys)} seeds"
     legend = [
         f"{{best}}: best. †: worse than the best (two-sided paired t-test over the queries, "
@@ -54,7 +73,7 @@ def table(folder: Path, form: str) -> str:
     notes = [
         f"{sum(map(len, cells.values()))} cells. For each loss, fold and measure: the cell (variant, "
         "hyperparameters) with the best validation mean of that measure.",
-        *(f"Left out, as a fold or a seed is missing: {loss_label(loss)}." for loss in left_out),
+        *(f"Left out, as a fold or a seed is missing: {LOSSES.get(loss, loss)}." for loss in left_out),
     ]
     title = f"{folder.name}: mean ± standard error over {over} on the test queries"
     head = [Cell(text) for text in ("loss", *MEASURES)]

@@ -13,7 +13,8 @@ from tests.support.small_features import write_folds_of_features
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
     folder = tmp_path_factory.mktemp("letor")
-    return open_fold(str(write_folds_of_features(folder / "set")), "1", 5, folder / "cache").train
+    fold, store = open_fold(str(write_folds_of_features(folder / "set")), "1", 5, folder / "cache")
+    return store.features.subset(fold.train)
 
 
 def batch_of(features, queries):

@@ -21,6 +21,7 @@ TEMPLATES = {
     "prompt after": "query: {query} \ndocument: {document} \nYou are a search relevance expert.",
     "lines": "Query:\n {query}\n\nDocument:\n {document}\nRelevance:",
     "one line": "{query} {document}",
+    "line breaks": "Query:\n{query}\n\nDocument:\n{document}\nRelevance:",
 }
 KINDS = ["qwen3", "llama", "gemma"]
 QUERIES = ["amber", "what is amber birch?", "naïve 日本 (x)", "3 amber!?)", "A"]
@@ -32,10 +33,12 @@ def spliced(template, tokenizer, query, document):
     return [int(token) for part in template.parts(*tokenise(texts, tokenizer)) for token in part]
 
 
-@pytest.mark.parametrize("text", TEMPLATES.values(), ids=TEMPLATES)
+@pytest.mark.parametrize("name", TEMPLATES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_parts_are_the_tokens_of_the_whole_text(kind, text):
-    tokenizer = make_tokenizer(kind, WORDS)
+def test_parts_are_the_tokens_of_the_whole_text(kind, name):
+    if (kind, name) == ("llama", "line breaks"):
+        pytest.skip("its tokenizer merges a line break with the text after it")
+    tokenizer, text = make_tokenizer(kind, WORDS), TEMPLATES[name]
     template = text_template(tokenizer, text)
     for query in QUERIES:
         for document in DOCUMENTS:
@@ -50,17 +53,6 @@ def test_encoders_take_templates_too(kind):
     expected = tokenizer(fill(TEMPLATES["plain"], "amber", "birch"))
     assert spliced(template, tokenizer, "amber", "birch") == expected["input_ids"]
     assert (template.token_types is None) == ("token_type_ids" not in expected)
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "gemma"])
-def test_a_line_break_before_a_text_stays_outside_of_it(kind):
-    tokenizer = make_tokenizer(kind, WORDS)
-    text = "Query:\n{query}\n\nDocument:\n{document}\nRelevance:"
-    template = text_template(tokenizer, text)
-    assert (template.query_lead, template.document_lead) == ("", "")
-    for query in QUERIES:
-        for document in DOCUMENTS:
-            assert spliced(template, tokenizer, query, document) == tokenizer(fill(text, query, document))["input_ids"]
 
 
 def test_a_space_belongs_to_the_first_word_where_the_tokenizer_says_so():
@@ -114,22 +106,10 @@ def test_the_space_is_part_of_a_stored_document_and_of_the_stores_name(tmp_path)
     assert len(list(tmp_path.glob("*/"))) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "got"),
-    [
-        ("{query}", "1 of one and 0 of the other"),
-        ("{query} {document} {document}", "1 of one and 2 of the other"),
-        ("nothing", "0 of one and 0 of the other"),
-        ("{document} {query}", "{document} before {query}"),
-    ],
-)
-def test_a_template_without_its_placeholders_is_an_error(text, got):
-    with pytest.raises(
-        UserError, match=r"expected \{query\} and \{document\} once each, in this order, got "
-    ) as raised:
+@pytest.mark.parametrize("text", ["{query}", "{query} {document} {document}", "nothing", "{document} {query}"])
+def test_a_template_without_its_placeholders_is_an_error(text):
+    with pytest.raises(UserError, match=r"expected \{query\} and \{document\} once each, in this order$"):
         check_text_template(text)
-    assert str(raised.value).endswith(got)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_template_that_merges_with_the_text_is_an_error():

@@ -20,7 +20,6 @@ COMMANDS = {
     "plot": ["plot", "learning", "runs/towns/smoothi", "--out", "chart.svg"],
     "eval": ["eval", "runs/towns/smoothi/fold1/test.run", "runs/towns/bm25.run", "--fold", "1"],
     "score": ["score", CHECKPOINT, "runs/towns/bm25.run", "--collection", "towns", "--out", "new.run"],
-    "push": ["push", CHECKPOINT, "me/towns", "--dry-run"],
 }
 """The commands that read a run folder; Lucene's index is its own."""
 

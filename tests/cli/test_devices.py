@@ -6,7 +6,7 @@ import torch
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.training import saving
+from rerank.training import loop
 from tests.support.fake_cards import insert_card
 from tests.support.small_collection import command, failed
 
@@ -34,13 +34,13 @@ def test_matched_pairs_and_dropout_before_the_head_are_trained_with(here):
 
 
 def test_a_deterministic_run_on_a_cpu_is_the_run_without(here, monkeypatch):
-    during, save = [], saving.save_state
+    during, save = [], loop.save_state
 
     def watch(*arguments):
         during.append(torch.are_deterministic_algorithms_enabled())
-        save(*arguments)
+        return save(*arguments)
 
-    monkeypatch.setattr(saving, "save_state", watch)
+    monkeypatch.setattr(loop, "save_state", watch)
     words = command("--fold", "1", "--device", "cpu", "--training.epochs", "1")
     main([*words, "--name", "always"])
     main([*words, "--name", "same", "--training.deterministic"])

@@ -3,42 +3,28 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
-from rerank.cli.main import main
 from tests.support.fake_cards import insert_card
+from tests.support.small_collection import exit_code
 
 
 def test_the_doctor_says_what_is_ready_and_what_is_not(here, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--config", "towns.toml"])
-    assert ended.value.code == 0
+    assert exit_code("doctor", "--config", "towns.toml") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["ready"] * 7
     assert "15 queries, 15 of them judged" in lines[2]
     Path("new.tsv").write_text("n1\tgood\n")
     shutil.rmtree("towns/qrels")
-    for words, expected in (
-        ([], "15 queries, 0 of them"),
-        (["--collection.queries", "new.tsv"], "1 queries, 0 of them"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["doctor", "--config", "towns.toml", *words])
-        assert ended.value.code == 0
+    for words, expected in {(): "15 queries, 0 of them", ("--queries", "new.tsv"): "1 queries, 0 of them"}.items():
+        assert exit_code("doctor", "--config", "towns.toml", *words) == 0
         assert expected in capsys.readouterr().out
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--collection", "towns", "--encoder", "nowhere"])
-    assert ended.value.code == 1
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("missing")] == [
-        "encoder"
-    ]
+    assert exit_code("doctor", "--collection", "towns", "--encoder", "nowhere") == 1
+    missing = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("missing")]
+    assert missing == ["encoder"]
 
 
 def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--device", "cpu"])
-    assert ended.value.code == 0
+    assert exit_code("doctor", "--device", "cpu") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [["ready", part] for part in ("Java", "packages", "device", "disk")]
     assert "torch 2." in lines[1]
@@ -46,10 +32,8 @@ def test_without_a_collection_it_checks_the_installation(tmp_path, capsys, monke
 
 def test_the_doctor_says_what_torch_cannot_run_on(here, capsys, monkeypatch):
     def device_line(*words):
-        with pytest.raises(SystemExit) as ended:
-            main(["doctor", "--config", "towns.toml", *words])
-        line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[1] == "device")
-        return ended.value.code, line
+        code = exit_code("doctor", "--config", "towns.toml", *words)
+        return code, next(line for line in capsys.readouterr().out.splitlines() if line.split()[1] == "device")
 
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     assert device_line() == (0, "ready    device       1 × Tesla T4, compute capability 7.5, fp16, SDPA")

@@ -146,7 +146,6 @@ def test_a_missing_or_damaged_file_is_named(file, content, expected, copy, capsy
     [
         ["train", "--collection", "towns", "--encoder", "onnx-int8"],
         ["export", "onnx-int8", "again", "--format", "onnx"],
-        ["push", "onnx-int8", "me/towns", "--dry-run"],
     ],
     ids=lambda words: words[0],
 )

@@ -110,7 +110,6 @@ def test_folds_are_trained_side_by_side_as_they_are_alone(cluster, here, capsys)
 
 
 def test_a_run_is_scored_in_parts_and_joined_to_that_of_one_process(cluster, there):
-    main(["score", CHECKPOINT, RUN, "--out", "out.run", "--part", "2/3"])
     main(["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "3", "--on", "ray"])
     assert Path("out.run").read_bytes() == Path("whole.run").read_bytes()
     assert not Path("out.run.parts").exists()

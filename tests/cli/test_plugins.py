@@ -19,7 +19,7 @@ from rerank.stages.base import STAGES, stage_kinds
 from rerank.tasks.checks import check_settings
 from rerank.training.tracking import TRACKERS, check_tracker
 from rerank.utils import plugins
-from tests.support.small_collection import failed
+from tests.support.small_collection import exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
 
 MODULE = '''
@@ -113,9 +113,8 @@ def test_a_named_module_has_flags_and_trains_in_workers_which_resume(here, capsy
     Path("grid.toml").write_text("[[grid]]\nloss.size = [0.5, 2]\n")
     Path("letor.toml").write_text(SETTINGS)
     for _ in range(2):
-        with pytest.raises(SystemExit) as ended:
-            main(["sweep", "grid.toml", "--config=letor.toml", "--plugin=mine", "--loss", "mine", "--fold", "1"])
-        assert ended.value.code == 0
+        words = ["--config=letor.toml", "--plugin=mine", "--loss", "mine", "--fold", "1"]
+        assert exit_code("sweep", "grid.toml", *words) == 0
     assert "2 folds, 2 of them finished already" in capsys.readouterr().err
     manifest = json.loads(Path("runs/letor/mine-size=2/fold1/manifest.json").read_text())
     assert (manifest["config"]["loss"]["size"], manifest["versions"]["mine"]) == (2.0, "3")

@@ -96,17 +96,12 @@ def test_the_queries_of_a_file_are_those_of_the_run(there, capsys):
     assert list(read_run("mine.run")) == ["q1"]
 
 
-def test_a_folder_with_documents_and_queries_alone_and_a_zip_are_collections(there, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(there / "cache"))
+def test_a_folder_with_documents_and_queries_alone_is_a_collection(there):
     shutil.copytree("towns", "asked", ignore=shutil.ignore_patterns("qrels"))
-    shutil.make_archive("packed", "zip", ".", "towns")
-    for collection in ("asked", "packed.zip"):
-        main(["retrieve", "--collection", collection])
-        name = collection.removesuffix(".zip")
-        assert read_run(f"runs/{name}/bm25.run") == read_run(RUN)
-        main(["score", CHECKPOINT, "--collection", collection, "--out", f"{name}.run"])
-    assert read_run("asked.run") == read_run("packed.run")
-    assert Path("runs/packed/folds.json").is_file()
+    main(["retrieve", "--collection", "asked"])
+    assert read_run("runs/asked/bm25.run") == read_run(RUN)
+    main(["score", CHECKPOINT, "--collection", "asked", "--out", "asked.run"])
+    assert len(read_run("asked.run")) == len(read_run(RUN))
 
 
 def test_a_checkpoint_remembers_the_language_of_its_collection(there, capsys):

@@ -9,7 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.jobs import score_parts
+from rerank.jobs import rescore
 from rerank.jobs.parts import cut, default_parts
 from rerank.utils.files import file_hash
 from tests.support.small_collection import failed, in_a_copy
@@ -62,28 +62,32 @@ def test_the_number_of_parts_follows_from_the_tokens(queries, tokens, parts):
     assert default_parts(np.full(queries, tokens)) == parts
 
 
-def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkeypatch, capsys):
-    scored, make_run = [], score_parts.make_run
+def begin(patch, *words, parts):
+    """Interrupts a command after so many parts."""
+    scored, make_run = [], rescore.make_run
 
-    def interrupt_after_two(lists, pairs, weight):
-        if len(scored) == 2:
+    def interrupt(lists, pairs, weight):
+        if len(scored) == parts:
             raise KeyboardInterrupt
-        scored.append([candidates.query_id for candidates in lists])
+        scored.append(lists)
         return make_run(lists, pairs, weight)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(score_parts, "make_run", interrupt_after_two)
+    with patch.context() as patch:
+        patch.setattr(rescore, "make_run", interrupt)
         with pytest.raises(SystemExit) as ended:
-            score("--parts", "4")
+            score(*words)
     assert ended.value.code == 130
+
+
+def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkeypatch, capsys):
+    begin(monkeypatch, "--parts", "4", parts=2)
     (parts,) = folders()
     assert sorted(path.name for path in parts.glob("*.run")) == ["00001.run", "00002.run"]
     assert not Path("out.run").exists()
-    with monkeypatch.context() as patch:
-        patch.setattr(score_parts, "make_run", lambda *given: scored.append("again") or make_run(*given))
-        score("--parts", "4")
-    assert scored[2:] == ["again"] * 2
+    begin(monkeypatch, "--parts", "4", parts=1)
     assert f"{parts}: 2 of 4 parts are there already" in capsys.readouterr().err
+    score("--parts", "4")
+    assert f"{parts}: 3 of 4 parts are there already" in capsys.readouterr().err
     assert Path("out.run").read_bytes() == whole()
     assert not folders()
     facts = json.loads(Path("out.run.json").read_text())
@@ -92,31 +96,14 @@ def test_a_command_that_is_interrupted_goes_on_after_its_last_part(there, monkey
     assert facts["first_stage"] == {"run": RUN, "sha256": file_hash(Path(RUN))}
 
 
-def test_each_part_alone_and_the_last_to_end_joins_them(there, capsys):
-    for number in (3, 1, 4):
-        score("--part", f"{number}/4")
-        assert capsys.readouterr().out == f"{folders()[0]}/0000{number}.run\n"
-        assert not Path("out.run").exists()
-    score("--part", "4/4")
-    printed = capsys.readouterr()
-    assert "out.run: is written when all 4 parts are there; missing: 2\n" in printed.err
-    score("--part", "2/4")
-    assert capsys.readouterr().out == "out.run\n"
-    assert Path("out.run").read_bytes() == whole()
-    assert not folders()
-    score("--part", "2/4")  # as a job that is started once more
-    assert "out.run: has all 4 parts already" in capsys.readouterr().err
-    assert not folders()
-
-
-def test_parts_of_another_model_or_other_settings_are_not_joined(there):
-    score("--part", "1/4")
+def test_parts_of_another_model_or_other_settings_are_not_joined(there, monkeypatch):
+    begin(monkeypatch, "--parts", "4", parts=1)
     (first,) = folders()
-    for others in (["1/5"], ["1/4", "--depth", "3"], ["1/4", "--training.precision", "float32"]):
-        score("--part", *others)
+    for others in (["5"], ["4", "--depth", "3"], ["4", "--training.precision", "float32"]):
+        begin(monkeypatch, "--parts", *others, parts=1)
     weights = Path(CHECKPOINT, "model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\1\0")
-    score("--part", "1/4")
+    begin(monkeypatch, "--parts", "4", parts=1)
     assert [len(list(folder.glob("*.run"))) for folder in folders()] == [1] * 5
     score("--parts", "4")
     assert Path("out.run").read_bytes() != whole()
@@ -124,13 +111,12 @@ def test_parts_of_another_model_or_other_settings_are_not_joined(there):
     assert len(folders()) == 4
 
 
-def test_parts_of_two_precisions_are_not_joined(there, capsys):
-    for number in (1, 2, 3):
-        score("--part", f"{number}/4")
+def test_parts_of_two_precisions_are_not_joined(there, capsys, monkeypatch):
+    begin(monkeypatch, "--parts", "4", parts=3)
     (parts,) = folders()
     device = parts / "00003.json"
     device.write_text(json.dumps(json.loads(device.read_text()) | {"precision": "bf16"}))
-    words = ["score", CHECKPOINT, RUN, "--out", "out.run", "--part", "4/4"]
+    words = ["score", CHECKPOINT, RUN, "--out", "out.run", "--parts", "4"]
     assert "its parts were scored with precision float32 and bf16" in failed(capsys, *words)
     assert len(list(parts.glob("*.run"))) == 4
     device.write_text("{")
@@ -140,8 +126,8 @@ def test_parts_of_two_precisions_are_not_joined(there, capsys):
 def test_standard_output_and_gzip_have_the_same_bytes(there, capfd):
     score("--parts", "4", out="-")
     assert capfd.readouterr().out.encode().replace(b" rerank\n", b" out\n") == whole()
-    assert "--part: the parts of a run are in a folder" in failed(
-        capfd, "score", CHECKPOINT, RUN, "--out", "-", "--part", "1/4"
+    assert "--on ray: the parts of a run are in a folder" in failed(
+        capfd, "score", CHECKPOINT, RUN, "--out", "-", "--on", "ray"
     )
     score("--parts", "4", out="out.run.gz")
     assert gzip.decompress(Path("out.run.gz").read_bytes()) == whole()

@@ -74,16 +74,12 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_file(here, capsys, in
     assert runs[0].replace(" smoothi\n", " whole\n") == runs[1]
 
 
-def test_two_processes_train_the_same_model_and_score_every_document_once(here, capsys, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setenv("MASTER_ADDR", "127.0.0.1")  # as accelerate launches one process where there is no MPI
-        main(command("--fold", "1", "--name", "one"))
-    assert "for two on this machine: torchrun" in capsys.readouterr().err
+def test_two_processes_train_the_same_model_and_score_every_document_once(here):
+    main(command("--fold", "1", "--name", "one"))
     words = command("--fold", "1", "--name", "two", "--training.max-tokens-per-forward", "100")  # less than a list has
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "rerank", *words]
     done = subprocess.run(launch, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "for two on this machine" not in done.stderr
     one, two = (read_run(here / "runs" / "towns" / name / "fold1" / "test.run") for name in ("one", "two"))
     assert {q: list(documents) for q, documents in one.items()} == {q: list(documents) for q, documents in two.items()}
     for query_id, documents in one.items():

@@ -1,9 +1,7 @@
 """Any bytes in any file of input give a value or one UserError, in bounded time."""
 
 import gzip
-import io
 import json
-import zipfile
 
 import pytest
 from hypothesis import given
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 
 from rerank.data.collections import open_collection
 from rerank.data.folds import read_folds
-from rerank.data.letor.layouts import open_all, open_fold
+from rerank.data.letor.layouts import open_all
 from rerank.data.lists import read_training_lists
 from rerank.data.queries import read_queries
 from rerank.data.trec import read_qrels, read_run
@@ -25,21 +23,11 @@ QUERY = {"_id": "q1", "text": "lift"}
 LIST = {"query_id": "q1", "doc_ids": ["d1", "d2"], "labels": [1, 0]}
 FOLDS = [{"name": "1", "train": ["q1"], "valid": ["q2"], "test": ["q3"]}]
 FEATURES = b"1 qid:1 1:0.5 2:1 # d1\n0 qid:1 1:0.25 # d2\n2 qid:2 2:3 # d1\n"
-LIGHTGBM = b"0 1:0.5 2:1\n1 1:0.25\n2 2:3\n0 1:1\n"
-COUNTS = b"2\n2\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("any-bytes")
-
-
-def zipped():
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("towns/corpus.jsonl", json.dumps(DOCUMENT))
-        archive.writestr("towns/queries.jsonl", json.dumps(QUERY))
-    return out.getvalue()
 
 
 def documents(path):
@@ -74,7 +62,6 @@ READERS = {
     "judgments.jsonl": (damaged_json(LIST), lambda path: read_training_lists(path, {"q1": "lift"}, "judgments")),
     "folds.json": (damaged_json(FOLDS), read_folds),
     "train.txt": (damaged(FEATURES), features),
-    "towns.zip": (damaged(zipped()), lambda path: open_collection(str(path)).queries),
 }
 
 
@@ -89,17 +76,3 @@ def test_a_file(folder, name, data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         value_or_error(read, folder / name, data.draw(contents))
-
-
-@bounded
-@given(st.sampled_from(["rank.train", "rank.train.query"]), st.data())
-def test_lightgbms_features(folder, name, data):
-    good = {"rank.train": LIGHTGBM, "rank.train.query": COUNTS, "rank.test": LIGHTGBM, "rank.test.query": COUNTS}
-    (folder / "rank").mkdir(exist_ok=True)
-    for file, content in good.items():
-        (folder / "rank" / file).write_bytes(content)
-    value_or_error(
-        lambda path: open_fold(str(path.parent), "1", 3, folder / "lightgbm"),
-        folder / "rank" / name,
-        data.draw(damaged(good[name])),
-    )

@@ -54,13 +54,14 @@ def test_candidates_of_a_run_in_arrays_are_those_of_dictionaries(tmp_path, some,
     expected = select_candidates(run, qrels, 7, query_ids, keep_scores)
     for arrays in (read_run_arrays(tmp_path / "some.run", 7, query_ids), read_run_arrays(tmp_path / "some.run")):
         found = select_candidates(arrays, qrels, 7, query_ids, keep_scores)
+        assert list(arrays) == list(run)
         assert list(found) == query_ids
         assert dict(found) == dict(expected)
         ids = distinct_doc_ids(found)
         assert not isinstance(ids, list)
         assert [ids[0], *ids[1:]] == list(ids) == distinct_doc_ids(expected) == distinct_doc_ids(dict(expected))
         lists = ListsOf(found, query_ids[1:])
-        assert list(lists) == list(lists[:]) == list(expected.values())[1:]
+        assert list(lists) == list(expected.values())[1:]
         assert lists[-1] == expected[query_ids[-1]]
 
 

@@ -1,15 +1,15 @@
 """The generated collection has the properties that it promises, and the encoder is an ordinary Hugging Face folder."""
 
 import hashlib
-import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
 from rerank.data import demo
+from rerank.data.collections import open_collection
 from rerank.data.demo import EVIDENCE_AFTER, SUBJECTS, make_collection
 from rerank.models.tiny_bert import make_encoder
 
@@ -32,17 +32,9 @@ class World:
     def __init__(self, folder):
         self.collection, self.encoder = folder / "collection", folder / "encoder"
         make_collection(self.collection)
-        corpus, queries = (
-            [json.loads(line) for line in (self.collection / name).read_text().splitlines()]
-            for name in ("corpus.jsonl", "queries.jsonl")
-        )
-        self.texts = {row["_id"]: f"{row['title']} {row['text']}" for row in corpus}
-        self.queries = {row["_id"]: row["text"] for row in queries}
-        header, *lines = (self.collection / "qrels" / "test.tsv").read_text().splitlines()
-        assert header == "query-id\tcorpus-id\tscore"
-        self.qrels = defaultdict(dict)
-        for query_id, doc_id, relevance in (line.split("\t") for line in lines):
-            self.qrels[query_id][doc_id] = int(relevance)
+        read = open_collection(str(self.collection))
+        self.texts = {document.doc_id: document.text for document in read.documents()}
+        self.queries, self.qrels = read.queries, read.qrels
         make_encoder(self.encoder, [*self.texts.values(), *self.queries.values()])
 
 

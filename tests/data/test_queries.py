@@ -44,7 +44,10 @@ def test_a_text_may_be_empty(tmp_path):
     [
         ("q1\tlift\nq2 drag\n", r"topics:2: expected a query's id, a tab and its text, got 'q2 drag'"),
         ("q1\tlift\nq1\tdrag\n", r"topics:2: the query q1 occurs a second time; expected each id once"),
-        ("q 1\tlift\n", r"topics:1: the query id 'q 1' is empty or has white space, which no run file can hold"),
+        (
+            "q 1\tlift\n",
+            r"topics:1: the query id 'q 1' is empty or has white space or a NUL, which no run file can hold",
+        ),
         ("\tlift\n", r"topics:1: the query id '' is empty or has white space"),
         ("\n \n", r"topics: has no query; expected lines of a query's id, a tab and its text, or of JSON objects"),
         (b"q1\t\xff\n", r"topics:1: expected UTF-8"),
@@ -52,7 +55,7 @@ def test_a_text_may_be_empty(tmp_path):
         ('{"_id": "q1", "text": "x"}\n[1]', r"topics:2: expected a JSON object on one line, got \[1\]"),
         (
             '{"_id": "q1", "title": "x"}',
-            r"expected a text under 'text' or 'query', got none \(the keys are _id, title\)",
+            r"expected a text under 'text' or 'query', got none \(the keys are \['_id', 'title'\]\)",
         ),
         (b"\x1f\x8bnot gzip", r"topics: damaged gzip file"),
         (None, r"topics: cannot be read: No such file or directory; expected lines of a query's id"),
@@ -95,7 +98,7 @@ def test_a_field_is_another_key_of_the_queries(folder, tmp_path):
     assert open_collection(str(folder), query_field="narrative").queries["q1"] == "q1 in full"
     assert open_collection(str(folder), query_field="title").queries["q1"] == "short"
     assert open_collection(str(folder), query_field="text").queries == open_collection(str(folder)).queries
-    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*_id, text, title, narrative"):
+    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*'_id', 'text', 'title', 'narrative'"):
         open_collection(str(folder), query_field="long").queries  # noqa: B018
     shutil.copy(folder / "queries.jsonl", tmp_path / "new.jsonl")
     new = open_collection(str(folder), queries=tmp_path / "new.jsonl", query_field="narrative")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.data.run_scores import strictly_decreasing
-from rerank.data.trec import ranked, read_run, write_run
+from rerank.data.trec import ranked, read_run, strictly_decreasing, write_run
 from rerank.utils.errors import UserError
 
 LARGEST = 3.4028234663852886e38  # float32

@@ -1,14 +1,14 @@
-"""Files are read a part at a time, however far they unpack."""
+"""Files are read a part at a time, however far they unpack; a line that is no JSON object is named."""
 
 import functools
 import gzip
-import io
+import json
 import tracemalloc
 
 import pytest
 
 from rerank.data.queries import read_queries
-from rerank.data.text_lines import blocks, lines_of
+from rerank.data.text_lines import read_blocks, read_lines, read_objects, text_under
 from rerank.data.trec import read_qrels, read_run
 from rerank.utils.errors import UserError
 
@@ -20,8 +20,11 @@ MEGABYTE = 10**6
     [
         (read_run, b"\0", r"bomb:1: expected lines of `query_id Q0 .*`, got a line of more than 1,048,576 bytes"),
         (read_run, b"\n" * 1000, r"bomb: empty file"),
-        (read_run, b"1 Q0 a 1 2.0 t" + b" " * 10_000 + b"\n", r"bomb:2: expected a document once in a query"),
-        (read_run, b"#" * 10_000 + b"\n", r"bomb: nothing but comments"),
+        (
+            read_run,
+            b"1 Q0 a 1 2.0 t" + b" " * 10_000 + b"\n",
+            r"bomb:2: expected one line of document a for query 1, got 2\.0 and 2\.0",
+        ),
         (read_qrels, b" ", r"bomb:1: expected lines of `query_id 0 .*`, got a line of more than 1,048,576 bytes"),
         (read_qrels, b"1 0 a 1" + b" " * 10_000 + b"\n", None),
         (read_queries, b" " * 10_000 + b"\n", r"bomb: has no query"),
@@ -47,20 +50,73 @@ def test_a_file_that_unpacks_to_fifty_megabytes_is_read_in_three(tmp_path, read,
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_blocks_and_lines_are_those_of_the_text(size):
+def test_blocks_and_lines_are_those_of_the_text(tmp_path, size):
     for text in (b"", b"\n", b"a", b"a\n", b"one\ntwo\r\n\n\nthree", b"\n\nlonger than a block\n"):
-        lines = list(lines_of(io.BytesIO(text), "file", "lines", 30))
-        assert lines == text.splitlines(keepends=True)
-        found = list(blocks(io.BytesIO(text), "file", "lines", 30, size))
-        assert b"".join(found) == text
-        assert all(block.endswith(b"\n") for block in found[:-1])
+        path = tmp_path / "file"
+        path.write_bytes(text)
+        lines = [(f"{path}:{number}", line) for number, line in enumerate(text.splitlines(keepends=True), 1)]
+        found = list(read_lines(path, "lines", 30))
+        assert [(place, line) for place, _, line in found] == [line for line in lines if line[1].strip()]
+        assert all(text[offset:].startswith(line) for _, offset, line in found)
+        blocks = list(read_blocks(path, "lines", 30, size))
+        assert b"".join(blocks) == text
+        assert all(block.endswith(b"\n") for block in blocks[:-1])
 
 
-def test_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
-    for read in (functools.partial(blocks, size=4), lines_of):
-        with pytest.raises(UserError, match=r"^file:2: expected words, got a line of more than 5 bytes$"):
-            list(read(io.BytesIO(b"1234\n1234567890\n"), "file", "words", 5))
-    monkeypatch.setattr("rerank.data.queries.LONGEST_LINE", 10)
-    (tmp_path / "topics").write_text("q1\tdrag\nq2\tlift and drag\n")
-    with pytest.raises(UserError, match=r"topics:2: expected lines of a query's id, .* of more than 10 bytes"):
-        read_queries(tmp_path / "topics")
+def test_a_line_that_is_too_long_is_named(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"1234\n1234567890\n")
+    for read in (functools.partial(read_blocks, size=4), read_lines):
+        with pytest.raises(UserError, match=r"file:2: expected words, got a line of more than 5 bytes$"):
+            list(read(path, "words", longest=5))
+
+
+EXPECTED = "an object with id"
+LINES = [b'\xef\xbb\xbf{"id": "caf\xc3\xa9"}\r\n', b"\n", b' {"id": 2} \n', b" \r\n", b'{"id": [3]}']
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_objects_have_the_place_and_the_offset_of_their_line(tmp_path, packed):
+    path, text = tmp_path / "lines.jsonl", b"".join(LINES)
+    path.write_bytes(gzip.compress(text) if packed else text)
+    found = list(read_objects(path, EXPECTED))
+    offsets = [sum(map(len, LINES[:number])) for number in (0, 2, 4)]
+    places = [f"{path}:{number}" for number in (1, 3, 5)]
+    assert found == list(zip(places, offsets, [{"id": "café"}, {"id": 2}, {"id": [3]}], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", r"not JSON \(.*\); expected an object with id"),
+        (b'{"id": "cut', r"not JSON \(.*\); expected an object with id"),
+        (b'{"id": "\xff"}', r"not JSON \('utf-8' codec .*\); expected an object with id"),
+        (b"[" * 100_000, r"not JSON that can be read \(too many brackets in each other\)"),
+        (b'{"id": "\\ud800, half a pair"}', r"not JSON \(.*surrogate pair"),
+        (b"[1, 2]", r"expected an object with id, got \[1, 2\]"),
+        (json.dumps(["x" * 1000]).encode(), r"expected an object with id, got \['xxx"),
+        (b'{"id": "' + b"x" * 200_000 + b'"}', r"expected an object with id, got a line of more than 200,000 bytes"),
+    ],
+)
+def test_a_line_that_is_no_object_is_named(tmp_path, line, message, monkeypatch):
+    monkeypatch.setattr("rerank.data.text_lines.LONGEST_TEXT", 200_000)
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"id": 1}\n\n' + line + b"\n")
+    with pytest.raises(UserError, match=rf"lines.jsonl:3: {message}") as said:
+        list(read_objects(path, EXPECTED))
+    assert "\n" not in str(said.value)
+    assert len(str(said.value)) < 300 + len(str(path))
+
+
+@pytest.mark.parametrize("name", ["nowhere.jsonl", "."])
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name):
+    with pytest.raises(UserError, match=r"cannot be read: (No such file|Is a dir).*; expected an object with id$"):
+        list(read_objects(tmp_path / name, EXPECTED))
+
+
+def test_the_text_is_that_of_the_first_key(tmp_path):
+    assert text_under({"b": "x", "a": "y"}, ("a", "b"), "f:1") == "y"
+    for record, got in (({"b": "x", "a": None}, "None"), ({"c": 1, "x" * 900: 1}, r"none \(the keys are \['c', 'xxx")):
+        with pytest.raises(UserError, match=rf"^f:1: expected a text under 'a' or 'b', got {got}") as said:
+            text_under(record, ("a", "b"), "f:1")
+        assert len(str(said.value)) < 300

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.data import tokens as tokens_module
-from rerank.data.tokens import make_store, open_store, pieces, read_store, tokenise
+from rerank.data.tokens import make_store, open_store, pieces, tokenise
 from rerank.utils import resumable
 from tests.support import tiny_decoders
 from tests.support.small_world import WORDS, make_texts
@@ -80,9 +80,8 @@ def test_an_interrupted_command_asks_only_for_the_texts_that_are_left(tmp_path, 
     assert "d000" not in asked
     assert asked[-1] == "d299"
     assert list(store.rows) == list(MANY)
-    (folder,) = tmp_path.glob("*/")
     memory = make_store(list(MANY), MANY.values(), tokenizer, 5)
-    assert store.sha256() == read_store(folder).sha256() == memory.sha256()
+    assert store.sha256() == memory.sha256()
     assert store.statistics() == memory.statistics()
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from rerank.data.trec import ranked, read_qrels, read_run
 from rerank.data.trec_arrays import read_qrels_arrays, read_run_arrays
 from rerank.utils.errors import UserError
-from tests.support.any_bytes import bounded, damaged
+from tests.support.any_bytes import bounded
 
 RUN, QRELS, BEIR = 6, 4, 3
 HEADER = b"query-id\tcorpus-id\tscore\n"
-GOOD_RUN = b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 1.5 tag\nq2 Q0 d1 1 0.5 tag\n"
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +28,8 @@ def loop(content, width):
     found, repeated = {}, set()
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         words = line.split()
-        if not words or words[0].startswith(b"#"):
+        if not words or (width == BEIR and words[2:] == [b"score"]):
             continue
-        if width == BEIR and words[2:] == [b"score"]:
-            continue
-        if width == RUN and len(words) > RUN and words[3].isdigit():
-            words = words[:RUN]
         if len(words) != width or b"\0" in line:
             return {number}
         text = words[4 if width == RUN else -1]
@@ -44,7 +39,7 @@ def loop(content, width):
         except ValueError:
             return {number}
         largest = 3.4028235677973362e38 if width == RUN else 2**31 - 1
-        if not -largest <= value <= largest or b"_" in text:
+        if not -largest <= value <= largest or b"_" in text or b"+" in text[:1]:
             return {number}
         before = found.setdefault(query_id, {}).setdefault(doc_id, (value, number))
         if before[1] != number and (width == RUN or before[0] != value):
@@ -86,7 +81,7 @@ odd_scores = st.sampled_from(["nan", "inf", "1e39", "1_0", "+1", "0x1p3", "x", "
 grades = st.sampled_from(["0", "1", "1", "2", "-1"])
 odd_grades = st.sampled_from(["+1", "01", "1_0", "x", "1.0", "0x1", "", str(10**30), str(2**31), "2147483647"])
 blanks = st.sampled_from([" "] * 8 + ["\t", "  ", "\v", "\r"])
-ends = st.sampled_from(["\n"] * 8 + ["\r\n", " \n", "\n\n", " more\n", "", "\n# a comment\n", "\0\n", "\n#\n", "\n \n"])
+ends = st.sampled_from(["\n"] * 12 + ["\r\n", " \n", "\n\n", "", "\n \n"] * 2 + [" more\n", "\n# a comment\n", "\0\n"])
 blocks = st.sampled_from([2**18, 2**18, 8, 20, 60])
 
 
@@ -105,7 +100,7 @@ def contents(draw, width):
             BEIR: [draw(ids), draw(ids), value],
         }[width]
         lines.append(blank.join(columns) + end)
-    heads = [HEADER] if width == BEIR else [b"", b"", b"# a comment\n", codecs.BOM_UTF8]
+    heads = [HEADER] if width == BEIR else [b"", b"", codecs.BOM_UTF8]
     return draw(st.sampled_from(heads)) + "".join(lines).encode()
 
 
@@ -115,14 +110,8 @@ def contents(draw, width):
 def test_lines_of_any_form(folder, width, data, block):
     """Also in blocks of a few lines, plain ones and others in turn."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rerank.data.text_lines.blocks.__defaults__", (block,))
+        patch.setattr("rerank.data.text_lines.BLOCK", block)
         expect_same(folder / "any", data.draw(contents(width)), width)
-
-
-@bounded
-@given(damaged(GOOD_RUN).filter(lambda content: not content.startswith(b"\x1f\x8b")))  # gzip's first bytes
-def test_a_damaged_run(folder, content):
-    expect_same(folder / "damaged", content, RUN)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +132,7 @@ FORMS = {
     "shuffled": lambda lines: "".join(random.Random(1).sample(lines, len(lines))),
     "by rank": lambda lines: "".join(sorted(lines, key=lambda line: int(line.split()[3]))),
     "CRLF and tabs": lambda lines: "".join(lines).replace(" ", "\t").replace("\n", "\r\n"),
-    "with comments": lambda lines: "# a header\n" + "# another\n".join(["".join(lines[:997]), "".join(lines[997:])]),
+    "with empty lines": lambda lines: "\n" + "\n".join(["".join(lines[:997]), "".join(lines[997:])]),
 }
 
 
@@ -160,27 +149,19 @@ def test_a_large_run_in_any_order(folder, run, form, depth):
     assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
 
 
-@pytest.mark.parametrize("wanted", [{"q3", "q150", "other"}, set()])
-def test_only_the_documents_of_wanted_queries_are_kept(folder, run, wanted):
-    lines, expected = run
-    (folder / "large").write_text("".join(lines))
-    found = read_run_arrays(folder / "large", 5, wanted)
-    assert list(found) == list(expected)
-    assert {q: list(found[q]) for q in found if found[q]} == {q: ranked(expected[q])[:5] for q in wanted - {"other"}}
-    assert found.ids.to_pylist() == sorted({doc_id for of in found.values() for doc_id in of})
-
-
 @pytest.mark.parametrize("repeated", [0, 5_000, 19_900])
 def test_a_repeated_document_is_found_far_from_its_first_line(folder, run, repeated):
     path, (lines, _) = folder / "repeated", run
     query_id, _, doc_id, *_ = lines[repeated].split()
-    path.write_text("".join(["# a comment\n", *lines, lines[repeated]]))
+    path.write_text("".join(["\n", *lines, lines[repeated]]))
     for depth, wanted in ((10, {query_id}), (1000, None)):
-        with pytest.raises(UserError, match=f"{path.name}:20002: .* document {doc_id} of query {query_id} again"):
+        with pytest.raises(
+            UserError, match=f"{path.name}:20002: expected one line of document {doc_id} for query {query_id}, got"
+        ):
             read_run_arrays(path, depth, wanted)
     assert read_run_arrays(path, 10, {"q1", "q2"})["q1"]
     path.write_text("".join([*lines, lines[repeated], "malformed\n"]))
-    with pytest.raises(UserError, match=f"{path.name}:20002: expected 6 columns"):
+    with pytest.raises(UserError, match=f"{path.name}:20002: expected `query_id Q0 .* got 'malformed'"):
         read_run_arrays(path, 10)
 
 
@@ -203,5 +184,5 @@ def test_many_judgments(folder, packed):
     assert "d0" not in found
     assert found.rows.nbytes + found.scores.nbytes == 8 * len(pairs)
     path.write_text("".join([*lines, lines[5], re.sub(r"\S+\n", "7\n", lines[3])]))
-    with pytest.raises(UserError, match=f"{path.name}:24002: expected one judgment of document d{pairs[3][1]} for"):
+    with pytest.raises(UserError, match=f"{path.name}:24002: expected one line of document d{pairs[3][1]} for"):
         read_qrels_arrays(path)

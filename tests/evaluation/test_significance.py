@@ -31,22 +31,6 @@ def test_t_test_is_that_of_scipy(n: int) -> None:
     assert paired_test(first, second) == pytest.approx(stats.ttest_rel(first, second).pvalue, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("n", "step"),
-    [*((n, 0.2) for n in (2, 3, 8, 30, 250)), (8, 0.05), *((n, 1e-9) for n in (2, 13, 14, 50, 51, 250))],
-)
-def test_wilcoxon_has_the_p_values_of_scipy_on_rounded_differences(n: int, step: float) -> None:
-    """Precision at 5 has differences of 0.2, so there are zeros and ties; with a step of 1e-9 there are few."""
-    for seed in range(3):
-        draw = random.Random(f"{seed} {n}")
-        first = [round(draw.random() / step) * step for _ in range(n)]
-        second = [round(draw.random() / step) * step for _ in range(n)]
-        differences = np.round(np.subtract(first, second), 10)
-        differences = differences[differences != 0]
-        expected = stats.wilcoxon(differences).pvalue if len(differences) else 1.0
-        assert paired_test(first, second, "wilcoxon") == pytest.approx(expected, rel=1e-12)
-
-
 def test_wilcoxon_is_blind_to_rounding_errors() -> None:
     """0.6 - 0.4 is 0.19999999999999996 and 0.4 - 0.2 is 0.2, which are one difference."""
     first = [0.4, 0.6, 0.4, 0.6, 0.0, 0.6, 0.6, 0.2]
@@ -81,8 +65,6 @@ def test_tests_are_two_sided_and_need_pairs(test: str) -> None:
     assert paired_test([0.5, 0.25], [0.5, 0.25], test) == 1.0
     assert math.isnan(paired_test([0.5], [0.25], test))
     assert math.isnan(paired_test([], [], test))
-    with pytest.raises(ValueError, match="expected pairs, got 2 and 1 values"):
-        paired_test([0.5, 0.5], [0.25], test)
 
 
 def test_t_test_where_every_difference_is_the_same() -> None:

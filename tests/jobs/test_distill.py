@@ -15,12 +15,10 @@ from rerank.config import Config, LossSettings, OutputSettings, TrainingSettings
 from rerank.data.collections import open_collection
 from rerank.data.queries import read_queries
 from rerank.data.trec import read_run
-from rerank.jobs import distill as distillation
-from rerank.jobs import teachers as teaching
+from rerank.jobs import distill as teaching
 from rerank.jobs.distill import distill
 from rerank.jobs.train import open_experiment, train_folds
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
-from rerank.runs.layout import ExperimentFolder
 from tests.support.small_collection import failed
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder, make_encoder
@@ -78,12 +76,8 @@ def test_the_teacher_scores_every_candidate_once_and_its_scores_are_training_lis
     (path,) = Path("runs/towns").glob("teacher-*.jsonl")
     fold = json.loads(Path("runs/towns/distill-margin_mse/fold1/manifest.json").read_text())
     facts = fold["training_lists"]
-    assert (facts["file"], facts["lists"], facts["trained_on"], facts["held_out"]) == (
-        str(path),
-        len(lists),
-        len(lists) - 6,
-        6,
-    )
+    counts = {"lists": len(lists), "trained_on": len(lists) - 6, "held_out": 6}
+    assert facts.items() >= {"file": str(path), **counts}.items()
     assert not list(Path("runs/towns").glob("*.parts"))
 
     main(["train", "--config", "towns.toml", "--fold", "1", "--epochs", "1", "--loss", "margin_mse",
@@ -134,25 +128,6 @@ def test_pseudo_queries_train_in_place_of_the_collections_queries(here, teacher,
     assert Path("runs/towns/student-1/fold1/test.run").is_file()
 
 
-def test_the_folder_of_an_experiment_stands_for_its_models(here, capsys, monkeypatch):
-    """Of the fold that is trained; for the final student, of all folds."""
-    asked = []
-    monkeypatch.setattr(distillation, "teacher_lists", lambda config, dataset, models, *_: asked.append(models))
-    monkeypatch.setattr(distillation, "train_folds", lambda config, fold: ExperimentFolder(Path("runs")))
-    for fold in range(1, 6):
-        make_teacher(f"runs/towns/hinge/fold{fold}/checkpoint", seed=fold)
-    words = ["distill", "runs/towns/hinge", "--config", "towns.toml"]
-    assert "runs/towns/hinge: has no finished model of fold 2; train it first" in failed(capsys, *words, "--fold", "2")
-    for fold in range(1, 6):
-        Path(f"runs/towns/hinge/fold{fold}/test.run").touch()
-    said = failed(capsys, *words)
-    assert "for the final student; expected --fold 1, 2, 3, 4, 5 or final" in said
-    main([*words, "--fold", "2"])
-    main([*words, "--fold", "final"])
-    assert asked[0] == ["runs/towns/hinge/fold2/checkpoint"]
-    assert asked[1] == [f"runs/towns/hinge/fold{fold}/checkpoint" for fold in range(1, 6)]
-
-
 def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, teacher, capsys, monkeypatch):
     main(command("--fold", "1", "--epochs", "1"))
     before = scored()
@@ -163,9 +138,8 @@ def test_other_folds_losses_and_students_take_the_scores_that_are_there(here, te
     main(command("--fold", "1", "--epochs", "1", "--loss", "distill_kl", "--student", "student"))
     assert capsys.readouterr().err.count(".run already exists") == 2
     assert scored() == before
-    manifests = [
-        Path(f"runs/towns/{name}/manifest.json") for name in ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
-    ]
+    names = ("distill-margin_mse/fold2", "distill-distill_kl/fold1")
+    manifests = [Path(f"runs/towns/{name}/manifest.json") for name in names]
     assert [json.loads(path.read_text())["config"]["encoder"]["name"] for path in manifests] == ["encoder", "student"]
 
 
@@ -194,7 +168,7 @@ def agreement(config, checkpoint):
     (lists,) = Path("runs/towns").glob("teacher-*.jsonl")
     training, output = replace(config.training, lists=str(lists)), OutputSettings(name="look-" + config.loss.name)
     experiment = open_experiment(replace(config, training=training, output=output), "1")
-    task = experiment.task(experiment.folds[0])
+    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
 
     def correlation():
         run = task.score("train")
@@ -209,13 +183,9 @@ def agreement(config, checkpoint):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
-            ["--loss", "hinge"],
-            "--loss hinge: learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse",
-        ),
+        (["--loss", "hinge"], "learns from judgments, not from a teacher's scores; expected distill_kl, margin_mse"),
         (["--training.lists", "towns.toml"], "--training.lists towns.toml: the teachers make the lists"),
         (["--training.measure", "loss"], "--training.measure loss: margin_mse needs a teacher's scores"),
-        (["--loss.temperature", "2"], "--loss margin_mse: has no hyperparameter temperature"),
         (["--lists.relevant", "2"], "--lists.relevant: has no effect on `rerank distill`"),
         (["--pseudo-queries", "-1"], "--pseudo-queries"),
     ],
@@ -228,7 +198,8 @@ def test_a_mistake_is_one_line(here, teacher, capsys, words, expected):
 def test_a_teacher_must_be_a_trained_cross_encoder(here, capsys):
     words = ["--config", "towns.toml", "--fold", "1"]
     assert "encoder nowhere" in failed(capsys, "distill", "nowhere", *words)
-    assert "teacher ./nowhere: no such file" in failed(capsys, "distill", "./nowhere", *words)
+    assert "lacks config.json" in failed(capsys, "distill", "runs/towns", *words)
+    assert "encoder ./nowhere: no such folder" in failed(capsys, "distill", "./nowhere", *words)
     assert "encoder: an encoder without a trained head" in failed(capsys, "distill", "encoder", *words)
     assert "TEACHER: is missing" in failed(capsys, "distill", *words)
     copy = shutil.copytree(make_teacher("teacher"), "copy")

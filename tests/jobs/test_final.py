@@ -8,9 +8,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs import train as training
-from rerank.jobs.sweep.run import run_sweep
 from rerank.runs.manifest import write_manifest
-from rerank.utils.errors import UserError
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
 
 EXPERIMENT = Path("runs/towns/smoothi")
@@ -63,13 +61,6 @@ def test_every_judged_query_trains_or_validates_once(here, capsys):
     main(command("--fold", "final"))
     assert "smoothi, fold final: finished already" in capsys.readouterr().err
     assert json.loads((FINAL / "manifest.json").read_text()) == facts
-
-
-def test_another_seed_draws_other_queries_to_validate(here):
-    main(command("--fold", "final"))
-    main(command("--fold", "final", "--seed", "1", "--name", "seed1"))
-    facts = [json.loads((folder / "manifest.json").read_text()) for folder in (FINAL, Path("runs/towns/seed1/final"))]
-    assert facts[0]["fold"]["valid"] != facts[1]["fold"]["valid"]
 
 
 def test_it_trains_on_all_queries_for_the_epochs_of_the_folds(here, capsys):
@@ -154,20 +145,12 @@ def test_verify_checks_it(here, capsys):
     [
         (["--fold", "2"], "--training.epochs-from runs/towns/smoothi: acts on --fold final alone, got --fold 2"),
         (["--lr", "1"], "fold 1 was trained with other settings: training.lr = 0.001, now 1.0"),
-        (["--loss", "hinge"], "fold 1 was trained with other settings: loss.name = smoothi, now hinge"),
-        (["--training.lists-per-epoch", "4"], "training.lists_per_epoch = 8, now 4"),
-        (
-            ["--encoder.pooling", "first", "--batch-size", "2"],
-            "encoder.pooling = mean, now first; training.lists_per_step",
-        ),
-        (
-            ["--training.epochs-from", "runs/towns"],
-            "runs/towns: expected runs/<collection>/<experiment> with a finished",
-        ),
+        (["--encoder.pooling", "max", "--batch-size", "2"], "pooling = mean, now max; training.lists_per_step"),
+        (["--training.epochs-from", "runs/towns"], "expected runs/<collection>/<experiment> with a finished"),
         (["--training.epochs-from", "nowhere"], "--training.epochs-from nowhere: no such folder: expected runs/"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(here, capsys, words, expected):
+def test_a_mistake_is_one_line(here, capsys, words, expected):
     given = dict(zip(words[::2], words[1::2], strict=True))
     flags = {"--fold": "final", "--name": "new", "--training.epochs-from": str(EXPERIMENT)} | given
     assert expected in failed(capsys, *command(*(word for pair in flags.items() for word in pair)))
@@ -179,9 +162,3 @@ def test_a_damaged_manifest_of_a_fold_is_named(here, capsys):
     manifest.write_text("{}")
     line = failed(capsys, *command("--fold", "final", "--training.epochs-from", str(EXPERIMENT)))
     assert f"{manifest}: has no best_epoch and no manifest_hash" in line
-
-
-def test_a_sweep_has_no_final_model(here):
-    Path("grid.toml").write_text('[[grid]]\n"loss.name" = ["hinge"]\n')
-    with pytest.raises(UserError, match="--fold final: a sweep compares models on folds"):
-        run_sweep(Path("grid.toml"), [], Path("towns.toml"), "final", 1)

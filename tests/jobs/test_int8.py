@@ -4,7 +4,10 @@ import pytest
 
 from rerank import Reranker
 from rerank.jobs import int8
-from rerank.jobs.int8 import Sample, int8_if_faster, texts_of_python
+from rerank.jobs.int8 import int8_if_faster
+from rerank.jobs.sample import DOCUMENTS as DOCUMENTS_EACH
+from rerank.jobs.sample import QUERIES as QUERIES_OF_SAMPLE
+from rerank.jobs.sample import Sample, texts_of_python
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
@@ -37,9 +40,9 @@ def limits(monkeypatch, tmp_path):
 def test_a_graph_is_made_once_and_scores_as_the_model(checkpoint, limits, caplog):
     model = Reranker.load(checkpoint, device="cpu")
     samples = iter([SAMPLE])
-    first = int8_if_faster(model, "bert", lambda: next(samples))
+    first = int8_if_faster(model, lambda: next(samples))
     assert "bert: served in int8" in caplog.text
-    second = int8_if_faster(model, "bert", lambda: next(samples))  # asks for no other sample
+    second = int8_if_faster(model, lambda: next(samples))  # asks for no other sample
     texts = list(DOCUMENTS["b"].values())
     assert first.score("cedar", texts) == pytest.approx(model.score("cedar", texts), abs=0.01)
     assert second.score("cedar", texts) == pytest.approx(first.score("cedar", texts))
@@ -58,8 +61,8 @@ def test_a_graph_that_does_not_serve_is_not_taken_and_a_line_says_why(checkpoint
     limits(**values)
     model = Reranker.load(checkpoint, device="cpu")
     samples = iter([SAMPLE])
-    assert int8_if_faster(model, "bert", lambda: next(samples)) is model
-    assert int8_if_faster(model, "bert", lambda: next(samples)) is model
+    assert int8_if_faster(model, lambda: next(samples)) is model
+    assert int8_if_faster(model, lambda: next(samples)) is model
     assert caplog.text.count("bert: served in float32: ") == 2
     assert line in caplog.text
 
@@ -67,26 +70,26 @@ def test_a_graph_that_does_not_serve_is_not_taken_and_a_line_says_why(checkpoint
 def test_a_model_that_cannot_be_exported_is_served_as_it_is(tmp_path, limits, caplog):
     make_cross_encoder("deberta-v2", tmp_path / "deberta", WORDS)
     model = Reranker.load(tmp_path / "deberta", device="cpu")
-    assert int8_if_faster(model, "deberta", lambda: SAMPLE) is model
+    assert int8_if_faster(model, lambda: SAMPLE) is model
     assert "DebertaV2" in caplog.text
 
 
 def test_nothing_is_made_for_a_small_model(checkpoint, limits, tmp_path):
     limits(SMALL=10**9)
     model = Reranker.load(checkpoint, device="cpu")
-    assert int8_if_faster(model, "bert", lambda: SAMPLE) is model
+    assert int8_if_faster(model, lambda: SAMPLE) is model
     assert not any(tmp_path.iterdir())
 
 
 def test_a_model_in_bf16_is_compared_as_it_is(checkpoint, limits, caplog):
     limits(LEAST_GAIN=1e9)
     model = Reranker.load(checkpoint, device="cpu", precision="bf16")
-    assert int8_if_faster(model, "bert", lambda: SAMPLE) is model
+    assert int8_if_faster(model, lambda: SAMPLE) is model
     assert "bert: served in bf16: int8 is " in caplog.text
 
 
 def test_the_texts_of_python_are_queries_with_as_many_documents_each():
     sample = texts_of_python()
-    assert len(sample.queries) == len(sample.documents) == int8.QUERIES
-    assert all(len(set(texts.values())) == int8.DOCUMENTS for texts in sample.documents.values())
+    assert len(sample.queries) == len(sample.documents) == QUERIES_OF_SAMPLE
+    assert all(len(set(texts.values())) == DOCUMENTS_EACH for texts in sample.documents.values())
     assert all(sample.queries.values())

@@ -5,26 +5,29 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses import indicators, metrics, prepare_inputs
-from rerank.losses import soft_ranks as positions
-from rerank.losses.ranked_gains import SCALINGS
+from rerank.losses import fast_soft_ranks, indicators, metrics, prepare_inputs
+from rerank.losses.inputs import by_score, masked_softmax
+from rerank.losses.soft_ranks import metric_from_soft_ranks
+from rerank.losses.sorting import SCALINGS
 
 
 def metric_of(
     name: str, scores: Tensor, labels: Tensor, mask: Tensor, wanted: metrics.Metric, settings: dict
 ) -> Tensor:
-    if name in ("neuralsort", "softsort"):
-        rows = getattr(indicators, f"{name}_indicators")(scores, mask, k=wanted.cutoff, **settings)
+    if name == "softsort":
+        gaps = (scores.gather(1, by_score(scores, mask))[:, :, None] - scores[:, None, :]).abs()
+        rows = masked_softmax(-gaps / settings.get("temperature", 1.0), mask[:, None, :])
+        rows = rows.masked_fill((torch.arange(mask.shape[1]) >= mask.sum(dim=1)[:, None])[:, :, None], 0)
         return metrics.metric_from_indicators(rows, labels, wanted)
     if name == "smoothi":
         lowest = scores.masked_fill(~mask, torch.inf).amin(dim=1, keepdim=True)
         rows = indicators.rank_indicators(scores - lowest, mask, wanted.cutoff, **settings)
         return metrics.metric_from_indicators(rows, labels, wanted)
-    if name in ("pirank", "neural_ndcg"):
+    if name in ("neuralsort", "pirank", "neural_ndcg"):
         rows = indicators.neuralsort_indicators(scores, mask, **settings)
         for dim in (1, 2) * SCALINGS if name == "neural_ndcg" else ():
             rows = rows / (rows.sum(dim=dim, keepdim=True) + (rows.sum(dim=dim, keepdim=True) == 0))
-        if wanted.name != "ndcg":
+        if wanted.name != "ndcg" or name == "neuralsort":
             return metrics.metric_from_indicators(rows[:, : wanted.cutoff], labels, wanted)
         gains = (rows * (2**labels - 1)[:, None]).sum(dim=2)
         return metrics.metric_from_ranked(gains, labels, wanted, gains=True)
@@ -33,9 +36,17 @@ def metric_of(
         plan = indicators.soft_permutation(scores, mask, **{"epsilon": 0.01, **settings})
         places = (plan * torch.arange(1, plan.shape[1] + 1)[:, None]).sum(dim=1)
     else:
-        operator = {"approx": positions.approx_soft_ranks, "fastsort": positions.fast_soft_ranks}[name]
-        places = operator(scores, mask, **settings)
-    return metrics.metric_from_soft_ranks(places, labels, mask, wanted, beta, cutoff_offset)
+        places = {"approx": soft_ranks, "fastsort": fast_soft_ranks}[name](scores, mask, **settings)
+    if wanted.name != "ap":
+        return metric_from_soft_ranks(places, labels, mask, wanted, beta, cutoff_offset)
+    relevant = (labels >= 1) & mask
+    places = places.masked_fill(~mask, 1)
+    return (relevant / places * soft_ranks(-places, relevant, beta)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
+
+
+def soft_ranks(scores: Tensor, mask: Tensor, alpha: float = 1.0) -> Tensor:
+    before = torch.sigmoid(alpha * (scores[:, None, :] - scores[:, :, None])).masked_fill(~mask[:, None, :], 0)
+    return (0.5 + before.sum(dim=2)).masked_fill(~mask, 0)
 
 
 def loss_of(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None, metric: str = "ndcg", **settings) -> Tensor:

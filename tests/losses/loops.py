@@ -112,13 +112,9 @@ def neural_ndcg(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
     return 1 - expected_gain_metric(rows, y, metric)
 
 
-def softsort(s: List, y, metric="ndcg", temperature=1.0, power=1.0) -> Tensor:
+def softsort(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
     ranked = sorted(s, key=lambda x: -x.item())
-    rows = []
-    for top in ranked:
-        gaps = [(top - x).abs() for x in s]
-        rows.append(softmax_of([-(g**power) / temperature if g.item() else g for g in gaps]))
-    return 1 - indicator_metric(rows, y, metric)
+    return 1 - indicator_metric([softmax_of([-(top - x).abs() / temperature for x in s]) for top in ranked], y, metric)
 
 
 def approx(s: List, y, metric="ndcg", alpha=1.0, beta=10.0, cutoff_offset=0.5) -> Tensor:
@@ -127,28 +123,21 @@ def approx(s: List, y, metric="ndcg", alpha=1.0, beta=10.0, cutoff_offset=0.5) -
     return 1 - position_metric(places, y, metric, beta, cutoff_offset)
 
 
-def fast_soft_ranks(s: List, regularization: str, strength: float) -> List:
-    """The isotonic solution in its min-max form: v_i = min over a <= i of max over b >= i of the level of a..b."""
+def fast_soft_ranks(s: List, strength: float) -> List:
+    """The isotonic solution in its min-max form: v_i = min over a <= i of max over b >= i of the mean of a..b."""
     n = len(s)
     order = sorted(range(n), key=lambda i: s[i].item())
     z = [-s[i] / strength for i in order]
-    w = [float(n - i) for i in range(n)]
-
-    def level(a: int, b: int) -> Tensor:
-        if regularization == "l2":
-            return total([z[i] - w[i] for i in range(a, b + 1)]) / (b - a + 1)
-        return torch.logsumexp(torch.stack(z[a : b + 1]), 0) - math.log(sum(w[a : b + 1]))
-
+    gaps = [z[i] - (n - i) for i in range(n)]
     places = list(s)
     for i in range(n):
-        choices = [max((level(a, b) for b in range(i, n)), key=Tensor.item) for a in range(i + 1)]
-        v = min(choices, key=Tensor.item)
-        places[order[i]] = z[i] - v if regularization == "l2" else torch.exp(z[i] - v)
+        means = [[total(gaps[a : b + 1]) / (b - a + 1) for b in range(i, n)] for a in range(i + 1)]
+        places[order[i]] = z[i] - min((max(row, key=Tensor.item) for row in means), key=Tensor.item)
     return places
 
 
-def fastsort(s: List, y, metric="ndcg", regularization="l2", strength=1.0, beta=10.0, cutoff_offset=0.5) -> Tensor:
-    return 1 - position_metric(fast_soft_ranks(s, regularization, strength), y, metric, beta, cutoff_offset)
+def fastsort(s: List, y, metric="ndcg", strength=1.0, beta=10.0, cutoff_offset=0.5) -> Tensor:
+    return 1 - position_metric(fast_soft_ranks(s, strength), y, metric, beta, cutoff_offset)
 
 
 def ot(s: List, y, metric="ndcg", epsilon=0.1, beta=10.0, cutoff_offset=0.5) -> Tensor:

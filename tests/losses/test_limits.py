@@ -80,21 +80,6 @@ def test_sharp_losses_are_one_minus_the_true_metric(name: str) -> None:
             torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric), rtol=0, atol=tolerance)
 
 
-def test_straight_through_is_one_minus_the_true_metric_at_any_temperature() -> None:
-    scores, labels = separated_lists(20)
-    for metric in METRICS:
-        values = LOSSES["pirank"](scores, labels, metric=metric, temperature=50.0, straight_through=True)
-        torch.testing.assert_close(values, 1 - exact_metric(scores, labels, metric=metric))
-
-
-@pytest.mark.parametrize(("documents", "alpha", "enough"), [(4, 1e3, True), (150, 1e3, False), (150, 1e10, True)])
-def test_the_alpha_that_is_large_enough_grows_with_the_rank(documents: int, alpha: float, enough: bool) -> None:
-    scores, labels = separated_lists(documents)
-    smooth = 1 - LOSSES["smoothi"](scores, labels, metric="ap", alpha=alpha)
-    error = (exact_metric(scores, labels, metric="ap") - smooth).abs()
-    assert (error.max().item() < 1e-9) == enough
-
-
 @pytest.mark.parametrize("delta", [0.05, 0.1, 0.25, 0.45])
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_theorem_2(delta: float, k: int) -> None:
@@ -177,24 +162,3 @@ def test_gradient_descent_on_free_scores_sorts_the_lists(name: str) -> None:
         if in_order() >= sorted_lists:
             return
     raise AssertionError(f"{in_order()} of 16 lists are sorted, expected {sorted_lists}")
-
-
-def test_a_high_temperature_makes_the_divergence_a_share_of_margin_mse() -> None:
-    generator = torch.Generator().manual_seed(0)
-    scores, labels = torch.randn(2, 8, 10, generator=generator, dtype=torch.float64)
-    mask = torch.arange(10) < torch.arange(3, 11)[:, None]
-    count = mask.sum(dim=1)
-    share = (count - 1) / (4 * count) * LOSSES["margin_mse"](scores, labels, mask)
-    for temperature, tolerance in ((1e2, 0.05), (1e4, 0.0005)):
-        value = LOSSES["distill_kl"](scores, labels, mask, temperature=temperature)
-        torch.testing.assert_close(value, share, rtol=tolerance, atol=0)
-
-
-def test_at_temperature_1_the_gradient_is_that_of_the_cross_entropy_with_the_teachers_softmax() -> None:
-    generator = torch.Generator().manual_seed(0)
-    scores, labels = torch.rand(2, 8, 10, generator=generator, dtype=torch.float64) * 3 + 1
-    scores.requires_grad_()
-    values = [LOSSES[name](scores, labels) for name in ("distill_kl", "listnet")]
-    torch.testing.assert_close(*(torch.autograd.grad(value.sum(), scores)[0] for value in values))
-    teacher = labels.softmax(dim=1)
-    torch.testing.assert_close(values[1] - values[0], -(teacher * teacher.log()).sum(dim=1))

@@ -8,10 +8,9 @@ from rerank.losses import (
     neuralsort_indicators,
     rank_indicators,
     soft_permutation,
-    softsort_indicators,
 )
 
-OPERATORS = [rank_indicators, neuralsort_indicators, softsort_indicators, soft_permutation]
+OPERATORS = [rank_indicators, neuralsort_indicators, soft_permutation]
 SCORES = torch.tensor([[0.3, 1.5, 0.9, torch.nan], [2.0, 0.1, 0.6, 1.1]], dtype=torch.float64)
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]).bool()
 
@@ -25,7 +24,7 @@ def test_rows_are_distributions_over_the_real_documents(operator) -> None:
     assert (rows >= 0).all()
 
 
-@pytest.mark.parametrize("operator", [rank_indicators, neuralsort_indicators, softsort_indicators])
+@pytest.mark.parametrize("operator", [rank_indicators, neuralsort_indicators])
 def test_the_first_k_ranks_are_those_of_all(operator) -> None:
     torch.testing.assert_close(operator(SCORES, MASK, k=2), operator(SCORES, MASK)[:, :2])
     assert operator(SCORES, MASK, k=99).shape == (2, 4, 4)

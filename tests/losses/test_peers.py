@@ -50,7 +50,7 @@ def test_the_transport_plan_is_that_of_pot(epsilon: float) -> None:
 def test_the_l2_projection_is_that_of_scipys_isotonic_regression() -> None:
     scores = random_scores(50)
     for strength in (0.01, 0.1, 1.0, 10.0):
-        for places, row in zip(fast_soft_ranks(scores, None, "l2", strength).numpy(), scores.numpy(), strict=True):
+        for places, row in zip(fast_soft_ranks(scores, None, strength).numpy(), scores.numpy(), strict=True):
             order = np.argsort(row)
             z = -row[order] / strength
             theirs = z - isotonic_regression(z - np.arange(50, 0, -1), increasing=False).x

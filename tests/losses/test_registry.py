@@ -71,13 +71,10 @@ def test_a_registered_function_is_trained_from_the_command_line(toy, here):
         (["--loss.toy-scale", "inf"], "--loss.toy-scale: got inf, expected a finite number"),
         (["--loss.toy-scal", "1"], "Unknown option: --loss.toy-scal. Did you mean --loss.toy-scale?"),
         (["--loss.alpha", "1"], "--loss toy: has no hyperparameter alpha; it takes toy_scale, ranks"),
-        (["--loss", "ot", "--loss.delta", "1"], "it takes metric, beta, cutoff_offset, epsilon; did you mean beta?"),
         (["--loss", "toi"], "--loss toi: no such loss; did you mean toy?"),
     ],
 )
 def test_a_wrong_flag_is_one_line(toy, here, capsys, words, expected):
-    if "ot" in words:
-        Path("letor.toml").write_text(SETTINGS)
     assert expected in failed(capsys, "train", "--config", "letor.toml", "--fold", "1", *words)
 
 
@@ -120,13 +117,8 @@ def test_create_checks_names_types_and_values():
     for name, hyperparameters, expected in [
         ("smothi", {}, "smothi: no such loss; did you mean smoothi?"),
         ("xyz", {}, "xyz: no such loss; expected one of approx, distill_kl, fastsort"),
-        (
-            "hinge",
-            {"margn": 1},
-            "hinge: has no hyperparameter margn; it takes margin, pairs; did you mean margin?",
-        ),
+        ("hinge", {"margn": 1}, "hinge: has no hyperparameter margn; it takes margin, pairs"),
         ("listnet", {"alpha": 1}, "listnet: has no hyperparameter alpha; it takes none"),
-        ("listmle", {"generator": torch.Generator()}, "listmle: has no hyperparameter generator"),
         ("smoothi", {"alpha": True}, "alpha: expected float, got True"),
         ("smoothi", {"stop_gradient": 0}, "stop_gradient: expected bool, got 0"),
         ("listap", {"bins": 2.5}, "bins: expected int, got 2.5"),

@@ -20,10 +20,7 @@ CASES = [
     *[("pirank", {"metric": m, "temperature": 3.0, "straight_through": True}) for m in FEW],
     *[("neural_ndcg", {"metric": m, "temperature": 3.0}) for m in FEW],
     *[("softsort", {"metric": m, "temperature": 0.7}) for m in METRICS],
-    ("softsort", {"power": 2.0}),
-    ("softsort", {"power": 0.5}),
     *[("fastsort", {"metric": m, "strength": 0.5, "beta": 2.0}) for m in METRICS],
-    *[("fastsort", {"metric": m, "strength": 2.0, "regularization": "kl", "beta": 2.0}) for m in FEW],
     *[("ot", {"metric": m, "epsilon": 0.1, "beta": 2.0}) for m in FEW],
     ("listnet", {}),
     ("softmax", {}),
@@ -49,9 +46,9 @@ def labels_for(name: str, judgments: list[int]) -> list[float]:
     return [label if LABELS[name] == "judgments" else 1.7 * label - 2.2 for label in map(float, judgments)]
 
 
-def random_lists(name: str, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_lists(name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Five lists of two to seven documents, NaN on the padding."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     scores = torch.randn(len(JUDGMENTS), 7, generator=generator, dtype=torch.float64)
     mask = torch.tensor([[i < len(labels) for i in range(7)] for labels in JUDGMENTS])
     padded = [labels_for(name, [*labels, *[9] * (7 - len(labels))]) for labels in JUDGMENTS]
@@ -61,7 +58,7 @@ def random_lists(name: str, seed: int) -> tuple[torch.Tensor, torch.Tensor, torc
 
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 def test_values_and_gradients_are_those_of_the_loops(name: str, settings: dict) -> None:
-    scores, labels, mask = random_lists(name, 0)
+    scores, labels, mask = random_lists(name)
     values = LOSSES[name](scores, labels, mask, **settings)
     (gradient,) = torch.autograd.grad(values.sum(), scores)
     assert values.dtype == torch.float64
@@ -74,11 +71,3 @@ def test_values_and_gradients_are_those_of_the_loops(name: str, settings: dict) 
         torch.testing.assert_close(values[i], value.to(torch.float64), rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(gradient[i, : len(y)], torch.stack(parts), rtol=1e-6, atol=1e-10)
         assert (gradient[i, len(y) :] == 0).all()
-
-
-def test_listmle_shuffles_the_ties_only() -> None:
-    scores, labels, mask = random_lists("listmle", 2)
-    plain = LOSSES["listmle"](scores, labels, mask)
-    shuffled = [LOSSES["listmle"](scores, labels, mask, generator=torch.Generator().manual_seed(s)) for s in range(20)]
-    assert len({round(values[0].item(), 6) for values in shuffled}) > 5
-    torch.testing.assert_close(shuffled[0][2], plain[2])

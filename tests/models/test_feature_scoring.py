@@ -22,7 +22,8 @@ PLAIN = SimpleNamespace(device=torch.device("cpu"), autocast=lambda: torch.autoc
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
     folder = tmp_path_factory.mktemp("letor")
-    return open_fold(str(write_folds_of_features(folder / "set")), "2", 5, folder / "cache").train
+    fold, store = open_fold(str(write_folds_of_features(folder / "set")), "2", 5, folder / "cache")
+    return store.features.subset(fold.train)
 
 
 def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeypatch):

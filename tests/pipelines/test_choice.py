@@ -2,7 +2,7 @@
 
 import pytest
 
-from rerank.evaluation.choice import values_of
+from rerank.evaluation.evaluate import values_of
 from rerank.pipelines.choice import choose, is_ahead
 
 

@@ -248,6 +248,15 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     assert read_run("new.run")["new"][lines[0].split()[-1]] == pytest.approx(float(lines[0].split()[1]), abs=1e-3)
 
 
+def test_documents_that_late_interaction_has_not_compared_are_shown_without_matches(here, monkeypatch):
+    monkeypatch.setattr("rerank.stages.late_interaction.ALL_BELOW", 0)
+    rerank.fit("towns", rerank.Pipeline(bm25=BM25(), late=LateInteraction("bm25", "encoder", depth=2)), out="short")
+    for tokens in Path("runs/towns/embeddings").glob("*/tokens"):
+        shutil.rmtree(tokens)
+    hits = rerank.Pipeline.load("short").search("alpha0 good", top=5, explain=True)
+    assert [bool(hit.matches) for hit in hits] == [True, True, False, False, False]
+
+
 def test_the_report_shows_the_stages_and_verify_computes_the_means_again(here, capsys):
     main(["report", str(FOLDER)])
     page = Path("runs/towns/pipeline-report.html")

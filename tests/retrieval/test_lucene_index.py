@@ -10,12 +10,12 @@ from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.types import Document
 from rerank.retrieval.bm25 import search
-from rerank.retrieval.indexed_texts import raw_documents, with_indexed_texts
+from rerank.retrieval.indexed_texts import IndexedTexts, with_indexed_texts
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import build_index, choose_index, prebuilt_index
 from rerank.utils.errors import UserError
 from tests.support import robust04_standin as standin
-from tests.support.small_collection import command, failed, write_collection
+from tests.support.small_collection import command, failed, write_collection, write_german
 
 RETRIEVE = ["retrieve", "--collection", "towns"]
 PRETRAIN = ["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "new"]
@@ -39,14 +39,14 @@ def with_raw_documents(documents, folder):
 
 
 def test_an_index_with_raw_documents_gives_them_back(tmp_path):
-    index = with_raw_documents(DOCUMENTS, tmp_path / "index")
-    raw = [json.loads(document) for document in raw_documents(index, ["body", "wing"])]
-    assert raw == [{"id": DOCUMENTS[i].doc_id, "contents": DOCUMENTS[i].text} for i in (1, 0)]
+    texts = IndexedTexts("towns", with_raw_documents(DOCUMENTS, tmp_path / "index"))
+    assert list(texts.get(["body", "wing"])) == DOCUMENTS[::-1]
+    assert list(texts.documents()) == DOCUMENTS
     with pytest.raises(UserError, match="has no document nowhere"):
-        list(raw_documents(index, ["nowhere"]))
+        list(texts.get(["nowhere"]))
     build_index(DOCUMENTS, tmp_path / "own")
     with pytest.raises(UserError, match="does not store the text of document wing"):
-        list(raw_documents(tmp_path / "own", ["wing"]))
+        list(IndexedTexts("towns", tmp_path / "own").get(["wing"]))
 
 
 def test_documents_without_text_are_counted(tmp_path, capfd):
@@ -71,6 +71,14 @@ def test_an_own_index_is_built_once_for_the_same_documents(towns, tmp_path):
     with (towns / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "more", "text": "more drag"}')
     assert choose_index("own", open_collection(str(towns)), tmp_path / "cache") != own
+
+
+def test_an_index_is_named_by_its_language_unless_it_is_english(tmp_path):
+    collection = open_collection(str(write_german(tmp_path / "stadt")))
+    english, german = (choose_index("auto", collection, tmp_path / "cache", language=code) for code in ("en", "de"))
+    assert german.name == english.name.replace("stadt-", "stadt-de-")
+    queries = collection.queries
+    assert search(german, queries, 5, language="de").keys() > search(english, queries, 5).keys()
 
 
 def test_only_a_folder_with_an_index_or_a_name_that_pyserini_has_is_taken(towns, tmp_path):

@@ -1,5 +1,7 @@
 """The index of vectors: what exact search finds, made again where it was interrupted; a damaged one is refused."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def opened(folder, documents, cosine=True):
 def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
     _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist())
     index = opened(tmp_path / "index", documents, cosine)
-    assert index.recall >= vector_index.ENOUGH
+    assert json.loads((tmp_path / "index" / vector_index.ABOUT).read_text())["recall"] >= vector_index.ENOUGH
     queries = {f"q{number}": vector for number, vector in enumerate(make_documents([1] * 9, 2)[1].vectors)}
     similarity = product(documents, cosine)
     exact = dict(search_exactly(queries, documents, 20, similarity))

@@ -4,8 +4,7 @@ import pytest
 
 from rerank.config.languages import ANALYZERS
 from rerank.retrieval.java import java_class
-from rerank.retrieval.languages import open_analyzer
-from rerank.retrieval.words import find_words
+from rerank.retrieval.words import find_words, open_analyzer
 from rerank.utils.errors import UserError
 
 
@@ -32,8 +31,14 @@ def test_every_language_has_its_own_words():
     assert shown("Die Häuser und Bücher", "de") == [("haus", "Häuser"), ("buch", "Bücher")]
     assert shown("東京都", "zh") == [("東京", "東京"), ("京都", "京都")]
     assert shown("The cities", "standard") == [("the", "The"), ("cities", "cities")]
-    with pytest.raises(UserError, match=r"--collection\.language xx: Lucene has no analyzer"):
-        find_words("word", "xx")
+    for unknown in ("DE", "german", "", "de-at"):
+        with pytest.raises(UserError, match=r"Lucene has no analyzer of that code; expected one of ar, .*, en, .*, zh"):
+            find_words("word", unknown)
+
+
+def test_anserinis_own_codes_mean_the_same_analyzers():
+    for entry in java_class("io.anserini.analysis.AnalyzerMap").analyzerMap.entrySet().toArray():
+        assert entry.getValue() == f"org.apache.lucene.analysis.{ANALYZERS[entry.getKey()]}Analyzer"
 
 
 TEXT = (

@@ -6,7 +6,7 @@ from hypothesis import given
 from rerank.config import Config
 from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.layout import ExperimentFolder
-from rerank.runs.settings import differences, read_settings, read_toml, settings_of, to_toml
+from rerank.runs.settings import differences, read_settings, settings_of, to_toml
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
 EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9, "steps": {"ndcg": [0.5], "smooth": [0.25]}}
@@ -53,9 +53,3 @@ def test_settings(folder, content):
         return differences(read_settings(path), settings_of(Config())), results.depth, results.first_stage_file
 
     value_or_error(read, folder.parent / "config.toml", content)
-
-
-@bounded
-@given(damaged(SETTINGS))
-def test_a_toml_file(folder, content):
-    value_or_error(read_toml, folder / "mine.toml", content)

@@ -2,11 +2,8 @@
 
 import shutil
 
-import pytest
-
 from rerank.data.trec import ranked, read_run
 from rerank.runs.results import read_results
-from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
@@ -23,10 +20,6 @@ def test_experiments_have_their_folds_and_the_candidates_that_they_re_ranked(fol
     }
 
 
-def test_an_experiments_own_folder_is_read_alone(folder):
-    assert [experiment.name for experiment in read_results(folder / "poor", "AP").experiments] == ["poor"]
-
-
 def test_unfinished_folds_have_a_log_and_no_queries(folder):
     (folder / "poor" / "fold2" / "test.run").unlink()
     poor = read_results(folder, "AP").experiments[1]
@@ -38,15 +31,6 @@ def test_unfinished_folds_have_a_log_and_no_queries(folder):
     )
     assert poor.folds[1].history
     assert not poor.folds[1].run
-
-
-def test_a_missing_first_stage_is_an_error_when_it_is_needed(folder):
-    (folder / f"{FIRST_STAGE}.run").unlink()
-    good = read_results(folder, "AP").experiments[0]
-    with pytest.raises(
-        UserError, match=rf"good: the first stage's run .*{FIRST_STAGE}\.run is missing, so it cannot be compared"
-    ):
-        good.candidates()
 
 
 def test_what_is_no_folder_of_runs_is_one_line(folder, tmp_path, monkeypatch, capsys):
@@ -68,10 +52,6 @@ def test_a_damaged_log_is_named_with_its_line(folder, capsys):
     line = failed(capsys, "report", str(folder))
     assert "fold1/log.jsonl:4: not JSON (" in line
     assert "expected the record of an epoch" in line
-
-
-def test_an_unknown_measure_is_one_line(folder, capsys):
-    assert "unknown 'ndgc@5'" in failed(capsys, "report", str(folder), "--measure", "ndgc@5")
 
 
 def test_first_stages_have_the_shortest_names_that_tell_them_apart(folder):

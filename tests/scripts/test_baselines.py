@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from sentence_transformers import CrossEncoder
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel
 
 from rerank.losses import smoothi
-from scripts.benchmarks.baselines import Cedr, open_sentence_cross_encoder, smoothi_graph
+from scripts.benchmarks.baselines import Cedr, smoothi_graph
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP, forward_flops
 from scripts.benchmarks.losses import inputs
 from scripts.benchmarks.scoring import our_scores, predictions, text_pairs
@@ -73,7 +74,7 @@ def test_sentence_transformers_gives_the_same_scores(folder):
     assert workload.passage_lengths().max() <= 512
     run = our_scores(workload.model, workload, accelerator)
     ours = [value for of_query in run.values() for value in of_query.values()]
-    peer = open_sentence_cross_encoder(str(folder), CPU)
+    peer = CrossEncoder(str(folder), device="cpu")
     assert predictions(peer, text_pairs(workload), 3, accelerator).tolist() == pytest.approx(ours, abs=1e-5)
 
 

@@ -2,19 +2,24 @@
 
 import json
 import signal
+import sys
 
 import pytest
 
 from rerank.cli.app import app
 from scripts.campaign import campaign, neighbours, trials
-from scripts.campaign.commands import main
+from scripts.campaign.campaign import main
 from scripts.campaign.contents import contents, differences
-from scripts.campaign.forked import Command, Forked
+from scripts.campaign.processes import Command, run_together
 from scripts.campaign.world import CASES, write_world
 from tests.support.paths import ROOT
 from tests.support.small_collection import exit_code, failed
 
-HERE = "tests.scripts.planted:"
+FAULT = (sys.executable, "-c", "import sys; raise OSError(f'planted {sys.argv[1]}')")
+
+
+def python(code: str, **what_happens) -> Command:
+    return Command((), (sys.executable, "-c", code), **what_happens)
 
 
 def rows_of(report: str) -> list[list[str]]:
@@ -32,7 +37,7 @@ def test_every_command_of_a_trial_is_one_of_the_command_line(tmp_path, monkeypat
 def fault(monkeypatch):
     def faulty(trial: trials.Trial) -> None:
         words = (str(trial.rng.randrange(10**9)),)
-        trial.run(trial.folder, Command(words, HERE + "fail"))
+        trial.run(trial.folder, Command(words, FAULT))
 
     def skipped(trial: trials.Trial) -> None:
         raise trials.SkippedError("not on this system")
@@ -60,25 +65,30 @@ def test_a_broken_trial_is_reported_and_can_be_repeated(capsys):
 
 
 def test_commands_at_the_same_time_with_signals_and_limits(tmp_path):
-    forked = Forked()
-    greeting, killed, endless, limited = forked.run(
+    greeting, killed, endless, limited, refused, parent = run_together(
         tmp_path,
-        Command(("a", "b"), HERE + "greet"),
-        Command((), HERE + "wait", signals=((0.1, int(signal.SIGTERM)),)),
-        Command((), HERE + "wait", limit=0.2),
-        Command((), HERE + "write", largest_file=100),
+        [
+            python("import os, sys; print('a', os.environ['B']); print('aside', file=sys.stderr); sys.exit(2)"),
+            python("import time; time.sleep(60)", signals=((0.1, int(signal.SIGTERM)),)),
+            python("import time; time.sleep(60)", limit=0.2),
+            python("import pathlib; pathlib.Path('file').write_bytes(b'x' * 1000)", largest_file=100),
+            python("import os; os.mkdir('in', 0o555); open('in/file', 'w')", obeys_permissions=True),
+            python("import subprocess; subprocess.Popen(['sleep', '0.5'])"),
+        ],
+        {"B": "b"},
     )
-    forked.close()
-    assert (greeting.code, greeting.out, greeting.err) == (2, f"a b {tmp_path.name}\n", "aside\n")
+    assert (greeting.code, greeting.out, greeting.err) == (2, "a b\n", "aside\n")
     assert (killed.code, killed.hung) == (-signal.SIGTERM, False)
     assert (endless.code, endless.hung) == (-signal.SIGKILL, True)
     assert "File too large" in limited.err
     assert (tmp_path / "file").stat().st_size == 100
+    assert "Permission denied" in refused.err
+    assert (parent.code, parent.orphans) == (0, False)  # it was waited for
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["--only", "kils"], "kils: no such kind of trial"), (["--trial", "kills"], "--trial kills: expected a kind and")],
+    [(["--only", "kils"], "kils"), (["--trial", "kills"], "--trial kills: expected a kind and a number")],
 )
 def test_a_mistake_is_one_line(capsys, words, expected):
     assert expected in failed(capsys, *words, main=main)
@@ -86,7 +96,7 @@ def test_a_mistake_is_one_line(capsys, words, expected):
 
 def test_the_documentation_says_what_each_kind_does():
     rows = rows_of((ROOT / "docs" / "reliability.md").read_text())
-    assert [row[0] for row in rows if len(row) == 2][2:] == list(trials.KINDS)
+    assert [row[0] for row in rows if len(row) == 2][2:] == list(campaign.KINDS)
 
 
 def test_times_locks_and_the_index_do_not_count_and_every_other_difference_does(tmp_path):

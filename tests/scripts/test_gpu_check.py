@@ -14,8 +14,8 @@ from rerank.models import encoder_inputs
 from rerank.training import loop
 from scripts.benchmarks import scoring, timing
 from scripts.gpu_check import gradients, groups, memory, scores, training
-from scripts.gpu_check.command import main
 from scripts.gpu_check.groups import run_apart
+from scripts.gpu_check.report import main
 from scripts.gpu_check.setting import Setting
 from tests.support.small_collection import exit_code, failed
 

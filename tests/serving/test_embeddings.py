@@ -13,8 +13,7 @@ from rerank.serving.dialects.fields import uses
 from rerank.serving.embedder import Embedder
 from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
-from rerank.serving.server import open_socket, running
-from tests.support.servers import Server
+from tests.support.servers import serving
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_bi_encoder
 
@@ -36,9 +35,8 @@ def model(folder):
 def server(folder):
     metrics = Metrics()
     embedder = Embedder(BiEncoder.load(str(folder), device="cpu"), "the encoder", Limits(max_documents=5), metrics)
-    bound = open_socket("127.0.0.1", 0)
-    with running(make_app(Served("the encoder", metrics, embedder=embedder)), bound):
-        yield Server(None, bound.getsockname()[1])
+    with serving(make_app(Served("the encoder", metrics, embedder=embedder))) as server:
+        yield server
     embedder.stop()
 
 
@@ -83,11 +81,7 @@ def test_openai_embeds_texts_field_by_field(server, model, path):
     answer = server.ask(path, {"input": TEXTS, "model": "any", "user": "me"}).json
     assert (answer["object"], answer["model"]) == ("list", "the encoder")
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] == 4 + 24 + 3
-    assert [(item["object"], item["index"]) for item in answer["data"]] == [
-        ("embedding", 0),
-        ("embedding", 1),
-        ("embedding", 2),
-    ]
+    assert [(item["object"], item["index"]) for item in answer["data"]] == [("embedding", row) for row in range(3)]
     np.testing.assert_allclose([item["embedding"] for item in answer["data"]], expected, atol=1e-5)
     encoded = server.ask(path, {"input": "fjord", "encoding_format": "base64", "dimensions": 3}).json["data"][0]
     found = np.frombuffer(base64.b64decode(encoded["embedding"]), "<f4")

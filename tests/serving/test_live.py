@@ -1,7 +1,7 @@
 """A model is loaded while connections are accepted, and anew without losing a request."""
 
 import contextlib
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,11 +10,9 @@ from rerank.serving.app import Served, make_app
 from rerank.serving.limits import Limits
 from rerank.serving.live import Live
 from rerank.serving.metrics import Metrics
-from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
 from rerank.utils.errors import UserError
-from tests.support.patience import SECONDS
-from tests.support.servers import BODIES, Server, gated, served, wait_until
+from tests.support.servers import BODIES, gated, served, serving, wait_until
 
 KEY = {"Authorization": "Bearer key"}
 
@@ -29,7 +27,6 @@ def opened(reranker):
         if names[-1] == "broken":
             raise UserError("checkpoint: model.safetensors is damaged")
         service, name = Service(reranker, names[-1], Limits(), metrics), names[-1]
-        service.start()
         try:
             yield make_app(Served(name, metrics, service), Access(("key",)), live.reload)
         finally:
@@ -42,9 +39,7 @@ def opened(reranker):
 
 def test_requests_before_the_model_is_loaded_are_told_to_come_back(opened):
     live, _, closed = opened
-    bound = open_socket("127.0.0.1", 0)
-    server = Server(None, bound.getsockname()[1])
-    with running(live, bound):
+    with serving(live) as server:
         assert server.get("/healthz").status == 200
         for answer in (server.get("/ready"), server.get("/health"), server.ask("/rerank", BODIES["/rerank"], **KEY)):
             assert answer.status == 503
@@ -59,16 +54,10 @@ def test_requests_before_the_model_is_loaded_are_told_to_come_back(opened):
 
 def test_a_reload_loses_no_request_and_a_broken_checkpoint_is_not_taken(opened, reranker):
     live, names, closed = opened
-    bound = open_socket("127.0.0.1", 0)
-    server = Server(None, bound.getsockname()[1])
-    answers = []
-    with running(live, bound):
+    with serving(live) as server:
         live.load()
-        with gated(reranker) as gate:
-            asked = threading.Thread(
-                target=lambda: answers.append(server.ask("/v1/rerank", BODIES["/v1/rerank"], **KEY))
-            )
-            asked.start()
+        with gated(reranker) as gate, ThreadPoolExecutor() as pool:
+            asked = pool.submit(server.ask, "/v1/rerank", BODIES["/v1/rerank"], **KEY)
             wait_until(lambda: gate.passes)
             names.append("second")
             assert server.ask("/reload", None).status == 401
@@ -76,15 +65,12 @@ def test_a_reload_loses_no_request_and_a_broken_checkpoint_is_not_taken(opened, 
             assert server.get("/info", **KEY).json["model_id"] == "second"
             assert closed == []  # as a request of the first is not answered
             gate.open()
-            asked.join(SECONDS)
-        assert (answers[0].status, answers[0].json["model"]) == (200, "first")
+        assert (asked.result().status, asked.result().json["model"]) == (200, "first")
         wait_until(lambda: closed == ["first"])
         names.append("broken")
         refused = server.ask("/reload", None, **KEY)
-        assert (refused.status, refused.json["error"]) == (
-            409,
-            "not reloaded: checkpoint: model.safetensors is damaged",
-        )
+        assert refused.status == 409
+        assert refused.json == {"error": "not reloaded: checkpoint: model.safetensors is damaged"}
         assert server.ask("/v1/rerank", BODIES["/v1/rerank"], **KEY).json["model"] == "second"
         counted = server.get("/metrics", **KEY).body.decode()
         assert 'rerank_requests_total{dialect="jina",status="200"} 2.0' in counted  # of both

@@ -1,9 +1,5 @@
 """Malformed requests: each is refused in its dialect, names what is wrong, and the server goes on."""
 
-import contextlib
-import json
-import socket
-
 import pytest
 
 GOOD = {"query": "amber", "texts": ["birch"]}
@@ -18,42 +14,28 @@ ANSWERS = {
 NOT_JSON = {
     "nothing": b"",
     "half an object": b'{"query": "amber", "texts": ["birch"',
-    "a comment": b'{"query": "amber", "texts": ["birch"]} // all',
     "not UTF-8": b'{"query": "\xff\xfe", "texts": ["birch"]}',
-    "a byte order mark": b"\xef\xbb\xbf" + json.dumps(GOOD).encode(),
-    "a control character": b'{"query": "am\nber", "texts": ["birch"]}',
     "NaN": b'{"query": "amber", "texts": ["birch"], "top_n": NaN}',
-    "infinity": b'{"query": "amber", "texts": ["birch"], "top_n": -Infinity}',
-    "a number of 5,000 digits": b'{"query": "amber", "texts": ["birch"], "top_n": ' + b"9" * 5000 + b"}",
     "100,000 brackets": b"[" * 100_000,
-    "100,000 objects": b'{"a":' * 100_000,
     "half of a surrogate pair": b'{"query": "\\ud83d", "texts": ["\\udc00"]}',
     "a list": b'["amber", "birch"]',
-    "a text": b'"amber"',
-    "null": b"null",
 }
 """What is not a JSON object: 400 in every dialect."""
 
 NOT_TEI = {
     "no fields": {},
-    "no query": {"texts": ["birch"]},
     "no texts": {"query": "amber"},
-    "a query of null": {"query": None, "texts": ["birch"]},
     "a query that is a number": {"query": 1, "texts": ["birch"]},
     "texts that are a text": {"query": "amber", "texts": "birch"},
-    "texts that are null": {"query": "amber", "texts": None},
     "a text that is null": {"query": "amber", "texts": ["birch", None]},
-    "a text that is a number": {"query": "amber", "texts": ["birch", 1.5]},
     "a text that is an object": {"query": "amber", "texts": [{"text": "birch"}]},
     "raw_scores that are a text": GOOD | {"raw_scores": "yes"},
-    "raw_scores that are 1": GOOD | {"raw_scores": 1},
 }
 NOT_JINA = {
     "no documents": {"query": "amber"},
     "a document without text": {"query": "amber", "documents": [{"image": "birch"}]},
     "a top_n below 0": {"query": "amber", "documents": ["birch"], "top_n": -1},
     "a top_n that is 1.5": {"query": "amber", "documents": ["birch"], "top_n": 1.5},
-    "a top_n that is true": {"query": "amber", "documents": ["birch"], "top_n": True},
     "a top_n that is a text": {"query": "amber", "documents": ["birch"], "top_n": "all"},
     "a model that is a number": {"model": 3, "query": "amber", "documents": ["birch"]},
     "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "yes"},
@@ -68,7 +50,6 @@ NOT_VLLM = {
     "one side alone": {"text_1": "amber"},
     "sides of two names": {"text_1": "amber", "documents": ["birch"]},
     "as many queries as no documents": {"queries": ["amber", "fjord"], "documents": ["birch"]},
-    "two queries for three documents": {"text_1": ["a", "b"], "text_2": ["c", "d", "e"]},
     "a query that is a number": {"text_1": 1, "text_2": "birch"},
     "an activation that is a text": {"text_1": "amber", "text_2": "birch", "use_activation": "no"},
 }
@@ -150,24 +131,3 @@ def test_another_path_or_method_is_refused(server):
         answer = server.ask(path, b"{}", method)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
         assert answer.json["detail"].startswith(f"{method} {path}: ")
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GARBAGE\r\n\r\n",
-        b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
-        b"POST /rerank HTTP/1.1\r\nHost: a\r\nContent-Length: five\r\n\r\n",
-        b"POST /rerank HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"POST /rerank HTTP/1.1\r\n" + b"X-A: " + b"a" * 200_000 + b"\r\n\r\n",
-    ],
-)
-def test_what_is_not_http_is_refused(server, sent):
-    with server.connect() as connection:
-        received = b""
-        with contextlib.suppress(OSError):  # a server may close before it has read all
-            connection.sendall(sent)
-            connection.shutdown(socket.SHUT_WR)
-            received = connection.recv(1000)
-        assert received.startswith(b"HTTP/1.1 400") or not received

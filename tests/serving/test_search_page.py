@@ -1,23 +1,19 @@
 """The search page and its JSON endpoint, in an application of their own."""
 
-import contextlib
-import http.client
-import json
 import threading
-from html.parser import HTMLParser
-from urllib.parse import quote
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from rerank.data.types import Hit, Marked
-from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, page_routes
-from rerank.serving.server import open_socket, running
+from rerank.serving.app import Served, make_app
+from rerank.serving.metrics import Metrics
+from rerank.serving.search_page import LARGEST_BODY, MOST_WAITING, Searches
 from rerank.utils.errors import UserError
-from tests.support.browser import CHROMIUM, open_tab
+from tests.support.parsed_html import Page
 from tests.support.patience import SECONDS
-from tests.support.servers import wait_until
+from tests.support.servers import serving, wait_until
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }}"
 WHOLE = Marked("On <i>\n\nthe lift of a wing and its drag.", ((8, 26),))
@@ -47,12 +43,7 @@ def find(query, top, *, explain):
 
 
 def app(search=find, collection="towns <i>"):
-    return Starlette(routes=page_routes(search, collection))
-
-
-def ask(application, method, path, body=b"", content_type=JSON):
-    """The answer of an application to one request, without a server."""
-    return TestClient(application).request(method, path, content=body, headers={"Content-Type": content_type})
+    return make_app(Served("the model", metrics := Metrics(), searches=Searches(search, collection, metrics)))
 
 
 def ask_page(query, application=None, **more):
@@ -60,43 +51,19 @@ def ask_page(query, application=None, **more):
 
 
 def ask_json(query, application=None, **more):
-    return ask(application or app(), "POST", "/search", json.dumps({"query": query, **more}).encode(), JSON)
-
-
-class Page(HTMLParser):
-    """The elements of a page with their attributes, and the text of each kind."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.texts, self._open = [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        self.texts.append((self._open[-1] if self._open else "", data))
-
-    def of(self, tag):
-        return [text for kind, text in self.texts if kind == tag]
+    return TestClient(application or app()).post("/search", json={"query": query, **more})
 
 
 def test_the_form_loads_nothing_and_runs_nothing():
-    answer = ask(app(), "GET", "/")
+    answer = TestClient(app()).get("/")
     page = Page(answer.text)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert page.of("h1") == ["towns <i>"]
-    tags = [tag for tag, _ in page.elements]
+    tags = [tag for tag, _ in page.tags]
     assert tags.count("form") == 1
     assert not {"script", "img", "iframe", "object", "li"} & set(tags)
-    assert [attributes["href"] for tag, attributes in page.elements if tag == "link"] == ["data:,"]
-    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
+    assert [attributes["href"] for tag, attributes in page.tags if tag == "link"] == ["data:,"]
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert "http" not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
@@ -109,9 +76,9 @@ def test_the_hits_are_on_the_page_and_nothing_of_them_is_html():
     assert page.of("mark") == ["wings", "wing", "the lift of a wing", "<script>"]
     assert page.of("summary") == ["Whole document d1"]  # the snippet of the other hit is its whole text
     assert "On <i>\n\n" in page.of("p")
-    assert "".join(text for _, text in page.texts).count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
-    assert [tag for tag, _ in page.elements].count("script") == 0
-    (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
+    assert page.text.count(HOSTILE) == 3 + 1  # twice the id, the snippet, the title
+    assert [tag for tag, _ in page.tags].count("script") == 0
+    (field,) = [attributes for tag, attributes in page.tags if tag == "input"]
     assert field["value"] == f"{HOSTILE} ä"
     assert "d1 · score 8.5000 · a: rank 12, score 10.2500" in answer.text
 
@@ -128,6 +95,7 @@ def test_the_endpoint_gives_the_hits_with_places_of_marks():
     }
     assert answer.json()["hits"][0] == hit
     assert (len(answer.json()["hits"]), answer.json()["answered_by"]) == (2, "a")
+    assert TestClient(app()).get("/openapi.json").json()["paths"].keys() & {"/search", "/rerank"} == {"/search"}
     explained = ask_json("wing", top=1, explain=True).json()["hits"]
     assert explained == [hit | {"stages": {"a": {"rank": 12, "score": 10.25}}, "matches": {"wing": "wings"}}]
 
@@ -139,37 +107,31 @@ def test_nothing_found_is_a_line_or_an_empty_list():
 
 
 REFUSED = {
-    ("/search", JSON, 422): [
+    (JSON, 422): [
         *(b'{"query": " "}', b'{"query": 1}', b"{}", b'{"query": "wing", "explain": 1}'),
         *(b'{"query": "wing", "top": %s}' % top for top in (b"0", b"1001", b"true")),
     ],
-    ("/search", JSON, 400): [
-        *(b"", b'["wing"]', b'{"query": "wing"', b'{"query": "\\ud800"}', b'{"query": "\xff"}', b"[" * 10_000),
+    (JSON, 400): [
+        *(b"", b'["wing"]', b'{"query": "wing"', b'{"query": "\\ud800"}', b'{"query": "\xff"}', b"[" * 10_000)
     ],
-    ("/search", JSON, 413): [b'{"query": "' + b"x" * LARGEST_BODY],
-    ("/search", "text/plain", 415): [b'{"query": "wing"}'],
+    (JSON, 413): [b'{"query": "' + b"x" * LARGEST_BODY],
+    ("text/plain", 415): [b'{"query": "wing"}'],
 }
-"""Path, type and status -> bodies."""
+"""Type and status -> bodies."""
 
 
-@pytest.mark.parametrize(("path", "content_type", "status"), REFUSED)
-def test_bad_requests_are_refused_and_the_search_is_not_asked(path, content_type, status, caplog):
-    for body in REFUSED[path, content_type, status]:
-        answer = ask(app(search=None), "POST", path, body, content_type)
+@pytest.mark.parametrize(("content_type", "status"), REFUSED)
+def test_bad_requests_are_refused_and_the_search_is_not_asked(content_type, status, caplog):
+    for body in REFUSED[content_type, status]:
+        answer = TestClient(app(search=None)).post("/search", content=body, headers={"Content-Type": content_type})
         assert answer.status_code == status, body[:40]
         assert answer.json().keys() == {"error"}
     assert not caplog.text
 
 
 def test_addresses_without_a_search_are_refused_on_the_page():
-    for address in (
-        "/?query=",
-        "/?query=%20%0A",
-        "/?query=wing&from=0",
-        "/?query=wing&from=x",
-        "/?query=wing&from=10000",
-    ):
-        answer = TestClient(app(search=None)).get(address)
+    for query in ("", "%20%0A", "wing&from=0", "wing&from=x", "wing&from=10000"):
+        answer = TestClient(app(search=None)).get(f"/?query={query}")
         assert answer.status_code == 422
         assert 'class="problem"' in answer.text
 
@@ -181,9 +143,9 @@ def test_further_results_have_an_address():
     while address:
         page = Page(TestClient(application).get(address).text)
         shown += [text.split(" · ")[0] for kind, text in page.texts if kind == "p" and " · " in text]
-        links = {attributes["rel"]: attributes["href"] for _, attributes in page.elements if "rel" in attributes}
-        (field,) = [attributes for tag, attributes in page.elements if tag == "input"]
-        (listed,) = [attributes for tag, attributes in page.elements if tag == "ol"]
+        links = {attributes["rel"]: attributes["href"] for _, attributes in page.tags if "rel" in attributes}
+        (field,) = [attributes for tag, attributes in page.tags if tag == "input"]
+        (listed,) = [attributes for tag, attributes in page.tags if tag == "ol"]
         assert field["value"] == query
         assert ("prev" in links) == (listed["start"] != "1")
         address = links.get("next")
@@ -211,125 +173,13 @@ def test_searches_run_one_after_the_other_and_too_many_are_refused():
         running[0] -= 1
         return HITS
 
-    application, answers = app(slow), []
-    with served_at(application) as port:
-        asking = [
-            threading.Thread(target=lambda: answers.append(ask_server(port, "wing"))) for _ in range(MOST_WAITING + 3)
-        ]
-        for thread in asking:
-            thread.start()
-        wait_until(lambda: len(answers) == 3)
-        assert answers == [(429, "1")] * 3
+    with serving(app(slow)) as server, ThreadPoolExecutor(MOST_WAITING + 3) as pool:
+        asked = [pool.submit(server.ask, "/search", {"query": "wing"}) for _ in range(MOST_WAITING + 3)]
+        wait_until(lambda: sum(one.done() for one in asked) == 3)
+        assert {(one.result().status, one.result().headers["retry-after"]) for one in asked if one.done()} == {
+            (429, "1")
+        }
         begin.set()
-        for thread in asking:
-            thread.join(SECONDS)
-        assert answers[3:] == [(200, None)] * MOST_WAITING
-        assert ask_server(port, "wing") == (200, None)
+        assert sorted(one.result(SECONDS).status for one in asked) == [200] * MOST_WAITING + [429] * 3
+        assert server.ask("/search", {"query": "wing"}).status == 200
     assert (most[0], len(threads)) == (1, 1)
-
-
-SMALL = ("--window-size=380,800",)
-CONTRAST = """(() => {
-  const light = color => {
-    const parts = color.match(/[\\d.]+/g).slice(0, 3).map(part => part / 255)
-      .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
-  };
-  const behind = element => {
-    while (element && getComputedStyle(element).backgroundColor === 'rgba(0, 0, 0, 0)') element = element.parentElement;
-    return getComputedStyle(element || document.body).backgroundColor;
-  };
-  const names = ['h1', 'h2', 'p', 'mark', 'summary', 'details a', '.quiet', 'button', 'input', 'nav a'];
-  return Math.min(...names.map(name => {
-    const element = document.querySelector(name);
-    const both = [light(getComputedStyle(element).color), light(behind(element))].sort((a, b) => a - b);
-    return (both[1] + 0.05) / (both[0] + 0.05);
-  }));
-})()"""
-"""The smallest contrast of a text and what is behind it."""
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_the_page_is_used_by_keyboard_in_light_and_dark_on_a_small_screen(tmp_path):
-    many = [HITS[0]._replace(doc_id=f"d{rank}" + "x" * 200, rank=rank) for rank in range(1, 25)]
-    with (
-        served_at(app(lambda query, top, explain: many[:top])) as port,
-        open_tab(tmp_path / "profile", *SMALL) as tab,
-    ):
-        tab.call("Emulation.setDeviceMetricsOverride", width=380, height=800, deviceScaleFactor=1, mobile=True)
-        tab.open(f"http://127.0.0.1:{port}/")
-        tab.type("wing")
-        tab.wait("document.querySelector('ol') !== null")
-        page = "document.documentElement"
-        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
-        for scheme in ("light", "dark"):
-            feature = {"name": "prefers-color-scheme", "value": scheme}
-            tab.call("Emulation.setEmulatedMedia", features=[feature])
-            assert tab.value(CONTRAST) >= 4.5  # of WCAG, level AA
-            assert tab.value("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
-        reached = []
-        for _ in range(3):
-            tab.press("Tab")
-            reached.append(tab.value("document.activeElement.textContent || document.activeElement.name"))
-        assert reached == ["query", "Search", "Whole document d1" + "x" * 200]
-        assert tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector('details').open")
-        tab.press("Tab")
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector(':target')?.textContent == 'the lift of a wing'")
-        assert tab.value(f"[{page}.scrollWidth, {page}.clientWidth]") == [380, 380]
-        tab.value("document.querySelector('nav a').focus()")
-        tab.press("Enter", "\r")
-        tab.wait("document.querySelector('ol')?.start == 11")
-        assert tab.complaints == []
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_searches_without_a_script_and_without_a_complaint(tmp_path, caplog):
-    with served_at(app()) as port, open_tab(tmp_path / "profile", *SMALL) as tab:
-        tab.open(f"http://127.0.0.1:{port}/")
-        tab.type(HOSTILE)  # into the field, which has the focus
-        tab.wait("document.querySelectorAll('li').length == 2")
-        assert tab.value("[...document.querySelectorAll('mark')].map(mark => mark.textContent)") == [
-            "wings", "wing", "the lift of a wing", "<script>",
-        ]  # fmt: skip
-        assert tab.value("document.querySelector('li:nth-child(2) h2').textContent") == HOSTILE
-        assert tab.value("document.forms[0].query.value") == HOSTILE
-        assert tab.value("document.scripts.length") == 0
-        address = f"http://127.0.0.1:{port}/?query="
-        assert tab.value("location.href").startswith(address)  # a link that can be shared
-        root = "document.documentElement"
-        assert tab.value(f"{root}.scrollWidth <= {root}.clientWidth")
-        assert (
-            tab.value("getComputedStyle(document.querySelector('.quiet')).fontSize") == "13.6px"
-        )  # the style is taken
-        tab.value("document.forms[0].query.value = 'nothing'; document.forms[0].submit()")
-        tab.wait("document.body.textContent.includes('No document has a word of the query')")
-        tab.value("history.back()")  # without a question of the browser
-        tab.wait("document.querySelectorAll('li').length == 2")
-        tab.value("history.forward()")
-        tab.wait("document.body.textContent.includes('No document has a word of the query')")
-        tab.value("document.forms[0].query.value = 'fails'; document.forms[0].submit()")
-        tab.wait("document.querySelector('[role=alert]') !== null")
-        # The browser itself complains of the status 500 of the last page.
-        assert [complaint for complaint in tab.complaints if "500" not in complaint] == []
-    assert not {HOSTILE, quote(HOSTILE), "nothing"} & set(caplog.text.split())
-
-
-@contextlib.contextmanager
-def served_at(application):
-    """The port of a server of the application."""
-    bound = open_socket("127.0.0.1", 0)
-    with running(application, bound):
-        yield bound.getsockname()[1]
-
-
-def ask_server(port, query):
-    """The status and Retry-After of the JSON endpoint's answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    connection.request("POST", "/search", json.dumps({"query": query}), {"Content-Type": JSON})
-    response = connection.getresponse()
-    response.read()
-    connection.close()
-    return response.status, response.headers["Retry-After"]

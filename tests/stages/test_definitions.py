@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
+import pytest
 import torch
 
 from rerank.batches.features import Vectors
@@ -22,6 +23,7 @@ from rerank.retrieval.rm3 import search_rm3
 from rerank.stages import BM25
 from rerank.stages import world as worlds
 from rerank.stages.bm25 import K1, B
+from rerank.stages.similar_queries import WEIGHTS
 from rerank.tasks.rounded_vectors import RoundedVectors, round_vectors
 from tests.stages.worlds import FOLD, STAGES, TESTED, Judged, fitted, open_world, ranked_by, runs_below
 
@@ -147,6 +149,47 @@ def test_an_adapters_score_is_a_product_with_its_matrix_and_the_score_below(here
         expected = {d: 2 * z + product for d, z, product in zip(doc_ids[:4], below, products, strict=True)}
         expect_scores({d: run[query_id][d] for d in doc_ids[:4]}, expected, 1e-4)
         assert ranked(run[query_id])[4:] == doc_ids[4:]
+
+
+def test_similar_judged_queries_vote_for_their_relevant_documents(here, tmp_path):
+    world, settings, judged = open_world(), STAGES["similar-queries"], (*FOLD.train, *FOLD.valid)
+    (first,) = runs_below(world, "similar-queries", (*judged, *TESTED))
+    some = random.Random(0)
+    best = [ranked(scores)[0] for scores in first.values()]
+    qrels = {query_id: dict.fromkeys(some.sample(best, some.randint(2, 5)), 1) for query_id in judged}
+    world = replace(world, collection=Judged(world.collection, qrels))
+    vectors = {query_id: unit(query_of(world, query_id)) for query_id in (*judged, *TESTED)}
+
+    def votes(query_id):
+        """doc_id -> its votes, from the three most similar of the other judged queries."""
+        others = [other for other in judged if other != query_id]
+        nearest = sorted(others, key=lambda other: -float(vectors[query_id] @ vectors[other]))[:3]
+        found = {}
+        for other in nearest:
+            for doc_id in qrels[other]:
+                vote = max(0.0, float(vectors[query_id] @ vectors[other])) ** 4 / len(qrels[other]) ** 0.5
+                found[doc_id] = found.get(doc_id, 0.0) + vote
+        return {doc_id: found.get(doc_id, 0.0) for doc_id in ranked(first[query_id])[:4]}
+
+    def scores(query_id, weight):
+        voted = votes(query_id)
+        own = standardised([first[query_id][doc_id] for doc_id in voted])
+        return {d: z + weight * vote for (d, vote), z in zip(voted.items(), own, strict=True)}
+
+    spread = np.sqrt(np.mean([np.var(list(votes(query_id).values())) for query_id in judged]))
+    means = {}
+    for steps in WEIGHTS:
+        run = {query_id: scores(query_id, steps / spread) for query_id in judged}
+        (values,) = evaluate(qrels, run, ["nDCG@20"]).values()
+        means[steps / spread] = fmean(values.values())
+    ranker = fitted(world, "similar-queries", tmp_path)
+    assert ranker.weight == pytest.approx(max(means, key=means.get), abs=1e-4)
+    run = ranked_by(replace(ranker, weight=0.5), world, "similar-queries")
+    assert any(vote for query_id in TESTED for vote in votes(query_id).values())
+    for query_id in TESTED:
+        expected = scores(query_id, 0.5)
+        expect_scores({d: run[query_id][d] for d in expected}, expected, 1e-4)
+        assert ranked(run[query_id])[settings.depth :] == ranked(first[query_id])[settings.depth :]
 
 
 def test_late_interaction_is_the_weighted_maxsim_of_tokens_and_the_score_below(here, tmp_path):

@@ -6,7 +6,18 @@ from pathlib import Path
 from rerank.config import Config, EncoderSettings, TrainingSettings
 from rerank.data.folds import FINAL
 from rerank.data.types import Fold
-from rerank.stages import BM25, CrossEncoder, Dense, Features, Feedback, Fusion, LateInteraction, QueryAdapter, RunFile
+from rerank.stages import (
+    BM25,
+    CrossEncoder,
+    Dense,
+    Features,
+    Feedback,
+    Fusion,
+    LateInteraction,
+    QueryAdapter,
+    RunFile,
+    SimilarQueries,
+)
 from rerank.stages.world import World
 
 ADAPTING = TrainingSettings(epochs=2, lists_per_epoch="all", lists_per_step=2, head_lr=3e-3)
@@ -18,6 +29,7 @@ STAGES = {
     "fusion": Fusion(("bm25", "dense")),
     "features": Features(("bm25", "dense"), hidden=4, training=ADAPTING),
     "query-adapter": QueryAdapter("bm25", "encoder", depth=4, training=ADAPTING),
+    "similar-queries": SimilarQueries("bm25", "encoder", queries=3, depth=4),
     "late-interaction": LateInteraction("bm25", "encoder", depth=4, below_weight=1.0),
     "cross-encoder": CrossEncoder(
         "bm25", EncoderSettings("encoder"), depth=4, training=TrainingSettings(epochs=1, lists_per_epoch=4, lr=1e-3)

@@ -10,7 +10,6 @@ import gzip
 import random
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,27 +20,24 @@ from tests.support.small_world import WORDS
 SHARED = SHARED_DATA / "data" / "robust04"
 """Where the real topics and qrels are; tests that need them skip where the folder is absent."""
 
-FILES = {"FBIS": 492, "FR94": 645, "FT": 428, "LATIMES": 730}
-"""Newspaper -> number of its files: 2,295 in all, which ir_datasets counts."""
+FILES = {"FBIS": ("FBIS/FB", 492), "FR": ("FR94/01/FR", 645), "FT": ("FT/FT911/FT", 428), "LA": ("LATIMES/LA", 730)}
+"""How the document ids of a newspaper begin -> how the names of its files begin, and the number of its files.
 
-PARTS = {"FBIS": "FBIS", "FR": "FR94", "FT": "FT", "LA": "LATIMES"}
-"""How the document ids begin -> newspaper."""
+ir_datasets counts 2,295 files in all.
+"""
 
 
 def write_standin(home: Path, docs_per_topic: int, topics: list[str]) -> None:
     """Writes topics, qrels and documents of these topics below `home`; up to half of a topic's are relevant."""
     write_topics(home)
-    documents = _documents(docs_per_topic, topics)
-    paths = {part: [home / "disks45" / "corpus" / name for name in _file_names(part)] for part in FILES}
-    contents: dict[Path, list[str]] = {path: [] for part in paths.values() for path in part}
-    turn: Counter[str] = Counter()
-    for doc_id, sgml in documents.items():
-        part = _part(doc_id)
-        contents[paths[part][turn[part] % len(paths[part])]].append(sgml)
-        turn[part] += 1
-    for path, texts in contents.items():
+    texts = {(start, number): "" for start, (_, count) in FILES.items() for number in range(count)}
+    for number, (doc_id, sgml) in enumerate(_documents(docs_per_topic, topics).items()):
+        start = _newspaper(doc_id)
+        texts[start, number % FILES[start][1]] += sgml
+    for (start, number), text in texts.items():
+        path = home / "disks45" / "corpus" / f"{FILES[start][0]}{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(texts))
+        path.write_text(text)
 
 
 def write_topics(home: Path) -> None:
@@ -116,18 +112,8 @@ def _judged() -> dict[str, dict[bool, list[str]]]:
     return judged
 
 
-def _part(doc_id: str) -> str:
-    return next(part for start, part in PARTS.items() if doc_id.startswith(start))
-
-
-def _file_names(part: str) -> list[str]:
-    name = {
-        "FBIS": lambda i: f"NEWS_data/FBIS/FB39{6001 + i}",
-        "FR94": lambda i: f"NEWS_data/FR94/{i % 12 + 1:02d}/FR94{i % 12 + 1:02d}{i // 12 % 28 + 1:02d}.{i // 336}",
-        "FT": lambda i: f"NEWS_data/FT/FT9{i % 4 + 1}{i // 4 % 4 + 1}/FT9{i % 4 + 1}{i // 4 % 4 + 1}_{i // 16 + 1}",
-        "LATIMES": lambda i: f"NEWS_data/LATIMES/LA{i // 28 % 12 + 1:02d}{i % 28 + 1:02d}{89 + i // 336}",
-    }[part]
-    return [name(i) for i in range(FILES[part])]
+def _newspaper(doc_id: str) -> str:
+    return next(start for start in FILES if doc_id.startswith(start))
 
 
 def _sgml(doc_id: str, title: str, words: list[str]) -> str:
@@ -138,11 +124,11 @@ def _sgml(doc_id: str, title: str, words: list[str]) -> str:
     body = {
         "FBIS": f"<HEADER>\n<DATE1>  1 March 1994 </DATE1>\n<H3> <TI>   {title} </TI></H3>\n</HEADER>\n\n"
         f"<TEXT>\nLanguage: <F P=105> English </F>\n  {text}\n</TEXT>",
-        "FR94": f"<PARENT> {doc_id} </PARENT>\n<TEXT>\n \n<!-- PJG FTAG 4700 -->\n"
+        "FR": f"<PARENT> {doc_id} </PARENT>\n<TEXT>\n \n<!-- PJG FTAG 4700 -->\n"
         f"<DOCTITLE>{title} &hyph; notice</DOCTITLE>\n{text}\n</TEXT>",
         "FT": f"<DATE>910514\n</DATE>\n<HEADLINE>\nFT  14 MAY 91 / {title}\n</HEADLINE>\n<TEXT>\n{text}\n</TEXT>\n"
         f"<PUB>The Financial Times\n</PUB>",
-        "LATIMES": f"<DATE>\n<P>\nJanuary 1, 1989, Sunday, Home Edition \n</P>\n</DATE>\n<HEADLINE>\n<P>\n{title}; \n"
+        "LA": f"<DATE>\n<P>\nJanuary 1, 1989, Sunday, Home Edition \n</P>\n</DATE>\n<HEADLINE>\n<P>\n{title}; \n"
         f"</P>\n</HEADLINE>\n<TEXT>\n{paragraphs}\n</TEXT>\n<TYPE>\n<P>\nColumn \n</P>\n</TYPE>",
-    }[_part(doc_id)]
+    }[_newspaper(doc_id)]
     return f"<DOC>\n<DOCNO> {doc_id} </DOCNO>\n{body}\n</DOC>\n"

@@ -7,7 +7,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
+
+from starlette.types import ASGIApp
 
 from rerank import Reranker
 from rerank.serving.access import OPEN, Access
@@ -41,7 +44,7 @@ class Answer(NamedTuple):
 class Server(NamedTuple):
     """A running server."""
 
-    service: Service
+    service: Service | None
     port: int
 
     def ask(self, path: str, body: Any = None, method: str = "POST", **headers: str) -> Answer:
@@ -72,13 +75,19 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
+def serving(app: ASGIApp, service: Service | None = None) -> Iterator[Server]:
+    """A server of an application."""
+    bound = open_socket("127.0.0.1", 0)
+    with running(app, bound):
+        yield Server(service, bound.getsockname()[1])
+
+
+@contextlib.contextmanager
 def served(reranker: Reranker, limits: Limits | None = None, access: Access = OPEN) -> Iterator[Server]:
     """A server of this model, named "the model"."""
     service = Service(reranker, "the model", limits or Limits())
-    bound = open_socket("127.0.0.1", 0)
-    service.start()
-    with running(make_app(Served("the model", service.metrics, service), access), bound):
-        yield Server(service, bound.getsockname()[1])
+    with serving(make_app(Served("the model", service.metrics, service), access), service) as server:
+        yield server
     service.stop()
 
 
@@ -120,21 +129,5 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
     """What the functions return, called at once, in their order; an exception is raised."""
-    found: list[Any] = [None] * len(works)
-
-    def call(place: int) -> None:
-        try:
-            found[place] = works[place]()
-        except Exception as error:
-            found[place] = error
-
-    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive(), found
-    for result in found:
-        if isinstance(result, Exception):
-            raise result
-    return found
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [ended.result(SECONDS) for ended in [pool.submit(work) for work in works]]

@@ -9,8 +9,6 @@ LETOR = "{label} qid:{query} {features} #docid = {doc} inc = 0.04 prob = 0.9"
 """MQ2007 and MQ2008."""
 OHSUMED = "{label} qid:{query} {features} #docid = {doc} \r"
 MSLR = "{label} qid:{query} {features} "
-COUNTED = "{label} {features}"
-"""LightGBM's: a file beside it counts the documents of each query."""
 
 
 def matrix(rows: int, width: int, seed: int = 0) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import signal
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +9,7 @@ from typing import Any
 
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
-from tests.support.forks import own_progress_lock
-from tests.support.patience import SECONDS
+from tests.support.forks import ended, fork
 from tests.support.ports import free_port
 
 
@@ -22,35 +19,22 @@ def in_two_processes(folder: Path, function: Callable[..., Any], *arguments: Any
     A process that raises gives the exception.
     """
     port = free_port()
-    children = [_start(folder, rank, port, function, arguments) for rank in range(2)]
+    children = [fork(folder / f"log{rank}", _run, folder, rank, port, function, arguments) for rank in range(2)]
     for child in children:
-        os.waitpid(child, 0)
+        ended(child)
     return [pickle.loads((folder / f"result{rank}").read_bytes()) for rank in range(2)]
 
 
-def _start(folder: Path, rank: int, port: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
-    child = os.fork()
-    if child:
-        return child
+def _run(folder: Path, rank: int, port: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    for state in (AcceleratorState, PartialState, GradientState):  # the test's own process has one of one process
+        state._reset_state()
     try:
-        own_progress_lock()
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(round(SECONDS))
-        log = os.open(folder / f"log{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
-        os.environ |= {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        }  # fmt: skip
-        for state in (AcceleratorState, PartialState, GradientState):  # the test's own process has one of one process
-            state._reset_state()
-        try:
-            result = function(*arguments)
-        except BaseException as error:
-            traceback.print_exc()
-            result = error
-        (folder / f"result{rank}").write_bytes(pickle.dumps(result))
-    finally:
-        os._exit(0)
+        result = function(*arguments)
+    except BaseException as error:
+        traceback.print_exc()
+        result = error
+    (folder / f"result{rank}").write_bytes(pickle.dumps(result))

@@ -16,11 +16,11 @@ from rerank.losses import LOSSES, smoothi
 from rerank.models.feature_mlp import open_feature_mlp
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.features import FeatureDataset
-from rerank.training import gradients, saving
+from rerank.training import gradients
 from rerank.training import loop as training
 from rerank.utils.errors import UserError
 from tests.support.small_collection import exit_code, failed
-from tests.support.small_features import SETTINGS, lines_of, write_folds_of_features, write_part
+from tests.support.small_features import SETTINGS, write_folds_of_features, write_part
 
 FOLD = Path("runs/letor/smoothi/fold1")
 
@@ -98,16 +98,17 @@ def test_a_seed_repeats_a_run_and_a_resumed_one_ends_as_the_whole(here, capsys, 
     main(command("--fold", "1", *settings))
     main(command("--fold", "1", "--name", "again", *settings))
     main(command("--fold", "1", "--name", "other", "--seed", "1", *settings))
-    save = saving.save_state
+    save = training.save_state
 
     def interrupt(*arguments):
-        save(*arguments)
+        kept = save(*arguments)
         if len(arguments[3]) == 2:
             raise KeyboardInterrupt
+        return kept
 
-    monkeypatch.setattr(saving, "save_state", interrupt)
+    monkeypatch.setattr(training, "save_state", interrupt)
     assert exit_code(*command("--fold", "1", "--name", "resumed", *settings)) == 130
-    monkeypatch.setattr(saving, "save_state", save)
+    monkeypatch.setattr(training, "save_state", save)
     main(command("--fold", "1", "--name", "resumed", *settings))
     assert "resuming after epoch 2" in capsys.readouterr().err
     whole = log(FOLD)
@@ -191,7 +192,7 @@ def test_feature_files_without_a_training_file_are_not_taken_for_texts(here, cap
     (here / "letor" / "Fold1").rename(here / "sample")
     (here / "sample" / "train.txt").unlink()
     line = failed(capsys, *command("--collection", "sample"))
-    assert "sample: expected one of train.txt or trainingset.txt (or set1.…, rank.…), .gz or not, got none" in line
+    assert "sample: expected one of train.txt or trainingset.txt (or set1.…), .gz or not, got none" in line
     assert "corpus.jsonl" not in line
 
 
@@ -306,17 +307,3 @@ def test_a_loss_that_is_not_finite_names_the_lists(here, capsys, monkeypatch):
     line = failed(capsys, *command("--fold", "1"))
     assert "epoch 1, step 1: the loss is not finite on query " in line
     assert "with documents d" in line
-
-
-def test_lightgbm_files_without_one_for_validation(here):
-    (here / "lambdarank").mkdir()
-    for part, queries in (("train", range(30)), ("test", range(30, 36))):
-        lists = [[line.replace(f"qid:{query} ", "0:0.5 ") for line in lines_of(query)] for query in queries]
-        (here / "lambdarank" / f"rank.{part}").write_text("".join(line for lines in lists for line in lines))
-        (here / "lambdarank" / f"rank.{part}.query").write_text("".join(f"{len(lines)}\n" for lines in lists))
-    main(command("--collection", "lambdarank"))
-    (fold,) = json.loads(Path("runs/lambdarank/folds.json").read_text())
-    assert (len(fold["train"]), len(fold["valid"]), len(fold["test"])) == (27, 3, 6)
-    facts = json.loads(Path("runs/lambdarank/smoothi/fold1/manifest.json").read_text())["features"]
-    assert sorted(facts["files"]) == ["rank.test", "rank.test.query", "rank.train", "rank.train.query"]
-    assert facts["width"] == 5  # the features are numbered from 0

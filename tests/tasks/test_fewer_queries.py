@@ -46,7 +46,7 @@ def test_experiments_with_all_queries_and_with_fewer_are_compared_and_verified(s
     main(command(*FEWER, "--epochs", "1", "--name", "fewer"))
     capsys.readouterr()
     runs = ["runs/towns/smoothi/all.run", "runs/towns/fewer/all.run"]
-    main(["eval", *runs, "--fuse-with", "runs/towns/bm25.run"])
+    main(["eval", *runs])
     assert "over 4 queries of fold split" in capsys.readouterr().out
     assert exit_code("verify", "runs/towns") == 0
     assert "Everything that is recorded holds." in capsys.readouterr().out

@@ -65,8 +65,6 @@ def test_its_results_are_those_of_the_test_queries_alone(split, capsys):
     table = capsys.readouterr().out
     assert "over 4 queries of fold split" in table
     assert re.search("^hinge ", table, re.MULTILINE)
-    main(["eval", *runs, "--fuse-with", "runs/towns/bm25.run"])
-    assert "validation queries (its valid.run): fold split 0." in capsys.readouterr().out
     assert "fold 1: no such fold; expected one of split" in failed(capsys, "eval", *runs, "--fold", "1")
     assert exit_code("verify", "runs/towns") == 0
     assert re.search(r"smoothi/foldsplit +0\.\d{4} +holds", capsys.readouterr().out)

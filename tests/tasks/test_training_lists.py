@@ -111,7 +111,7 @@ def test_lists_without_a_relevant_document_are_left_out_for_a_loss_of_judgments(
 def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     write(*({**mined(number), "labels": [number, 0.5, -number]} for number in range(15)))
     experiment = open_experiment(settings(lists_per_epoch="all"), "1")
-    task = experiment.task(experiment.folds[0])
+    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
     whole = {
         (found.query_id, frozenset(zip(found.doc_ids, found.labels, strict=True))) for found in task.lists["train"]
     }
@@ -124,7 +124,7 @@ def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     assert len({c.doc_ids.index(f"d{c.query_id[1:]}-0") for epoch in epochs for c in epoch}) > 1
 
     experiment = open_experiment(settings(lists_per_epoch=4), "1")
-    task = experiment.task(experiment.folds[0])
+    task = experiment.dataset.task(experiment.folds[0], experiment.accelerator)
     some = [task.training_lists(epoch) for epoch in range(9)]
     assert [len(epoch) for epoch in some] == [4] * 9
     asked = [c.query_id for epoch in some for c in epoch]

@@ -55,6 +55,22 @@ def test_a_step_and_a_scoring_pass_have_no_float64_and_no_missing_operation(kind
     assert not lacking(device)
 
 
+def test_a_step_and_a_scoring_pass_wait_once_and_copy_their_inputs_alone(tmp_path, monkeypatch):
+    """Nothing is done more often than it was; no copy is made but those of `rerank.batches.transfer`."""
+    model, batch = open_world("bert", tmp_path, monkeypatch)
+    with BareDevice(item=5) as step:
+        accumulate_gradient(model, batch, hinge, 1 / 2, BARE, TokenBudget(10**6))
+    inputs = batch.inputs._replace(seeds=None)
+    with torch.no_grad(), BareDevice(item=5) as scoring:
+        passage_scores(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(10**6))
+    assert (step.copies, step.waits) == (2, 1)
+    assert (scoring.copies, scoring.waits) == (1, 1)
+    assert scoring.operations["aten::addmm"] == 2 * (4 + 2) + 1  # of two layers and the head
+    assert step.operations["aten::addmm"] + step.operations["aten::mm"] == 3 * (2 * (4 + 2) + 1)
+    assert step.operations.total() <= 405
+    assert scoring.operations.total() <= 119
+
+
 def test_no_loss_makes_float64_on_the_device(tmp_path, monkeypatch):
     model, batch = open_world("bert", tmp_path, monkeypatch)
     for name in LOSSES:

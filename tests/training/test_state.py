@@ -1,33 +1,154 @@
-"""The saved state of a training: any damage to it, or to what it keeps, ends the command with one line."""
+"""The saved state of a training: when it is saved, that a resumed training is the same, and what damage does."""
 
 import json
+import os
+import random
 import re
 import shutil
+import signal
+import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from rerank.losses import smoothi
-from rerank.training import loop
+from rerank.models.checkpoints import save_cross_encoder
+from rerank.training import loop, state
 from rerank.utils.errors import UserError
-from tests.support.small_task import open_task, train_task, weights_of
+from tests.support.forks import own_progress_lock
+from tests.support.small_task import ListsTask, open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
 
 WORLD = make_lists(queries=4, documents=3)
+RISING, MIXED = (1, 2, 3, 4), (2, 1, 3, 0)
 
 
-def trained(encoder, tmp_path, epochs=2, loss=smoothi, validate=lambda run: 0.5, **settings):
-    """Trains, or goes on, in tmp_path/run; the first epoch is the best. Returns the weights."""
-    task = open_task(encoder, tmp_path, WORLD)
-    train_task(task, tmp_path / "run", validate, loss, **{"epochs": epochs, "lists_per_step": 4, "seed": 7} | settings)
+class CheckpointTask(ListsTask):
+    """A ListsTask with checkpoints of its model."""
+
+    def save(self, folder):
+        save_cross_encoder(self.model, self.tokenizer, folder, 800)
+
+
+def trained(encoder, folder, epochs=2, loss=smoothi, values=(1, 0, 0, 0), **settings):
+    """Trains, or goes on, in `folder`; `values` validate the epochs. Returns the weights."""
+    task, numbers = open_task(encoder, folder, WORLD, CheckpointTask), iter(values[len(history_of(folder)) :])
+    settings = {"epochs": epochs, "lists_per_step": 4, "seed": 7, "patience": 50} | settings
+    train_task(task, folder, lambda run: float(next(numbers)), loss, **settings)
     return weights_of(task.model)
+
+
+def history_of(folder):
+    try:
+        return json.loads((folder / "state" / "history.json").read_text())
+    except (OSError, ValueError):  # none, or a damaged one
+        return []
+
+
+def assert_same_results(one, other):
+    """The logs but for the times, the checkpoint's weights and the state, with the optimizer's values."""
+    logs = [[json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()] for folder in (one, other)]
+    assert without_times(logs[0]) == without_times(logs[1])
+    checkpoints = [(folder / "checkpoint" / "model.safetensors").read_bytes() for folder in (one, other)]
+    assert checkpoints[0] == checkpoints[1]
+    tensors, same = (load_file(folder / "state" / "state.safetensors") for folder in (one, other))
+    assert tensors.keys() == same.keys()
+    assert all(torch.equal(tensors[name], same[name]) for name in tensors)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """States are saved with the best and the last epoch alone."""
+    monkeypatch.setattr(loop, "_is_due", lambda device, saved: False)
+
+
+def test_a_gpu_saves_the_best_and_the_last_epoch_and_a_cpu_every_one(encoder, tmp_path, monkeypatch):
+    states, save = [], loop.save_state
+    monkeypatch.setattr(loop, "save_state", lambda *given: states.append(len(given[3])) or save(*given))
+    at_once = trained(encoder, tmp_path / "cpu", 4, values=MIXED)
+    assert states == [1, 2, 3, 4]
+    states.clear()
+    assert loop._is_due(torch.device("cuda"), time.monotonic() - 200)
+    assert not loop._is_due(torch.device("cuda"), time.monotonic())
+    monkeypatch.setattr(loop, "_is_due", lambda device, saved: False)
+    assert torch.equal(at_once, trained(encoder, tmp_path / "gpu", 4, values=MIXED))
+    assert states == [1, 3, 4]
+    assert_same_results(tmp_path / "gpu", tmp_path / "cpu")
+
+
+@pytest.mark.parametrize("values", [(1, 2, 0, 0), (2, 1, 0, 0)])
+def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, as_on_a_gpu, values):
+    """Whether the last whole epoch was saved or not; no default training is the same."""
+    steps = []
+
+    def interrupted(scores, labels, mask):
+        steps.append(1)
+        if len(steps) > 5:  # in the third epoch
+            raise KeyboardInterrupt
+        return smoothi(scores, labels, mask)
+
+    sizes = {"epochs": 4, "lists_per_step": 2, "values": values}
+    settings = sizes | {"schedule": "linear", "warmup_ratio": 0.4, "weight_decay": 0.1, "average": 0.9}
+    with pytest.raises(KeyboardInterrupt):
+        trained(encoder, tmp_path / "parts", loss=interrupted, **settings)
+    assert len(history_of(tmp_path / "parts")) == (2 if values[1] == 2 else 1)
+    parts = trained(encoder, tmp_path / "parts", **settings)
+    assert torch.equal(parts, trained(encoder, tmp_path / "whole", **settings))
+    assert_same_results(tmp_path / "parts", tmp_path / "whole")
+    names = load_file(tmp_path / "parts" / "state" / "state.safetensors")
+    assert any(name.startswith("average.") for name in names)
+    assert not torch.equal(parts, trained(encoder, tmp_path / "default", **sizes))
+
+
+@pytest.mark.parametrize("place", ["_write_tensors", "write_record", "the checkpoint"])
+def test_an_interrupt_while_an_epoch_is_saved_leaves_an_earlier_one(encoder, tmp_path, monkeypatch, place):
+    calls = []
+
+    def interrupted(function):
+        def call(*arguments):
+            calls.append(1)
+            function(*arguments)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+
+        return call
+
+    with monkeypatch.context() as patch:
+        owner, name = (CheckpointTask, "save") if place == "the checkpoint" else (state, place)
+        patch.setattr(owner, name, interrupted(getattr(owner, name)))
+        with pytest.raises(KeyboardInterrupt):
+            trained(encoder, tmp_path / "run", 4, values=RISING)
+    assert len(history_of(tmp_path / "run")) == 2
+    assert not list((tmp_path / "run").glob(".*.part"))
+    again, whole = (trained(encoder, tmp_path / name, 4, values=RISING) for name in ("run", "whole"))
+    assert torch.equal(again, whole)
+    assert_same_results(tmp_path / "run", tmp_path / "whole")
+
+
+def test_kills_at_any_time_change_nothing(encoder, tmp_path):
+    begin = time.monotonic()
+    trained(encoder, tmp_path / "whole", 4, values=MIXED)
+    seconds, rng = time.monotonic() - begin, random.Random(0)
+    for _ in range(3):
+        child = os.fork()
+        if not child:
+            try:
+                own_progress_lock()
+                trained(encoder, tmp_path / "run", 4, values=MIXED)
+            finally:
+                os._exit(0)
+        time.sleep(rng.uniform(0.1, 1) * seconds)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    trained(encoder, tmp_path / "run", 4, values=MIXED)
+    assert_same_results(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.fixture(scope="module")
 def one_epoch(encoder, tmp_path_factory):
     """A folder with a training of one epoch."""
-    folder = tmp_path_factory.mktemp("one")
+    folder = tmp_path_factory.mktemp("one") / "run"
     trained(encoder, folder, epochs=1)
     return folder
 
@@ -35,7 +156,7 @@ def one_epoch(encoder, tmp_path_factory):
 @pytest.fixture
 def begun(one_epoch, tmp_path):
     """A copy of it to go on in."""
-    return shutil.copytree(one_epoch, tmp_path / "begun")
+    return shutil.copytree(one_epoch, tmp_path / "run")
 
 
 DAMAGES = {
@@ -57,51 +178,25 @@ DAMAGES = {
     ],
 )
 def test_any_damage_to_the_state_is_noticed(encoder, begun, name, damage):
-    DAMAGES[damage](begun / "run" / "state" / name)
-    place = re.escape(str(begun / "run" / "state"))
+    DAMAGES[damage](begun / "state" / name)
+    place = re.escape(str(begun / "state"))
     with pytest.raises(
         UserError, match=rf"^{place}: cannot resume training \(.*{name}.*\); remove the folder to start"
     ):
-        trained(encoder, begun)
+        trained(encoder, begun, epochs=1)
 
 
 @pytest.mark.parametrize("damage", ["with a bit flipped", "removed"])
 def test_a_damaged_checkpoint_of_an_earlier_epoch_is_not_the_result(encoder, begun, damage):
-    DAMAGES[damage](begun / "run" / "checkpoint" / "weights")
+    DAMAGES[damage](begun / "checkpoint" / "model.safetensors")
     with pytest.raises(
         UserError, match=r"run: the best epoch's files have changed since they were written \(checkpoint/"
     ):
         trained(encoder, begun)
 
 
-@pytest.mark.parametrize("in_background", [False, True])
-def test_an_interrupted_training_ends_as_the_whole(encoder, tmp_path, monkeypatch, in_background):
-    """The weights and the whole state, with the optimizer's values and the average; no default training is the same."""
-    monkeypatch.setattr(loop, "saves_in_background", lambda device: in_background)
-    steps = []
-
-    def interrupted(scores, labels, mask):
-        steps.append(1)
-        if len(steps) > 5:  # in the third epoch
-            raise KeyboardInterrupt
-        return smoothi(scores, labels, mask)
-
-    sizes = {"epochs": 4, "lists_per_step": 2}
-    settings = sizes | {"schedule": "linear", "warmup_ratio": 0.4, "weight_decay": 0.1, "average": 0.9}
-    with pytest.raises(KeyboardInterrupt):
-        trained(encoder, tmp_path, loss=interrupted, **settings)
-    assert len(json.loads((tmp_path / "run" / "state" / "history.json").read_text())) == 2
-    parts = trained(encoder, tmp_path, **settings)
-    assert torch.equal(parts, trained(encoder, tmp_path / "whole", **settings))
-    state, whole = (load_file(folder / "run/state/state.safetensors") for folder in (tmp_path, tmp_path / "whole"))
-    assert state.keys() == whole.keys()
-    assert all(torch.equal(value, whole[name]) for name, value in state.items())
-    assert any(name.startswith("average.") for name in state)
-    assert not torch.equal(parts, trained(encoder, tmp_path / "default", **sizes))
-
-
 def test_the_log_is_written_again_from_the_state(encoder, begun):
-    log = begun / "run" / "log.jsonl"
+    log = begun / "log.jsonl"
     before = log.read_text()
     log.write_text("damaged")
     trained(encoder, begun, epochs=1)

@@ -11,14 +11,27 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 
 
+def fill(place, folder, text):
+    """Writes a file, or a folder with one file, which is returned."""
+    if folder:
+        place.mkdir(exist_ok=True)
+    file = place / "file" if folder else place
+    file.write_text(text)
+    return file
+
+
+def write_half(target, folder, error):
+    with atomic_write(target) as tmp:
+        fill(tmp, folder, "half")
+        raise error
+
+
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_block_that_ends_well_takes_the_place(tmp_path, folder):
     target = tmp_path / "new" / "target"
     for text in ("first", "second"):
         with atomic_write(target) as tmp:
-            if folder:
-                tmp.mkdir()
-            (tmp / "file" if folder else tmp).write_text(text)
+            fill(tmp, folder, text)
         assert (target / "file" if folder else target).read_text() == text
     assert list(target.parent.iterdir()) == [target]
 
@@ -26,22 +39,11 @@ def test_a_block_that_ends_well_takes_the_place(tmp_path, folder):
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
-    target = tmp_path / "target"
-    if folder:
-        target.mkdir()
-    (target / "file" if folder else target).write_text("before")
-
-    def write_half():
-        with atomic_write(target) as tmp:
-            if folder:
-                tmp.mkdir()
-            (tmp / "file" if folder else tmp).write_text("half")
-            raise failure
-
+    written = fill(tmp_path / "target", folder, "before")
     with pytest.raises(failure):
-        write_half()
-    assert (target / "file" if folder else target).read_text() == "before"
-    assert list(tmp_path.iterdir()) == [target]
+        write_half(tmp_path / "target", folder, failure())
+    assert written.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [tmp_path / "target"]
 
 
 @pytest.mark.parametrize(
@@ -55,15 +57,9 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure, folder):
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path, error):
     (tmp_path / "target").write_text("before")
 
-    def write():
-        with atomic_write(tmp_path / "target") as tmp:
-            tmp.write_text("half")
-            raise error
-
-    with pytest.raises(
-        UserError, match=r"target: cannot be written: No space left on device; what was there before is kept"
-    ):
-        write()
+    line = "target: cannot be written: No space left on device; what was there before is kept"
+    with pytest.raises(UserError, match=line):
+        write_half(tmp_path / "target", False, error)
     assert (tmp_path / "target").read_text() == "before"
     assert list(tmp_path.iterdir()) == [tmp_path / "target"]
 
@@ -73,14 +69,10 @@ def test_the_umask_decides_who_may_read_what_another_library_wrote_for_its_user_
     before = os.umask(0o027)
     try:
         with atomic_write(tmp_path / "target") as tmp:
-            if folder:
-                tmp.mkdir()
-            file = tmp / "model.safetensors" if folder else tmp
-            file.touch()
-            file.chmod(0o600)
+            fill(tmp, folder, "weights").chmod(0o600)
     finally:
         os.umask(before)
-    written = tmp_path / "target" / "model.safetensors" if folder else tmp_path / "target"
+    written = tmp_path / "target" / "file" if folder else tmp_path / "target"
     assert stat.S_IMODE(written.stat().st_mode) == 0o640
 
 

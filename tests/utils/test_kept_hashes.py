@@ -14,37 +14,39 @@ from rerank.utils.kept_hashes import kept_hash
 def hashed(monkeypatch, tmp_path):
     """The files that were read to be hashed; every file is large enough to keep its hash."""
     read = []
-
-    def count(path):
-        read.append(path.name)
-        return file_hash(path)
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(kept_hashes, "LARGE", 1)
-    monkeypatch.setattr(kept_hashes, "file_hash", count)
+    monkeypatch.setattr(kept_hashes, "file_hash", lambda path: read.append(path.name) or file_hash(path))
     return read
 
 
-def file_of(folder, content="some text"):
-    folder.mkdir(exist_ok=True)
-    path = folder / "corpus.jsonl"
-    path.write_text(content)
-    return path
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "corpus.jsonl").write_text("some text")
+    return tmp_path / "c" / "corpus.jsonl"
 
 
 def sha256(content):
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def test_a_file_is_read_once_while_it_stays(hashed, tmp_path):
-    path = file_of(tmp_path / "c")
+def records(folder):
+    return list((folder / "cache" / "rerank" / "hashes").glob("*.json"))
+
+
+def test_a_large_file_is_read_once_while_it_stays(hashed, path, tmp_path, monkeypatch):
     assert kept_hash(path) == kept_hash(path) == sha256("some text")
     assert hashed == ["corpus.jsonl"]
-    assert [file.name for file in path.parent.iterdir()] == ["corpus.jsonl"]
+    assert list(path.parent.iterdir()) == [path]
+    (record,) = records(tmp_path)
+    record.unlink()
+    monkeypatch.setattr(kept_hashes, "LARGE", 10)
+    kept_hash(path)
+    assert not records(tmp_path)
 
 
-def test_it_is_read_again_when_its_size_or_a_time_changes(hashed, tmp_path):
-    path = file_of(tmp_path / "c")
+def test_it_is_read_again_when_its_size_or_a_time_changes(hashed, path):
     kept_hash(path)
     path.write_text("more text than before")
     assert kept_hash(path) == sha256("more text than before")
@@ -59,8 +61,7 @@ def test_it_is_read_again_when_its_size_or_a_time_changes(hashed, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"bytes": 9}', "\ud800"])
-def test_a_damaged_record_is_written_again(hashed, tmp_path, content):
-    path = file_of(tmp_path / "c")
+def test_a_damaged_record_is_written_again(hashed, path, tmp_path, content):
     kept_hash(path)
     (record,) = records(tmp_path)
     record.write_bytes(content.encode(errors="surrogatepass"))
@@ -68,18 +69,7 @@ def test_a_damaged_record_is_written_again(hashed, tmp_path, content):
     assert len(hashed) == 2
 
 
-def test_a_cache_that_cannot_be_written_costs_time_alone(hashed, tmp_path):
-    path = file_of(tmp_path / "c")
+def test_a_cache_that_cannot_be_written_costs_time_alone(hashed, path, tmp_path):
     (tmp_path / "cache").touch()
     assert kept_hash(path) == kept_hash(path) == sha256("some text")
     assert len(hashed) == 2
-
-
-def test_nothing_is_kept_of_a_small_file(hashed, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_hashes, "LARGE", 10)
-    kept_hash(file_of(tmp_path / "c"))
-    assert not records(tmp_path)
-
-
-def records(folder):
-    return list((folder / "cache" / "rerank" / "hashes").glob("*.json"))

@@ -10,7 +10,6 @@ import numpy as np
 
 from rerank.data.arrays import release
 from rerank.data.id_table import RepeatedIdError
-from rerank.data.json_lines import line_number
 from rerank.data.ragged import Ragged, RaggedWriter, open_ragged
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
@@ -22,62 +21,50 @@ LARGE = 2**26
 OFFSETS_AT_ONCE = 2**16
 """Offsets that are looked up before the memory of what was read of the store is freed."""
 
-Lines = Callable[[int, int], Iterator[tuple[str, int]]]
-"""`lines(last, before)` gives the ids and the first bytes of the lines behind the one that begins at `last`, which is
-the last of `before` lines with a document; of all lines if `before` is 0."""
+Lines = Callable[[], Iterator[tuple[str, int, str]]]
+"""Gives of each document of the file the place as file:line, the first byte of the line, and the id."""
 
 Find = Callable[[Sequence[str]], Sequence[int]]
 """Gives the first bytes of the lines of documents; raises KeyError for a document that the file does not have."""
-
-Stamp = tuple[int, int]
-"""What changes when a file does: its size in bytes and its time of change in nanoseconds."""
-
-
-def stamp_of(path: Path) -> Stamp:
-    """The stamp of a file."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def line_offsets(path: Path, keys: Iterable[str], lines: Lines) -> Find:
     """Finds the lines of documents; `keys` is what decides the ids beside the file.
 
-    The offsets of a large file are in the folder `offsets` of the user's cache until the file changes; a command that
-    was interrupted is gone on with. Raises UserError for an id that occurs twice, for a store that is damaged, and for
-    a cache that cannot be written.
+    The offsets of a large file are in the folder `offsets` of the user's cache until the file changes. Raises UserError
+    for an id that occurs twice, for a store that is damaged, and for a cache that cannot be written.
     """
     if path.stat().st_size >= LARGE:
         store = _open_store(user_cache("offsets"), path, short_hash(path.resolve(), *keys), lines)
         return functools.partial(_find, store)
     table: dict[str, int] = {}
-    for doc_id, offset in lines(0, 0):
+    for place, offset, doc_id in lines():
         if doc_id in table:
-            raise _repeated(path, offset, doc_id)
+            raise _repeated(place, doc_id)
         table[doc_id] = offset
     return lambda doc_ids: array("q", map(table.__getitem__, doc_ids))
 
 
-def _repeated(path: Path, offset: int, doc_id: str) -> UserError:
-    place = f"{path}:{line_number(path, offset)}"
+def _repeated(place: str, doc_id: str) -> UserError:
     return UserError(f"{place}: the document {doc_id} occurs a second time; expected each id once")
 
 
 def _open_store(cache: Path, path: Path, name: str, lines: Lines) -> Ragged:
     """The store of documents without values, whose numbers are the offsets."""
-    folder = cache / f"{name}-{short_hash(*stamp_of(path))}"
+    status = path.stat()
+    folder = cache / f"{name}-{short_hash(status.st_size, status.st_mtime_ns)}"
 
     def fill(writer: RaggedWriter) -> None:
-        for doc_id, offset in lines(writer.facts.get("last", 0), writer.done):
+        for _, offset, doc_id in itertools.islice(lines(), writer.done, None):
             writer.add(doc_id, (), offset)
-            writer.facts["last"] = offset
             writer.finish()
 
     is_new = not folder.exists()
     try:
         store = open_ragged(folder, "offsets", np.int64, fill)
     except RepeatedIdError as error:
-        offset = next(itertools.islice(lines(0, 0), error.row, None))[1]
-        raise _repeated(path, offset, error.doc_id) from None
+        place, _, doc_id = next(itertools.islice(lines(), error.row, None))
+        raise _repeated(place, doc_id) from None
     if is_new:
         for before in cache.glob(f"{name}-*"):  # of the same file before it changed
             if before != folder:

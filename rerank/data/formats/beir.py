@@ -4,19 +4,18 @@ BEIR: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation o
 """
 
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 from typing import Any
 
-from rerank.data.formats._beir_judgments import JUDGMENTS, QRELS, file_of, read_judgments
-from rerank.data.formats._line_offsets import Find, Stamp, line_offsets, stamp_of
+from rerank.data.formats._line_offsets import Find, line_offsets
 from rerank.data.ids import check_id
-from rerank.data.json_lines import parse_object, read_objects, text_under
 from rerank.data.sources import UnknownDocumentError, register
-from rerank.data.splits import Judged
+from rerank.data.splits import Judged, merge_splits
+from rerank.data.text_lines import parse_object, read_objects, size_of_text, text_under
+from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
@@ -24,15 +23,19 @@ from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+QRELS = "qrels/test.tsv"
+JUDGMENTS = "qrels/*.tsv"
+LARGE = 2**22
+"""Bytes of text of a file whose judgments are kept in arrays, in 8 bytes each; as a dictionary they take 380."""
+FILES = {"train": "qrels/train.tsv", "valid": "qrels/dev.tsv", "test": QRELS}
 
 
 @dataclass(frozen=True)
 class BeirFolder:
     """A collection in a folder; see `Source` for its attributes.
 
-    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. `folder` is where
-    the files are if that is not the source. Opening raises UserError if there is no corpus.jsonl; the other files are
-    needed only when they are read.
+    `id_key`, `title_key` and `text_key` are the keys of a line's JSON object. Lines need no title. Opening raises
+    UserError if there is no corpus.jsonl; the other files are needed only when they are read.
 
     Files with other keys need a reader of a few lines, in a module of this folder:
 
@@ -47,7 +50,6 @@ class BeirFolder:
     id_key: str = "_id"
     title_key: str = "title"
     text_key: str = "text"
-    folder: str = ""
 
     def __post_init__(self) -> None:
         self._check_files(CORPUS)
@@ -80,7 +82,7 @@ class BeirFolder:
         if not any(self._folder.glob(JUDGMENTS)):
             return Judged({})
         self._check_files(QRELS)
-        return read_judgments(self._folder, self.source)
+        return _read_judgments(self._folder, self.source)
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
@@ -98,20 +100,20 @@ class BeirFolder:
         for query_id in qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
-                raise UserError(f"{self._folder / file_of(self._folder, query_id)}: {missing}")
+                raise UserError(f"{self._folder / 'qrels'}: {missing}")
         return queries
 
     def query_texts(self, field: str) -> dict[str, str]:
         """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
         # Without a key of titles, so that `field` may be that key.
-        return BeirFolder(self.source, self.id_key, "", field, self.folder).queries
+        return BeirFolder(self.source, self.id_key, "", field).queries
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of corpus.jsonl, computed once while its size and time stay (see `kept_hash`)."""
+        """A hash of corpus.jsonl, kept while the size and time of a large one stay (see `kept_hash`)."""
         keys = (self.id_key, self.title_key, self.text_key)
         parts = () if keys == ("_id", "title", "text") else keys
-        return short_hash("beir", _checksum(self._corpus, stamp_of(self._corpus)), *parts)
+        return short_hash("beir", kept_hash(self._corpus), *parts)
 
     @property
     def has_documents(self) -> bool:
@@ -127,7 +129,7 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """Every document. Raises UserError for a malformed line or an id that occurs twice."""
-        self._offsets()  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
+        _ = self._find  # finds an id that occurs twice; a set of all ids of a large file would fill the memory
         for _, _, document in self._records(self._corpus):
             yield document
 
@@ -135,7 +137,7 @@ class BeirFolder:
         """These documents, in the order asked. Raises UserError for an id that is not in corpus.jsonl."""
         path = self._corpus
         try:
-            offsets = self._offsets()(doc_ids)
+            offsets = self._find(doc_ids)
         except KeyError as error:
             (doc_id,) = error.args
             message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
@@ -146,12 +148,19 @@ class BeirFolder:
                 place = f"{path}, document {doc_id}"
                 yield self._document(parse_object(corpus.readline(), place, self._expected), place)
 
-    def _offsets(self) -> Find:
-        return _offsets(self, stamp_of(self._corpus))
+    @functools.cached_property
+    def _find(self) -> Find:
+        path = self._corpus
+
+        def lines() -> Iterator[tuple[str, int, str]]:
+            for place, offset, document in progress(self._records(path), self.count(), f"indexing {path.name}"):
+                yield place, offset, document.doc_id
+
+        return line_offsets(path, (self.id_key, self.title_key, self.text_key), lines)
 
     @property
     def _folder(self) -> Path:
-        return Path(self.folder or self.source)
+        return Path(self.source)
 
     @property
     def _corpus(self) -> Path:
@@ -172,9 +181,9 @@ class BeirFolder:
                 "tab-separated)"
             )
 
-    def _records(self, path: Path, begin: int = 0) -> Iterator[tuple[str, int, Document]]:
-        """Each line's place as file:line, its offset in bytes, and its content, checked; from a line's offset on."""
-        for place, offset, record in read_objects(path, self._expected, begin):
+    def _records(self, path: Path) -> Iterator[tuple[str, int, Document]]:
+        """Each line's place as file:line, its offset in bytes, and its content, checked."""
+        for place, offset, record in read_objects(path, self._expected):
             yield place, offset, self._document(record, place)
 
     def _document(self, record: dict[str, Any], place: str) -> Document:
@@ -188,19 +197,25 @@ class BeirFolder:
 register(BeirFolder, fallback=True)
 
 
-@functools.lru_cache(maxsize=2)
-def _checksum(path: Path, _stamp: Stamp) -> str:
-    return kept_hash(path)
+def _read_judgments(folder: Path, source: str) -> Judged:
+    """All judgments that are used, and the published split: it needs test.tsv, which must exist, and train.tsv.
+
+    Notes name the files in qrels/ that are not used. Raises UserError for a malformed file, and if all training queries
+    are in another file too.
+    """
+    published = (folder / FILES["train"]).is_file()
+    files = {part: folder / name for part, name in FILES.items() if published or part == "test"}
+    parts = {part: _read_qrels(file) for part, file in files.items() if file.is_file()}
+    unused = sorted(file.name for file in folder.glob(JUDGMENTS) if file not in files.values())
+    why = "" if published else f"; a published split needs {FILES['train']} beside {QRELS}"
+    note = f"{source}: in qrels/, {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used{why}"
+    notes = (note,) if unused else ()
+    return merge_splits(parts, source, *notes) if published else Judged(parts["test"], notes=notes)
 
 
-@functools.lru_cache(maxsize=2)
-def _offsets(folder: BeirFolder, _stamp: Stamp) -> Find:
-    """Finds the lines of documents."""
-    path = folder._corpus
+def _read_qrels(file: Path) -> Judgments:
+    if size_of_text(file) < LARGE:
+        return read_qrels(file)
+    from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 
-    def lines(last: int, before: int) -> Iterator[tuple[str, int]]:
-        records = itertools.islice(folder._records(path, last), 1 if before else 0, None)
-        for _, offset, document in progress(records, folder.count(), f"indexing {path.name}", before=before):
-            yield document.doc_id, offset
-
-    return line_offsets(path, (folder.id_key, folder.title_key, folder.text_key), lines)
+    return read_qrels_arrays(file)

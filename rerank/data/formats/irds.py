@@ -11,10 +11,10 @@ from typing import Any
 
 from rerank.data.folds import official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
-from rerank.data.ids import check_id
-from rerank.data.sources import UnknownDocumentError
+from rerank.data.sources import UnknownDocumentError, register
+from rerank.data.splits import WithSplits
 from rerank.data.types import Document, Fold, Qrels
-from rerank.utils.errors import UserError
+from rerank.utils.errors import UserError, nearest
 
 DOCUMENTS_AT_ONCE = 256
 PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"}
@@ -32,9 +32,7 @@ class IrDataset:
     def __post_init__(self) -> None:
         registry = library().registry
         if self.source not in registry:
-            near = difflib.get_close_matches(self.source, registry, n=3, cutoff=0)
-            alike = difflib.get_close_matches(self.source, near, n=1)
-            hint = f"did you mean {alike[0]}?" if alike else f"similar ids: {', '.join(near)}"
+            hint = nearest(self.source, difflib.get_close_matches(self.source, registry, n=3, cutoff=0))
             raise UserError(
                 f"collection {self.source}: there is no such folder, and ir_datasets has no such id; {hint}"
             )
@@ -80,8 +78,6 @@ class IrDataset:
         qrels: Qrels = {}
         with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
             for qrel in dataset.qrels_iter():
-                check_id(qrel.query_id, f"{self.source}: its qrels", "the query id")
-                check_id(qrel.doc_id, f"{self.source}: its qrels", "the document id")
                 qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
         return qrels
 
@@ -126,9 +122,7 @@ class IrDataset:
     def documents(self) -> Iterator[Document]:
         self._check_documents()
         with error_in_one_line(self.source, "docs", self._handler):
-            for number, doc in enumerate(library().load(self.source).docs_iter(), 1):
-                check_id(doc.doc_id, f"{self.source}: document {number}", "the id")
-                yield _document(doc)
+            yield from map(_document, library().load(self.source).docs_iter())
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
         """These documents, in the order asked; ir_datasets builds its own store on the first call.
@@ -219,7 +213,27 @@ def _read_queries(source: str, field: str = "") -> dict[str, str]:
     dataset = library().load(source)
     queries: dict[str, str] = {}
     with error_in_one_line(source, "queries", dataset.queries_handler()):
-        for number, query in enumerate(dataset.queries_iter(), 1):
-            check_id(query.query_id, f"{source}: query {number}", "the id")
+        for query in dataset.queries_iter():
             queries[query.query_id] = getattr(query, field) if field else query.default_text()
     return queries
+
+
+class _PublishedSplit:
+    """Reads ids with a published split: beir/fiqa is its /train, /dev and /test; without judged /test, /dev tests."""
+
+    @classmethod
+    def matches(cls, source: str) -> bool:
+        return IrDataset.matches(source) and bool(published_split(source))
+
+    def __call__(self, source: str) -> WithSplits:
+        """Opens the parts; raises UserError if one cannot be opened."""
+        ids = published_split(source)
+        parts = {part: IrDataset(id_) for part, id_ in ids.items()}
+        note = f"{source}: no judged queries in {source}/test, so those of {ids['test']} test"
+        if ids["test"] == f"{source}/test":
+            note = ""
+        return WithSplits(parts["test"], parts["train"], parts.get("valid"), source, note)
+
+
+register(_PublishedSplit(), fallback=True)
+register(IrDataset, fallback=True)  # asked second, as it would open these ids too

@@ -1,44 +1,39 @@
 """The folds of feature-based data sets: a file, a folder of folds, or training, validation and test files."""
 
+import codecs
+import contextlib
+import re
 from pathlib import Path
-from typing import NamedTuple
 
 from rerank.data.folds import make_folds, select_folds
-from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.layout_files import (
-    EXPECTED,
-    PARTS,
-    fold_folders,
-    has_features,
-    has_layout,
-    part_file,
-    part_files,
-)
 from rerank.data.letor.store import Store, open_store
 from rerank.data.splits import hold_out
+from rerank.data.text_lines import open_text
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-
-class LetorFold(NamedTuple):
-    """The queries that train, validate and test one model, and the SHA-256 of each file by name.
-
-    The three sets are of one width and share no query. `fold` has their query ids; its name is "1", "2", …, and "1" for
-    a data set without folds.
-    """
-
-    fold: Fold
-    train: FeatureSet
-    valid: FeatureSet
-    test: FeatureSet
-    checksums: dict[str, str]
+PARTS = {
+    "train": ("train", "trainingset"),
+    "valid": ("vali", "valid", "validationset"),
+    "test": ("test", "testset"),
+}
+FORMS = ("{}.txt", "set1.{}.txt")
+"""LETOR's and MSLR's names, and Yahoo's."""
+EXPECTED = (
+    "expected a file, or a folder with train.txt, vali.txt and test.txt, in Fold1, Fold2, … or not (LETOR 3.0: "
+    "trainingset.txt, …; Yahoo: set1.train.txt, …), .gz or not"
+)
+LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")
+"""A label and a query id: what tells feature files from others."""
+BEGINNING = 2**16
+"""Bytes of a file that show whether it has feature vectors."""
 
 
 def is_feature_source(source: str) -> bool:
     """Whether `source` is a file of SVMlight lines, or a folder with feature files in a known layout."""
     path = Path(source)
-    return has_features(path) if path.is_file() else has_layout(path)
+    return _has_features(path) if path.is_file() else _has_layout(path)
 
 
 def fold_names(source: str, folds: int) -> list[str]:
@@ -49,29 +44,30 @@ def fold_names(source: str, folds: int) -> list[str]:
     path = Path(source)
     if path.is_file():
         return [str(i + 1) for i in range(folds)]
-    if not has_layout(path):
+    if not _has_layout(path):
         raise UserError(f"{source}: no feature files; {EXPECTED}")
-    return list(fold_folders(path)) or ["1"]
+    return list(_fold_folders(path)) or ["1"]
 
 
-def open_fold(source: str, name: str, folds: int, cache: Path) -> LetorFold:
-    """A fold of the data set, parsed into `cache` once; a single file is split into `folds` by query.
+def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, Store]:
+    """A fold of the data set and the store of its files, parsed into `cache` once; a single file is split into `folds`.
 
-    If no fold has a validation file, a tenth of the training queries validates. Raises UserError with file and line for
-    malformed files, for files without a document, and for a query that is in more than one of them.
+    `name` is one of `fold_names`. If no fold has a validation file, a tenth of the training queries validates. Raises
+    UserError with file and line for malformed files, for files without a document, and for a query that is in more than
+    one of them.
     """
-    if name not in (names := fold_names(source, folds)):
-        raise UserError(f"fold {name}: no such fold in {source}; expected {', '.join(names)}")
     store, path = _open(source, name, cache), Path(source)
     if path.is_file():
         (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
     else:
         ids = dict(store.query_ids)
         if "valid" not in ids:
-            ids["train"], ids["valid"] = _draw_validation(source, name, ids["train"])
+            count = len(ids["train"])
+            ids["train"], ids["valid"] = hold_out(ids["train"])
+            drawn = f"{len(ids['valid'])} of its {count} training queries, drawn at random, validate"
+            log.info(f"{source}, fold {name}: no validation file; {drawn}")
         fold = Fold(name, ids["train"], ids["valid"], ids["test"])
-    train, valid, test = (store.features.subset(part) for part in (fold.train, fold.valid, fold.test))
-    return LetorFold(fold, train, valid, test, store.checksums)
+    return fold, store
 
 
 def open_all(source: str, cache: Path) -> Store:
@@ -83,17 +79,53 @@ def _open(source: str, name: str, cache: Path) -> Store:
     path = Path(source)
     if path.is_file():
         return open_store({"all": path}, cache)
-    folders = fold_folders(path) or {name: path}
-    parts = [part for part in PARTS if part != "valid" or any(part_files(folder, part) for folder in folders.values())]
-    return open_store({part: part_file(folders[name], part) for part in parts}, cache)
+    folders = _fold_folders(path) or {name: path}
+    parts = [part for part in PARTS if part != "valid" or any(_part_files(folder, part) for folder in folders.values())]
+    return open_store({part: _part_file(folders[name], part) for part in parts}, cache)
 
 
-def _draw_validation(source: str, name: str, query_ids: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The training and validation queries of a training file without a validation file beside it."""
-    what = f"{source}, fold {name}: no validation file"
-    try:
-        train, valid = hold_out(query_ids)
-    except UserError as error:
-        raise UserError(f"{what}; {error}") from error
-    log.info(f"{what}; {len(valid)} of its {len(query_ids)} training queries, drawn at random, validate")
-    return train, valid
+def _part_files(folder: Path, part: str) -> list[Path]:
+    """The files of a part, "train", "valid" or "test", that are in a folder: one of each name that it may have."""
+    names = [f"{form.format(word)}{end}" for form in FORMS for word in PARTS[part] for end in ("", ".gz")]
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
+def _part_file(folder: Path, part: str) -> Path:
+    """The file of a part; raises UserError if there is none or several."""
+    files = _part_files(folder, part)
+    if len(files) == 1:
+        return files[0]
+    words = " or ".join(f"{word}.txt" for word in PARTS[part])
+    got = ", ".join(file.name for file in files) or "none"
+    raise UserError(f"{folder}: expected one of {words} (or set1.…), .gz or not, got {got}")
+
+
+def _fold_folders(path: Path) -> dict[str, Path]:
+    """The folders Fold1, Fold2, … by number, if one of them has a training file."""
+    if not path.is_dir():
+        return {}
+    matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
+    folders = {match[1]: folder for match, folder in matches if match}
+    if not any(_part_files(folder, "train") for folder in folders.values()):
+        return {}
+    return dict(sorted(folders.items(), key=lambda item: int(item[0])))
+
+
+def _has_layout(folder: Path) -> bool:
+    """Whether a folder without a collection of texts has a training, validation or test file, or folds that have."""
+    has_files = any(_part_files(folder, part) for part in PARTS) or bool(_fold_folders(folder))
+    return has_files and not (folder / "corpus.jsonl").exists()
+
+
+def _has_features(path: Path) -> bool:
+    """Whether a line near the file's beginning is one of SVMlight.
+
+    True for an empty or a damaged file too: its reader says what is wrong. False for a pipe, and some files of /proc,
+    whose end may never come.
+    """
+    lines: list[bytes] = []
+    if path.is_file() and path.stat().st_size:
+        with contextlib.suppress(UserError), open_text(path, EXPECTED) as file:
+            lines = file.read(BEGINNING).removeprefix(codecs.BOM_UTF8).split(b"\n")
+    filled = [line for line in lines if line.strip() and not line.lstrip().startswith(b"#")]
+    return not filled or any(map(LINE.match, filled))

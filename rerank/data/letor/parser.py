@@ -1,23 +1,32 @@
 """Parses lines of SVMlight text with query ids and `# docid =` comments into arrays, many lines at a time."""
 
+import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.letor.line_errors import DOC_ID, LABEL, LARGEST_INDEX, LONGEST_ID, LineError, first_error
-
+LINE = "label qid:QUERY index:value … # docid = DOCUMENT"
+LABEL = re.compile(rb"[-+]?[0-9]{1,9}(?:\.0*)?")
+DOC_ID = re.compile(rb"\bdocid *= *([^ \0]*)")
+LARGEST_INDEX = 9_999
+"""Rows are stored dense: this one is 40 kB."""
+LONGEST_ID = 1_000
+"""Bytes of a document id: all ids of a file are stored with as many bytes as its longest."""
+FEATURES = f"index:value with indices from 0 to {LARGEST_INDEX:,} that rise and finite values (float32)"
 BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+SHOWN = 60
+"""Bytes of an invalid line that a message shows."""
 
 
 class Lines(NamedTuple):
     """The contents of some lines; a row is a line with a document, which blank and comment lines do not have.
 
     length: lines; numbers, labels: (rows,) int32, a row's line from 0 and its label; queries: the first row and the id
-    of each query in turn, empty if the text names no queries; doc_ids: one for each row, b"" if it has none; sizes:
-    (rows,) int32, the number of features of a row; features, values: (values,) int16 and float32, row by row, each
-    feature's index and value.
+    of each query in turn; doc_ids: one for each row, b"" if it has none; sizes: (rows,) int32, the number of features
+    of a row; features, values: (values,) int16 and float32, row by row, each feature's index and value.
     """
 
     length: int
@@ -30,21 +39,49 @@ class Lines(NamedTuple):
     values: np.ndarray
 
 
-def parse(text: bytes, with_queries: bool) -> Lines | LineError:
-    """Parses whole lines, which name their queries if `with_queries`; returns the first invalid line as a LineError."""
+class LineError(NamedTuple):
+    """An invalid line: its number from 0, what was expected, and the line up to where it is wrong."""
+
+    line: int
+    expected: str
+    got: str
+
+
+def parse(text: bytes) -> Lines | LineError:
+    """Parses whole lines; returns the first invalid line as a LineError."""
     if any(blank in text for blank in (b"\t", b"\r", b"\v", b"\f")):
         text = text.translate(BLANKS)
     lines = text.removesuffix(b"\n").split(b"\n")
     try:
-        return _read(lines, with_queries)
-    except ValueError as error:  # pyarrow's ArrowInvalid is one
-        line_error = first_error(lines, with_queries)
-        if line_error is None:
-            raise AssertionError(f"lines that cannot be parsed have a first invalid one: {error}") from error
-        return line_error
+        return _read(lines)
+    except ValueError:
+        return _first_error(lines)
 
 
-def _read(lines: list[bytes], with_queries: bool) -> Lines:
+def _first_error(lines: list[bytes]) -> LineError:
+    """The first invalid line: some lines are valid together if each of them is."""
+    number = bisect_left(range(1, len(lines)), True, key=lambda count: _error(lines[:count]) != "")
+    line = lines[number]
+    content, mark, comment = line.partition(b"#")
+    words = [*content.split(), mark + comment]
+    count = bisect_left(range(2, len(words)), True, key=lambda count: _error([b" ".join(words[:count])]) != "")
+    got = b" ".join(words[: count + 2]).rstrip()
+    shown = ("…" if len(got) > SHOWN else "") + got[-SHOWN:].decode(errors="backslashreplace")
+    return LineError(number, f"{_error([line])}, as in `{LINE}`", repr(shown))
+
+
+def _error(lines: list[bytes]) -> str:
+    """What is expected where the lines are invalid; "" if they are valid."""
+    try:
+        _read(lines)
+    except UnicodeDecodeError:
+        return "UTF-8"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _read(lines: list[bytes]) -> Lines:
     numbers: list[int] = []
     labels: list[bytes] = []
     queries: list[tuple[int, bytes]] = []
@@ -55,19 +92,19 @@ def _read(lines: list[bytes], with_queries: bool) -> Lines:
         content, _, comment = line.partition(b"#")
         match = DOC_ID.search(comment) if comment else None
         if match and not 0 < len(match[1]) <= LONGEST_ID:
-            raise ValueError("no id, or one that is too long")
-        words = content.split(None, 2 if with_queries else 1)
+            raise ValueError(f"a document id of at most {LONGEST_ID:,} bytes after `docid =`")
+        words = content.split(None, 2)
         if not words:
             continue
-        if with_queries and words[1:2] != [query]:
+        if words[1:2] != [query]:
             query = words[1] if len(words) > 1 else b""
             queries.append((len(numbers), query))
-        features.append(b"".join(words[2 if with_queries else 1 :]).rstrip())
+        features.append(b"".join(words[2:]).rstrip())
         numbers.append(number)
         labels.append(words[0])
         doc_ids.append(match[1] if match else b"")
     if not all(query.startswith(b"qid:") and len(query) > 4 for _, query in queries):
-        raise ValueError("no query")
+        raise ValueError("qid:QUERY after the label")
     b"\n".join(doc_ids).decode()  # all at once: are they UTF-8?
     known = {label: _whole(label) for label in set(labels)}
     sizes = np.array([text.count(b":") for text in features], dtype=np.int32)
@@ -87,7 +124,7 @@ def _read(lines: list[bytes], with_queries: bool) -> Lines:
 
 def _whole(label: bytes) -> int:
     if not LABEL.fullmatch(label):
-        raise ValueError("no whole number")
+        raise ValueError("a whole number of at most 9 digits as label")
     return int(label.partition(b".")[0])
 
 
@@ -98,13 +135,18 @@ def _pairs(features: bytes) -> tuple[np.ndarray, np.ndarray]:
     if not features:
         return np.zeros(0, np.int32), np.zeros(0, np.float32)
     if b"x" in features or b"X" in features or features[:1] == b"-" or b" -" in features:
-        raise ValueError("pyarrow reads 0x1A and -0 as an index")
-    table = csv.read_csv(
-        pa.py_buffer(features.replace(b" ", b"\n")),
-        csv.ReadOptions(use_threads=False, column_names=["index", "value"], block_size=len(features) + 1),
-        csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
-        csv.ConvertOptions(column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False),
-    )
+        raise ValueError(FEATURES)  # pyarrow reads 0x1A and -0 as an index
+    try:
+        table = csv.read_csv(
+            pa.py_buffer(features.replace(b" ", b"\n")),
+            csv.ReadOptions(use_threads=False, column_names=["index", "value"], block_size=len(features) + 1),
+            csv.ParseOptions(delimiter=":", quote_char=False, double_quote=False, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types={"index": pa.int32(), "value": pa.float32()}, null_values=[], check_utf8=False
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise ValueError(FEATURES) from error
     return table["index"].to_numpy(), table["value"].to_numpy()
 
 
@@ -114,4 +156,4 @@ def _check(indices: np.ndarray, values: np.ndarray, sizes: np.ndarray) -> None:
     starts = np.cumsum(sizes, dtype=np.int64)[:-1]
     falls[starts[(starts > 0) & (starts < len(indices))] - 1] = False
     if (indices > LARGEST_INDEX).any() or falls.any() or not np.isfinite(values).all():
-        raise ValueError("an index or a value")
+        raise ValueError(FEATURES)

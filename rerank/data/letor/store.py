@@ -1,34 +1,28 @@
 """The store of a fold: its text files, parsed once into arrays that are memory-mapped."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 import numpy as np
 
 from rerank.data.letor.feature_set import FeatureSet
-from rerank.data.letor.store_writer import side_file, write_documents
+from rerank.data.letor.store_writer import write_documents
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 
-FORMAT = 3
+FORMAT = 4
 """Changes when the files of a store change."""
 
 
 class Facts(TypedDict):
-    """facts.json of a store.
-
-    query_ids: of each part in turn; width: features of a document; id_bytes: bytes of the longest document id, 0 if
-    no document has one; checksums: the SHA-256 of each text file by name.
-    """
+    """facts.json of a store: the query ids of each part in turn, and the SHA-256 of each text file by name."""
 
     query_ids: dict[str, list[str]]
-    width: int
-    id_bytes: int
     checksums: dict[str, str]
 
 
@@ -46,21 +40,22 @@ def open_store(files: Mapping[str, Path], cache: Path) -> Store:
     Raises UserError for a file that cannot be read or is malformed, for a document that a query has twice, and for a
     damaged store.
     """
-    sources = [source for file in files.values() for source in (file, side_file(file)) if source.is_file()]
-    stamps = [(source.resolve(), source.stat().st_size, source.stat().st_mtime_ns) for source in sources]
+    stamps = [(file.resolve(), file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()]
     folder = cache / f"letor-{short_hash(FORMAT, *stamps)}"
-    make_once(folder, "features", lambda: _write(folder, files, sources))
+    make_once(folder, "features", lambda: _write(folder, files))
     return _load(folder)
 
 
-def _write(folder: Path, files: Mapping[str, Path], sources: Sequence[Path]) -> None:
+def _write(folder: Path, files: Mapping[str, Path]) -> None:
     with atomic_write(folder) as tmp:
         tmp.mkdir()
-        facts = write_documents(tmp, files) | {"checksums": {file.name: file_hash(file) for file in sources}}
+        query_ids = write_documents(tmp, files)
+        facts = Facts(query_ids=query_ids, checksums={file.name: file_hash(file) for file in files.values()})
         (tmp / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         write_record(tmp)
-        if facts["id_bytes"]:
-            _expect_distinct(_load(tmp).features, ", ".join(map(str, files.values())))
+        documents = _load(tmp).features
+        if documents.ids is not None:
+            _expect_distinct(documents, ", ".join(map(str, files.values())))
 
 
 def _expect_distinct(documents: FeatureSet, where: str) -> None:
@@ -77,15 +72,9 @@ def _load(folder: Path) -> Store:
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: the stored features have changed ({'; '.join(changed)}); {remedy}")
     facts: Facts = read_json(folder / "facts.json", Facts, remedy)
-    ids = np.memmap(folder / "doc_ids.bin", f"S{facts['id_bytes']}", "r") if facts["id_bytes"] else None
-    offsets = np.fromfile(folder / "offsets.bin", np.int64)
+    names = ["features", "labels", "offsets", *(["doc_ids"] if (folder / "doc_ids.npy").exists() else [])]
+    features, labels, offsets, *doc_ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in names)
     query_ids = {part: tuple(some) for part, some in facts["query_ids"].items()}
-    features = FeatureSet(
-        np.memmap(folder / "features.bin", np.float32, "r").reshape(-1, facts["width"]),
-        np.memmap(folder / "labels.bin", np.int32, "r"),
-        offsets[:-1],
-        offsets[1:],
-        tuple(query_id for some in query_ids.values() for query_id in some),
-        ids,
-    )
-    return Store(features, query_ids, facts["checksums"])
+    all_ids = tuple(query_id for some in query_ids.values() for query_id in some)
+    documents = FeatureSet(features, labels, offsets[:-1], offsets[1:], all_ids, *doc_ids)
+    return Store(documents, query_ids, facts["checksums"])

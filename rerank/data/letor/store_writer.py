@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
-from rerank.data.letor.line_errors import LINE, LineError, quote
-from rerank.data.letor.parser import Lines, parse
+from rerank.data.arrays import write_array
+from rerank.data.letor.parser import LINE, LineError, Lines, parse
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
@@ -20,38 +20,39 @@ LONGEST_LINE = 4 * 2**20
 VALUES_AT_A_TIME = 2**22
 
 
-def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Parses the files of each part into `folder`; returns query_ids, width and id_bytes as `Facts` has them.
+def write_documents(folder: Path, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Parses the files of each part into `folder`, and returns the query ids of each part.
 
-    The features are numbered from 0 if a document has feature 0, else from 1. features.bin: float32, row by row;
-    labels.bin: int32; offsets.bin: int64, the first row of each query, and the number of rows; doc_ids.bin: bytes, if a
-    document has an id. Raises UserError with file and line for malformed text, and for a file without a document or a
-    feature.
+    The features are numbered from 0 if a document has feature 0, else from 1. features.npy: (documents, features)
+    float32; labels.npy: (documents,) int32; offsets.npy: int64, the first row of each query, and the number of rows;
+    doc_ids.npy: (documents,) bytes, if a document has an id. Raises UserError with file and line for malformed text,
+    and for a file without a document or a feature.
     """
-    with (folder / "features.bin").open("wb") as out:
-        documents = _Documents(out)
-        query_ids = {part: documents.read(path, part) for part, path in files.items()}
-    _make_one_width(folder / "features.bin", documents)
-    labels, ids = np.concatenate(documents.labels), np.concatenate(documents.doc_ids)
-    (folder / "labels.bin").write_bytes(labels.data)
-    (folder / "offsets.bin").write_bytes(np.array([*documents.starts, documents.rows], np.int64).data)
-    named = bool((ids != b"").any())
-    if named:
-        (folder / "doc_ids.bin").write_bytes(ids.data)
-    return {"query_ids": query_ids, "width": documents.width, "id_bytes": ids.itemsize if named else 0}
+    columns, values = folder / "columns.bin", folder / "values.bin"
+    with columns.open("wb") as columns_file, values.open("wb") as values_file:
+        documents = _Documents(columns_file, values_file)
+        query_ids = {part: documents.read(path) for part, path in files.items()}
+    _write_features(folder / "features.npy", columns, values, documents)
+    for file in (columns, values):
+        file.unlink()
+    write_array(folder / "labels.npy", np.concatenate(documents.labels))
+    write_array(folder / "offsets.npy", np.array([*documents.starts, documents.rows], np.int64))
+    doc_ids = np.concatenate(documents.doc_ids)
+    if (doc_ids != b"").any():
+        write_array(folder / "doc_ids.npy", doc_ids)
+    return query_ids
 
 
 class _Documents:
     """The documents of the files read so far.
 
-    Their features are in `out`, in columns of `first_feature` to `last_feature`. These change while files are read:
-    `layout` has a number of rows, and the first and the last feature that they were written with. `first_lines` has the
-    file and the line of the first document of each query.
+    The features that their lines have are in two files, the index and the value of each: how many features a row needs
+    is known at the end. `first_lines` has the file and the line of the first document of each query.
     """
 
-    def __init__(self, out: BinaryIO) -> None:
-        self.out = out
-        self.layout: list[tuple[int, int, int]] = []
+    def __init__(self, columns: BinaryIO, values: BinaryIO) -> None:
+        self.columns, self.values = columns, values
+        self.sizes: list[np.ndarray] = []
         self.labels: list[np.ndarray] = []
         self.doc_ids: list[np.ndarray] = []
         self.starts: list[int] = []
@@ -65,40 +66,33 @@ class _Documents:
         """The number of features of a document."""
         return self.last_feature - self.first_feature + 1
 
-    def read(self, path: Path, part: str) -> list[str]:
+    def read(self, path: Path) -> list[str]:
         """Adds the documents of a file; returns the ids of its queries."""
-        sizes = _read_side_file(path)
         queries, rows, number = len(self.starts), self.rows, 0
         self.query = None
         what, count = f"reading {path.parent.name}/{path.name}", -(-size_of_text(path) // BLOCK)
         blocks = read_blocks(path, f"lines of `{LINE}`", LONGEST_LINE, BLOCK)
-        with closing(ordered_map(parse, blocks, sizes is None)) as parsed:
+        with closing(ordered_map(parse, blocks)) as parsed:
             for lines in progress(parsed, count, what):
                 if isinstance(lines, LineError):
-                    hint = f" (or a {side_file(path).name} beside it)" if lines.expected.startswith("qid:") else ""
-                    place = f"{path}:{number + lines.line + 1}"
-                    raise UserError(f"{place}: expected {lines.expected}{hint}, got {lines.got}")
+                    raise UserError(f"{path}:{number + lines.line + 1}: expected {lines.expected}, got {lines.got}")
                 self._add(lines, path, number)
                 number += lines.length
         if self.rows == rows or not self.width:
             wanted = f"a document, as in `{LINE}`" if self.rows == rows else "a document with a feature"
             raise UserError(f"{path}:{number + 1}: expected {wanted}, got the end of the file")
-        if sizes is not None:
-            if sizes.sum() != self.rows - rows:
-                raise UserError(
-                    f"{side_file(path)}: expected sizes that sum to {self.rows - rows:,}, the documents of "
-                    f"{path.name}, got {sizes.sum():,}"
-                )
-            prefix = "" if part == "all" else f"{part}-"  # so that no two files have queries of the same id
-            for query, start in enumerate((rows + np.cumsum(sizes) - sizes).tolist(), 1):
-                self._begin(f"{prefix}{query}", start, path, 0)
         return list(self.first_lines)[queries:]
 
     def _add(self, lines: Lines, path: Path, number: int) -> None:
         for row, query_id in lines.queries:
             if query_id != self.query:
                 self._begin(query_id, self.rows + row, path, number + int(lines.numbers[row]) + 1)
-        self._write_features(lines)
+        if len(lines.features):
+            self.first_feature = min(self.first_feature, int(lines.features.min()))
+            self.last_feature = max(self.last_feature, int(lines.features.max()))
+        self.columns.write(lines.features.data)
+        self.values.write(lines.values.data)
+        self.sizes.append(lines.sizes)
         self.labels.append(lines.labels)
         self.doc_ids.append(np.array(lines.doc_ids, "S"))
         self.rows += len(lines.labels)
@@ -115,58 +109,17 @@ class _Documents:
         self.first_lines[query_id], self.query = (path, line), query_id
         self.starts.append(row)
 
-    def _write_features(self, lines: Lines) -> None:
-        if len(lines.features):
-            self.first_feature = min(self.first_feature, int(lines.features.min()))
-            self.last_feature = max(self.last_feature, int(lines.features.max()))
-        rows, width = len(lines.labels), self.width
-        self.layout.append((rows, self.first_feature, self.last_feature))
-        if len(lines.values) == rows * width:  # every document has every feature
-            self.out.write(lines.values.data)
-            return
-        ends = np.concatenate([[0], np.cumsum(lines.sizes, dtype=np.int64)])
-        for begin in range(0, rows, step := max(1, VALUES_AT_A_TIME // max(1, width))):
-            sizes = lines.sizes[begin : begin + step]
-            span = slice(ends[begin], ends[begin + len(sizes)])
-            dense = np.zeros((len(sizes), width), np.float32)
-            columns = lines.features[span] - self.first_feature
-            dense[np.repeat(np.arange(len(sizes)), sizes), columns] = lines.values[span]
-            self.out.write(dense.data)
 
-
-def _make_one_width(file: Path, documents: _Documents) -> None:
-    """Writes the features again if the first rows have fewer columns than a later one."""
-    first, width = documents.first_feature, documents.width
-    if all(begin == first and end == documents.last_feature for _, begin, end in documents.layout):
-        return
-    old = file.rename(file.with_name("narrow.bin"))
-    with old.open("rb") as source, file.open("wb") as out:
-        for rows, begin, end in documents.layout:
-            columns = slice(begin - first, end - first + 1)
-            narrow = end - begin + 1
-            for done in range(0, rows, step := max(1, VALUES_AT_A_TIME // width)):
-                wide = np.zeros((min(step, rows - done), width), np.float32)
-                wide[:, columns] = np.fromfile(source, np.float32, len(wide) * narrow).reshape(len(wide), narrow)
-                out.write(wide.data)
-    old.unlink()
-
-
-def side_file(path: Path) -> Path:
-    """LightGBM's file with the number of documents of each query."""
-    return path.with_name(path.name.removesuffix(".gz") + ".query")
-
-
-def _read_side_file(path: Path) -> np.ndarray | None:
-    """The number of documents of each query; None if there is no side file."""
-    side = side_file(path)
-    if not side.is_file():
-        return None
-    sizes = []
-    for number, line in enumerate(side.read_bytes().rstrip().split(b"\n"), 1):
-        word = line.strip()
-        # Python converts 4,300 digits at most.
-        size = int(word) if word.isdigit() and len(word) < 20 else 0
-        if not 0 < size < 2**31:
-            raise UserError(f"{side}:{number}: expected the number of documents of a query, got {quote(word)}")
-        sizes.append(size)
-    return np.array(sizes, np.int64)
+def _write_features(out: Path, columns: Path, values: Path, documents: _Documents) -> None:
+    """Writes the features of all documents, 0 where a line has none, a part at a time."""
+    sizes = np.concatenate(documents.sizes)
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(sizes), documents.width)}
+    with columns.open("rb") as columns_file, values.open("rb") as values_file, out.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for begin in range(0, len(sizes), step := max(1, VALUES_AT_A_TIME // documents.width)):
+            some = sizes[begin : begin + step]
+            count = int(some.sum())
+            places = np.fromfile(columns_file, np.int16, count) - documents.first_feature
+            dense = np.zeros((len(some), documents.width), np.float32)
+            dense[np.repeat(np.arange(len(some)), some), places] = np.fromfile(values_file, np.float32, count)
+            file.write(dense.data)

@@ -1,1 +1,1 @@
-"""Tables of comparisons, as text, Markdown, LaTeX, CSV and JSON. They show what they get and compute nothing."""
+"""Tables of comparisons, as text, Markdown and LaTeX. They show what they get and compute nothing."""

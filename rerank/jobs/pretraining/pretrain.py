@@ -1,6 +1,5 @@
 """Pre-trains an encoder on pseudo-queries made from a collection's documents."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from rerank.data.types import Candidates, Qrels, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
 from rerank.models.checkpoints import save_cross_encoder
+from rerank.models.config_file import CheckpointConfig
 from rerank.models.hub import file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
@@ -32,7 +32,7 @@ from rerank.tasks.text_model import kernels, open_model
 from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.processes import exclusive, expect_shared_folder, main_process_first
+from rerank.training.processes import exclusive, expect_shared_folder
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
 from rerank.training.validation import mean_loss, validation_value
@@ -44,8 +44,6 @@ from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
-CHANGED_LATER = ("checkpoint/config.json",)
-"""Where the pre-training is recorded at its end (see `_finish`)."""
 
 
 def pretrain_into(config: Config, out: Path) -> Path:
@@ -76,17 +74,19 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     check_tracker(config.training.track)
     check_encoder(config)
     expect_shared_folder(accelerator, Path(config.output.folder))
-    with main_process_first(accelerator, "collection and index"):
+    with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
-            expect_checkpoint(folder.checkpoint)
-            if accelerator.is_main_process:
-                _expect_undamaged(folder)
-                log.info(f"pre-training: {folder.path} already exists")
+            if errors := changed_files(folder.manifest):
+                raise UserError(
+                    f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train "
+                    "again"
+                )
+            log.info(f"pre-training: {folder.path} already exists")
         else:
-            with main_process_first(accelerator, "lists of pseudo-queries"):
+            with accelerator.main_process_first():
                 if not folder.lists.is_file():  # it is written last
                     lists, held_out = make_pseudo_lists(config, collection, index)
                     write_lists(folder.held_out, held_out, once=True)
@@ -94,15 +94,6 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
             task = PretrainingTask(config, collection, folder, accelerator)
             _train(config, task, loss, folder, accelerator)
     return folder.checkpoint
-
-
-def expect_checkpoint(checkpoint: Path) -> None:
-    """Raises UserError if the pre-trained encoder was removed, before its folds begin or between them."""
-    if not checkpoint.is_dir():
-        raise UserError(
-            f"{checkpoint}: is missing, although its pre-training is finished; remove {checkpoint.parent}, if it is "
-            "there, and run again to pre-train again"
-        )
 
 
 def _identity(config: Config, collection: Collection) -> str:
@@ -124,12 +115,13 @@ class PretrainingTask:
     def __init__(
         self, config: Config, collection: Collection, folder: PretrainingFolder, accelerator: Accelerator
     ) -> None:
-        self.config, self.collection, self.accelerator = config, collection, accelerator
+        self.config, self.collection, self.folder, self.accelerator = config, collection, folder, accelerator
         self.model, self.tokenizer, self.max_length = open_model(config, config.encoder.name, accelerator)
-        with main_process_first(accelerator, "tokens of the documents"):
+        with accelerator.main_process_first():
             self.lists, self.passages = self._open(folder.lists, folder.tokens)
             self.held_out, self.held_out_passages = self._open(folder.held_out, folder.tokens)
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
+        self.epoch, self.mrr_before, self.mrr = 0, 0.0, 0.0
 
     def _open(self, file: Path, cache: Path) -> tuple[list[Candidates], PassageBuilder]:
         """The lists of a file and the passages of their documents."""
@@ -161,6 +153,7 @@ class PretrainingTask:
 
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         """The next lists, each used once."""
+        self.epoch = epoch + 1
         return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
@@ -182,9 +175,21 @@ class PretrainingTask:
         return {c.query_id: dict(zip(c.doc_ids, map(int, c.labels), strict=True)) for c in self.held_out}
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder that records the collection."""
-        settings = recorded(self.config.collection)
-        save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
+        """Writes a Hugging Face folder that records the collection and the pre-training."""
+        config = self.config
+        lists = min(self.epoch * self.lists_per_epoch, len(self.lists))
+        facts = {
+            "hash": self.folder.identity,
+            "collection": config.collection.source,
+            "encoder": config.encoder.name,
+            "steps": -(-lists // config.pretraining.lists_per_step),
+            "pseudo_queries": lists,
+            "loss": config.pretraining.loss,
+            "mrr_held_out": round(self.mrr, 4),
+            "mrr_before": round(self.mrr_before, 4),
+        }
+        settings = recorded(config.collection) | {"pretraining": facts}
+        save_cross_encoder(self.model, self.tokenizer, folder, config.encoder.max_doc_tokens, settings)
 
 
 def _train(
@@ -192,15 +197,14 @@ def _train(
 ) -> None:
     def validate(run: Run) -> float:
         """MRR of the held-out lists."""
-        return validation_value(task, run, "RR", loss)
+        task.mrr = validation_value(task, run, "RR", loss)
+        return task.mrr
 
-    mrr_before = validate(task.score("valid"))
-    if accelerator.is_main_process:
-        log.info(
-            f"pre-training: {config.encoder.name} on {accelerator.device}, epochs of "
-            f"{config.pretraining.validate_every} steps, validated by MRR of held-out lists; before the first "
-            f"{mrr_before:.4f}"
-        )
+    task.mrr_before = validate(task.score("valid"))
+    log.info(
+        f"pre-training: {config.encoder.name} on {accelerator.device}, epochs of {config.pretraining.validate_every} "
+        f"steps, validated by MRR of held-out lists; before the first {task.mrr_before:.4f}"
+    )
     settings = replace(
         config.training,
         epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
@@ -212,34 +216,19 @@ def _train(
         patience=config.pretraining.patience,
     )
     with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):
-        history = train(task, loss, folder, settings, accelerator, validate, CHANGED_LATER)
+        history = train(task, loss, folder, settings, accelerator, validate)
     accelerator.free_memory()
     if accelerator.is_main_process:
-        _finish(config, task, folder, history, mrr_before)
+        _finish(config, task, history)
     accelerator.wait_for_everyone()
 
 
-def _finish(
-    config: Config, task: PretrainingTask, folder: PretrainingFolder, history: list[dict[str, Any]], mrr_before: float
-) -> None:
-    """Records the pre-training in the checkpoint's config, writes the manifest, and removes temporary files."""
-    best = max(history, key=lambda record: record["valid"])
-    lists = min(best["epoch"] * task.lists_per_epoch, len(task.lists))
-    facts = {
-        "hash": folder.identity,
-        "collection": config.collection.source,
-        "encoder": config.encoder.name,
-        "steps": -(-lists // config.pretraining.lists_per_step),
-        "pseudo_queries": lists,
-        "loss": config.pretraining.loss,
-        "mrr_held_out": round(best["valid"], 4),
-        "mrr_before": round(mrr_before, 4),
-    }
-    path = folder.checkpoint / "config.json"
-    settings = read_json(path, dict[str, Any], f"remove {folder.path} to pre-train again")
-    settings["rerank"]["pretraining"] = facts
-    with atomic_write(path) as tmp:
-        tmp.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _finish(config: Config, task: PretrainingTask, history: list[dict[str, Any]]) -> None:
+    """Writes the model card and the manifest, and removes temporary files."""
+    folder = task.folder
+    remedy = f"remove {folder.path} to pre-train again"
+    saved: CheckpointConfig = read_json(folder.checkpoint / "config.json", CheckpointConfig, remedy)
+    facts = saved["rerank"]["pretraining"]
     write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
     means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
     files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
@@ -248,10 +237,3 @@ def _finish(
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)
-
-
-def _expect_undamaged(folder: PretrainingFolder) -> None:
-    if errors := changed_files(folder.manifest):
-        raise UserError(
-            f"{folder.path}: the pre-training is damaged: {'; '.join(errors)}; remove the folder to pre-train again"
-        )

@@ -4,7 +4,6 @@ Negatives are documents that BM25 ranks high for the pseudo-query, and random on
 """
 
 import json
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +86,7 @@ def make_pseudo_lists(
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
     get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
     return (
-        make_lists(of_train, ranked, allowed, get, hard, others, seed, settings.labels == "bm25"),
+        make_lists(of_train, ranked, allowed, get, hard, others, seed),
         make_lists(of_held_out, ranked, sorted(doc_ids), get, HELD_OUT_NEGATIVES, 0, seed),
     )
 
@@ -121,14 +120,11 @@ def make_lists(
     hard_count: int,
     random_count: int,
     seed: int,
-    bm25_labels: bool = False,
 ) -> Iterator[PseudoList]:
     """A list for each pseudo-query: its source, labelled 1, among negatives, labelled 0, in random order.
 
     `ranked` are BM25's documents of each pseudo-query. Negatives come from `allowed`. A pseudo-query without negatives
-    has no list. With `bm25_labels` BM25's order takes the place of the source (Dehghani et al., SIGIR 2017): the label
-    of a document that BM25 found is the number of documents of the list below it, that of the others 0, and a list
-    without a document that BM25 found is left out.
+    has no list.
     """
     within = set(allowed)
     chunks = [list(queries)[first : first + CHUNK] for first in range(0, len(queries), CHUNK)]
@@ -148,11 +144,7 @@ def make_lists(
             doc_ids.insert(rng.randint(0, len(doc_ids)), query.doc_id)  # random: losses may break ties by position
             texts[query.doc_id] = text_of(documents[query.doc_id], query.hidden)
             labels = [int(doc_id == query.doc_id) for doc_id in doc_ids]
-            if bm25_labels:
-                scores = [ranked.get(query_id, {}).get(doc_id, -math.inf) for doc_id in doc_ids]
-                labels = [sum(other < score for other in scores) for score in scores]
-            if any(labels):
-                yield PseudoList(query, doc_ids, [texts[doc_id] for doc_id in doc_ids], labels)
+            yield PseudoList(query, doc_ids, [texts[doc_id] for doc_id in doc_ids], labels)
 
 
 def select_negatives(

@@ -1,5 +1,7 @@
 """Reads GRID.toml and builds its cells: ordinary configurations, each with a name of its own."""
 
+import functools
+import inspect
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
+from rerank.config.flags import config_of, fill, parameters
 from rerank.config.named import config_file
 from rerank.config.registered import describe_hyperparameters
 from rerank.runs.settings import canonical_value, read_toml
@@ -53,14 +56,21 @@ def cells(grid: Grid, base: dict[str, Any], source: str, flags: Sequence[str]) -
     plain = _parse(base, source, flags)
     if plain.output.name:
         raise UserError(f"--name {plain.output.name}: a sweep names its cells itself; use another --output.folder")
-    typed = _typed(grid.tables, base, source, flags)
+
+    @functools.cache  # parsing is slow, so each value of a setting is parsed once
+    def typed(setting: str, text: str) -> Any:
+        """The value as the command line reads it."""
+        config = _parse(base, source, [*flags, f"--{setting.replace('_', '-')}={text}"])
+        section, _, key = setting.partition(".")
+        return sections(config)[section][key]
+
     seed = ["training.seed"] if plain.training.seed else []
     found: dict[str, Config] = {}
     for table in grid.tables:
         for combination in itertools.product(*table.values()):
             config = plain
             for key, value in zip(table, combination, strict=True):
-                config = replace_setting(config, key, typed[key, str(value)])
+                config = replace_setting(config, key, typed(key, str(value)))
             config = replace_setting(config, "output.name", cell_name(config, {*table, *seed}))
             if found.setdefault(config.output.name, config) != config:
                 raise UserError(f"two different cells of the grid would be called {config.output.name}")
@@ -103,35 +113,15 @@ def _flat(table: dict[str, Any], above: str = "") -> dict[str, Any]:
     return flat
 
 
-def _typed(
-    tables: list[dict[str, list[Any]]], base: dict[str, Any], source: str, flags: Sequence[str]
-) -> dict[tuple[str, str], Any]:
-    """(setting, value as written) -> the value as the command line reads it.
-
-    Parsing is slow, so not every cell is parsed: each call parses one value of every setting. A setting that is also
-    among the flags is an error of the parser.
-    """
-    columns: dict[str, dict[str, None]] = {}
-    for key, values in itertools.chain.from_iterable(table.items() for table in tables):
-        columns.setdefault(key, {}).update(dict.fromkeys(map(str, values)))
-    typed: dict[tuple[str, str], Any] = {}
-    for row in itertools.zip_longest(*columns.values()):
-        pairs = [(key, value) for key, value in zip(columns, row, strict=True) if value is not None]
-        words = [f"--{key.replace('_', '-')}={value}" for key, value in pairs]
-        config = sections(_parse(base, source, [*flags, *words]))
-        for key, value in pairs:
-            table, name = key.split(".")
-            typed[key, value] = config[table][name]
-    return typed
-
-
 def _parse(base: dict[str, Any], source: str, words: Sequence[str]) -> Config:
     app = cyclopts.App(name="sweep", result_action="return_value", help_on_error=False)
-    app.default(_given)
-    app.config = [cyclopts.config.Dict(base, source=source)]
+    app.config = [lambda app, commands, arguments: fill(arguments, base, source)]
+
+    def given(**values: Any) -> Config:
+        return config_of(values)
+
+    given.__signature__ = inspect.Signature([parameter for _, _, parameter in parameters()])  # type: ignore[attr-defined]
+    given.__annotations__ = {}
+    app.default(given)
     config: Config = app(list(words), exit_on_error=False, print_error=False)
-    return config
-
-
-def _given(*, config: Config = Config()) -> Config:
     return config

@@ -59,10 +59,10 @@ def prepare_shared(configs: Sequence[Config], fold: str, epochs_from: Path | Non
 def _prepare(config: Config, fold: str, epochs_from: Path | None) -> Shared:
     experiment = open_experiment(config, fold, epochs_from)
     expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
-    experiment.task(experiment.folds[0])  # writes the token store
+    experiment.dataset.task(experiment.folds[0], experiment.accelerator)  # writes the token store
     experiment.accelerator.free_memory()
     names = [part.name for part in experiment.folds]
-    return Shared(experiment.dataset.folder, names, experiment.fold_names)
+    return Shared(experiment.dataset.folder, names, experiment.dataset.fold_names)
 
 
 def unfinished_jobs(config: Config, shared: Shared, epochs_from: Path | None = None) -> list[Job]:

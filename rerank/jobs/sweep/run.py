@@ -11,8 +11,8 @@ from rerank.evaluation.significance import mean_and_error
 from rerank.evaluation.tables.table import aligned, format_mean
 from rerank.jobs.sweep.grid import cells, read_grid
 from rerank.jobs.sweep.jobs import prepare_shared, train_jobs, unfinished_jobs
+from rerank.runs.experiment_results import FoldResults
 from rerank.runs.layout import CollectionFolder
-from rerank.runs.results import CollectionResults
 from rerank.runs.settings import read_toml, save_settings
 from rerank.tasks.checks import check_training
 from rerank.utils.cluster.jobs import LOCAL, expect_engine
@@ -60,17 +60,19 @@ def run_sweep(
 
 def best_cells(folder: Path, names: Sequence[str], folds: Sequence[str], measure: str) -> str:
     """A table of the cells with the best mean over the validation queries, among those that have all these folds."""
-    results = CollectionResults(CollectionFolder(folder))
     if measure == "loss":  # losses cannot be compared with each other
         measure = "nDCG"
     measure = measure_name(measure)
-    finished = [name for name in names if all(results.has_fold(name, fold) for fold in folds)]
-    means = {
-        name: mean_and_error([results.validation_mean(name, fold, measure) for fold in folds])
-        for name in progress(finished, len(finished), "validation values")
-    }
+    means = {}
+    for name in progress(names, len(names), "validation values"):
+        cell = CollectionFolder(folder).experiment(name)
+        values = [
+            value for fold in folds if (value := FoldResults(cell.fold(fold)).validation_mean(measure)) is not None
+        ]
+        if len(values) == len(folds):
+            means[name] = mean_and_error(values)
     best = sorted(means, key=lambda name: -means[name][0])[:BEST]
-    head = f"{folder}: the best of {len(finished)} finished cells"
+    head = f"{folder}: the best of {len(means)} finished cells"
     over = f"mean ± standard error over {len(folds)} folds" if len(folds) > 1 else f"fold {folds[0]}"
     rows = [["cell", f"{measure} of validation"], *([name, format_mean(*means[name])] for name in best)]
     return f"{head}, {over}\n\n{aligned(rows)}\n"

@@ -20,12 +20,6 @@ ROUNDS = 500
 COOLING = 4.0
 """The factor from one warm start's entropy to the next."""
 
-STEPS = 40
-"""Steps of conjugate gradients before elimination is used: 13 suffice for an epsilon of 0.01, 31 for 0.001."""
-
-ACCURACY = 1e-14
-"""The residual at which conjugate gradients stop, relative to the first one."""
-
 RIDGE = 1e-13
 """Added to the diagonal of the Newton matrix, which is singular if the plan is a permutation up to rounding."""
 
@@ -88,40 +82,6 @@ def _solve(logits: Tensor, mask: Tensor, columns: Tensor, tolerance: Tensor) -> 
 
 def _newton(plan: Tensor, mask: Tensor, right: Tensor) -> Tensor:
     """Solves (diag(column sums) - Q'Q) v = right on the real columns, up to a constant; right has the mean 0."""
-    solution, solved = _conjugate_gradients(plan, mask, right)
-    if not solved.all():
-        solution[~solved] = _direct(plan[~solved], mask[~solved], right[~solved])
-    return solution
-
-
-def _conjugate_gradients(plan: Tensor, mask: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """As `_newton`, without the matrix; returns the solution and which lists are solved: (lists, columns) and (lists,).
-
-    Q smooths, so that all but a few eigenvalues of Q'Q are about 0, unless the plan is nearly a permutation.
-    """
-    diagonal = torch.where(mask, plan.sum(dim=1) + RIDGE, 1.0)
-    # A mean that differs from 0 by rounding has no solution, and the residual would never vanish.
-    mean = right.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp_min(1)
-    solution, residual = torch.zeros_like(right), (right - mean).masked_fill(~mask, 0)
-    scaled = residual / diagonal
-    direction, size = scaled, (residual * scaled).sum(dim=1, keepdim=True)
-    enough = ACCURACY**2 * size
-    for _ in range(STEPS):
-        image = diagonal * direction - (direction[:, None, :] @ plan.mT @ plan).squeeze(1)
-        # Solved lists do not change.
-        going = size > enough
-        rate = torch.where(going, size / (direction * image).sum(dim=1, keepdim=True), 0)
-        solution, residual = solution + rate * direction, residual - rate * image
-        scaled = residual / diagonal
-        previous, size = size, torch.where(going, (residual * scaled).sum(dim=1, keepdim=True), size)
-        if not (size > enough).any():
-            break
-        direction = scaled + torch.where(going, size / previous, 0) * direction
-    return solution, (size <= enough).squeeze(1)
-
-
-def _direct(plan: Tensor, mask: Tensor, right: Tensor) -> Tensor:
-    """As `_newton`, by elimination."""
     real = mask.to(plan.dtype)
     matrix = real[:, :, None] * real[:, None, :] / mask.sum(dim=1).clamp_min(1)[:, None, None] - plan.mT @ plan
     # The sums come from the plan itself, so that the matrix is a Laplacian up to rounding.

@@ -1,4 +1,4 @@
-"""The soft ranks of `soft_ranks.approx_soft_ranks` at the cost of half the pairs, with an analytic gradient."""
+"""The soft ranks of Approx at the cost of half the pairs, with an analytic gradient."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score
 from rerank.losses.kernels.autograd import wants_gradient
-from rerank.losses.metrics import Metric, metric_from_soft_ranks
 
 ROWS = 210
 """Documents in a tile: a tile of 1,251 columns still fits into the cache, and there are few calls."""
@@ -26,17 +25,6 @@ def tiled_soft_ranks(scores: Tensor, mask: Tensor, alpha: float) -> Tensor:
     return soft_ranks
 
 
-def tiled_metric(
-    soft_ranks: Tensor, labels: Tensor, mask: Tensor, metric: Metric, beta: float, cutoff_offset: float
-) -> Tensor:
-    """As `metrics.metric_from_soft_ranks`; for AP, only relevant documents are compared with each other."""
-    if metric.name != "ap":
-        return metric_from_soft_ranks(soft_ranks, labels, mask, metric, beta, cutoff_offset)
-    relevant = (labels >= 1) & mask
-    relevant_ranks = tiled_soft_ranks(-soft_ranks, relevant, beta)
-    return (relevant_ranks / soft_ranks.masked_fill(~relevant, 1)).sum(dim=1) / relevant.sum(dim=1).clamp_min(1)
-
-
 def tile_entries(documents: int) -> int:
     """The size of the largest tile of one list, for `blocks.in_blocks`."""
     return documents * min(documents, ROWS)
@@ -45,7 +33,7 @@ def tile_entries(documents: int) -> int:
 class _SoftRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, mask: Tensor, alpha: float, needs_gradient: bool) -> Tensor:
-        order = by_score(scores, mask)[:, : int(mask.sum(dim=1).max())]
+        order = by_score(scores, mask)[:, : max(mask.sum(dim=1).tolist(), default=0)]
         real = mask.gather(1, order)
         ranked = scores.gather(1, order)
         # Padding is far below the last document, so that it is before no document; the clamp keeps differences finite.

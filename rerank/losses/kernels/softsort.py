@@ -16,7 +16,7 @@ from rerank.losses.inputs import by_score, tie_bounds
 
 
 def softsort_ranked(scores: Tensor, labels: Tensor, mask: Tensor, temperature: float, count: int) -> Tensor:
-    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for `indicators.softsort_indicators` with power 1.
+    """The expected label at each of `count` ranks, sum_j I_j^r y_j, for I^r = softmax_j(-|S_r - S_j| / temperature).
 
     Scores and labels are (lists, documents), 0 on padding; the labels have no gradient. Returns (lists, ranks), 0
     beyond the number of documents. The gradient can be taken once.

@@ -1,28 +1,18 @@
-"""Measure by re-ranking depth: the result of re-ranking only the first d candidates, and its upper bound."""
+"""Charts over the ranks: the measure and its upper bound by re-ranking depth, and the share of judged documents."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
-from rerank.runs.run_file_results import Compared, Results
+from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
-
-
-class Depths(NamedTuple):
-    """The mean measure at each depth, for each experiment, and its upper bound for each first stage.
-
-    `queries` is the number of queries.
-    """
-
-    measure: str
-    queries: int
-    depths: list[int]
-    reached: dict[str, list[float]]
-    upper_bounds: dict[str, list[float]]
 
 
 def common_queries(results: Results) -> list[str]:
@@ -55,10 +45,10 @@ def re_ranked(first: Run, run: Run, depth: int) -> Run:
     """
     runs = {}
     for query_id, scores in first.items():
-        order = ranked(scores)
+        order, of_run = ranked(scores), run.get(query_id, {})
         head = set(order[:depth])
-        reordered = [doc_id for doc_id in ranked(run.get(query_id, {})) if doc_id in head]
-        reordered += [doc_id for doc_id in order[:depth] if doc_id not in run.get(query_id, {})]
+        reordered = [doc_id for doc_id in ranked(of_run) if doc_id in head]
+        reordered += [doc_id for doc_id in order[:depth] if doc_id not in of_run]
         runs[query_id] = {doc_id: float(-rank) for rank, doc_id in enumerate(reordered + order[depth:])}
     return runs
 
@@ -71,30 +61,60 @@ def ideal(first: Run, qrels: Qrels) -> Run:
     }
 
 
+class Depths(NamedTuple):
+    """The mean measure at each depth, for each experiment, and its upper bound for each first stage.
+
+    `queries` is the number of queries.
+    """
+
+    measure: str
+    queries: int
+    depths: list[int]
+    reached: dict[str, list[float]]
+    upper_bounds: dict[str, list[float]]
+
+
 def depths(results: Results) -> Depths:
     """The curves over the queries that all experiments have tested; raises UserError if there are none."""
     queries = common_queries(results)
     expect_re_rankings(results)
-    experiments = [experiment for experiment in results.experiments if experiment.first_stage]
-    deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
+    experiments, deepest = _with_candidates(results)
     steps = [0, *(depth for depth in DEPTHS if depth < deepest), deepest]
     qrels = _needed_judgments(results.judged(queries), experiments, results.measure)
 
-    def mean(run: Run) -> float:
-        values = evaluate(qrels, run, [results.measure])[results.measure]
-        return sum(values.values()) / len(values)
+    def means(first: Run, run: Run) -> list[float]:
+        runs = (re_ranked(first, run, depth) for depth in steps)
+        values = (evaluate(qrels, run, [results.measure])[results.measure].values() for run in runs)
+        return [sum(of_queries) / len(of_queries) for of_queries in values]
 
     upper_bounds, reached = {}, {}
     for experiment in experiments:
-        first = {
-            query_id: experiment.first_stage[query_id] for query_id in queries if query_id in experiment.first_stage
-        }
+        first = {q: experiment.first_stage[q] for q in queries if q in experiment.first_stage}
         name = results.first_stage_names[experiment.name]
         if name not in upper_bounds:
-            ideal_run = ideal(first, qrels)
-            upper_bounds[name] = [mean(re_ranked(first, ideal_run, depth)) for depth in steps]
-        reached[experiment.name] = [mean(re_ranked(first, experiment.run, depth)) for depth in steps]
+            upper_bounds[name] = means(first, ideal(first, qrels))
+        reached[experiment.name] = means(first, experiment.run)
     return Depths(results.measure, len(queries), steps, reached, upper_bounds)
+
+
+def _with_candidates(results: Results) -> tuple[list[Compared], int]:
+    """The experiments with a first stage, and the most candidates that a query has."""
+    experiments = [experiment for experiment in results.experiments if experiment.first_stage]
+    return experiments, max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
+
+
+def _needed_judgments(qrels: Qrels, experiments: list[Compared], measure: str) -> Qrels:
+    """Leaves out judgments that only bpref and infAP use: they are most of all, and converting them takes most time."""
+    if measure.lower().startswith(("bpref", "infap")):
+        return qrels
+    return {
+        query_id: {
+            doc_id: grade
+            for doc_id, grade in grades.items()
+            if grade > 0 or any(doc_id in experiment.first_stage.get(query_id, {}) for experiment in experiments)
+        }
+        for query_id, grades in qrels.items()
+    }
 
 
 def draw_depths(figure: Any, data: Depths) -> None:
@@ -110,15 +130,52 @@ def draw_depths(figure: Any, data: Depths) -> None:
     legend_above(axes, columns=2)
 
 
-def _needed_judgments(qrels: Qrels, experiments: list[Compared], measure: str) -> Qrels:
-    """Leaves out judgments that only bpref and infAP use: they are most of all, and converting them takes most time."""
-    if measure.lower().startswith(("bpref", "infap")):
-        return qrels
-    return {
-        query_id: {
-            doc_id: grade
-            for doc_id, grade in grades.items()
-            if grade > 0 or any(doc_id in experiment.first_stage.get(query_id, {}) for experiment in experiments)
-        }
-        for query_id, grades in qrels.items()
-    }
+class Judged(NamedTuple):
+    """(depths,) shares of judged documents among the first 1, 2, ... of each run, mean over `queries` queries."""
+
+    queries: int
+    first_stages: dict[str, np.ndarray]
+    experiments: dict[str, np.ndarray]
+
+
+def judged(results: Results) -> Judged:
+    """The shares over the queries that all experiments have tested; raises UserError if there are none."""
+    queries = common_queries(results)
+    experiments, deepest = _with_candidates(results)
+    first_stages = {results.first_stage_names[e.name]: e.first_stage for e in experiments}
+    runs = {e.name: e.run for e in experiments}
+
+    def shares(runs: Mapping[str, Run]) -> dict[str, np.ndarray]:
+        return {name: judged_shares(run, results.qrels, queries, deepest) for name, run in runs.items()}
+
+    return Judged(len(queries), shares(first_stages), shares(runs))
+
+
+def judged_shares(run: Run, qrels: Qrels, query_ids: list[str], depth: int) -> np.ndarray:
+    """(depth,) mean over the queries of the share of judged documents among the first k, for k from 1.
+
+    A ranking that is shorter than k keeps its last share; an empty one is left out.
+
+    >>> judged_shares({"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 0}}, ["q"], 3)
+    array([0. , 0.5, 0.5])
+    """
+    shares = []
+    for query_id in query_ids:
+        hits = np.array([doc_id in qrels[query_id] for doc_id in ranked(run.get(query_id, {}))[:depth]], dtype=float)
+        if len(hits):
+            share = hits.cumsum() / np.arange(1, len(hits) + 1)
+            shares.append(np.pad(share, (0, depth - len(share)), mode="edge"))
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def draw_judged(figure: Any, data: Judged) -> None:
+    """A line per run."""
+    axes = figure.subplots()
+    styles: list[dict[str, str]] = [{"color": QUIET, "linestyle": ":"}] * len(data.first_stages)
+    styles += [{"color": colour(number)} for number in range(len(data.experiments))]
+    for (name, shares), style in zip((data.first_stages | data.experiments).items(), styles, strict=True):
+        axes.plot(range(1, len(shares) + 1), 100 * shares, label=name, **style)
+    axes.set_ylim(0, 103)
+    axes.set_xlabel("rank")
+    axes.set_ylabel("% judged up to here")
+    legend_above(axes)

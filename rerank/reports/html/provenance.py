@@ -21,32 +21,32 @@ ORIGINS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 def cost_table(experiments: list[ExperimentResults]) -> Rows | Missing:
     """A row per finished fold: epochs, time, speed and memory, from the log and the manifest."""
-    rows = []
-    for experiment in experiments:
-        for fold in experiment.folds:
-            if fold.facts:
-                rows.append([f"{experiment.name}, fold {fold.name}", *_cost(fold)])
+    rows = [
+        [f"{experiment.name}, fold {fold.name}", *_cost(fold).values()]
+        for experiment in experiments
+        for fold in experiment.folds
+        if fold.facts
+    ]
     if not rows:
         return Missing("no fold has a manifest with its time and memory")
-    head = ["run", "epochs", "kept", "minutes", "tokens/s", "documents/s", "peak memory", "device", "precision"]
-    return Rows([*head, "passages", "processes"], rows)
+    return Rows(["run", *_cost(experiments[0].folds[0])], rows)
 
 
-def _cost(fold: FoldResults) -> list[object]:
+def _cost(fold: FoldResults) -> dict[str, object]:
     facts = fold.facts
-    memory = facts.get("peak_memory")
-    return [
-        facts.get("epochs", "–"),
-        facts.get("best_epoch", "–"),
-        f"{facts['seconds'] / 60:.1f}" if "seconds" in facts else "–",
-        _rate(fold.history, "tokens"),
-        _rate(fold.history, "documents"),
-        f"{memory / 2**30:.2f} GiB" if memory else "–",
-        facts.get("device", "–"),
-        {"no": "float32"}.get(facts.get("precision", "–"), facts.get("precision", "–")),
-        facts.get("passages", "–"),
-        facts.get("processes", "–"),
-    ]
+    seconds, memory, precision = facts.get("seconds"), facts.get("peak_memory"), facts.get("precision", "–")
+    return {
+        "epochs": facts.get("epochs", "–"),
+        "kept": facts.get("best_epoch", "–"),
+        "minutes": "–" if seconds is None else f"{seconds / 60:.1f}",
+        "tokens/s": _rate(fold.history, "tokens"),
+        "documents/s": _rate(fold.history, "documents"),
+        "peak memory": f"{memory / 2**30:.2f} GiB" if memory else "–",
+        "device": facts.get("device", "–"),
+        "precision": "float32" if precision == "no" else precision,
+        "passages": facts.get("passages", "–"),
+        "processes": facts.get("processes", "–"),
+    }
 
 
 def _rate(history: list[dict[str, Any]], what: str) -> str:
@@ -58,9 +58,12 @@ def _rate(history: list[dict[str, Any]], what: str) -> str:
 
 def settings_tables(experiments: list[ExperimentResults]) -> tuple[Rows | None, Rows]:
     """The settings that differ between the experiments, if any, and all settings; an experiment per column."""
-    flat = [_flat(experiment.settings) for experiment in experiments]
-    keys = list(dict.fromkeys(key for settings in flat for key in settings))
-    rows = [[key, *(_shown(settings.get(key)) for settings in flat)] for key in keys]
+    flat = [
+        {f"{section}.{key}": value for section, values in e.settings.items() for key, value in values.items()}
+        for e in experiments
+    ]
+    keys = dict.fromkeys(key for settings in flat for key in settings)
+    rows = [[key, *(str(settings.get(key, "")) for settings in flat)] for key in keys]
     differing = [row for row in rows if len(set(row[1:])) > 1 and row[0] != "output.name"]
     head = ["setting", *(experiment.name for experiment in experiments)]
     return (Rows(head, differing) if differing else None), Rows(head, rows)
@@ -82,14 +85,6 @@ def origin_tables(experiments: list[ExperimentResults]) -> list[Rows | Missing]:
         origins.append([experiment.name, seed, experiment.first_stage_file.name, *others])
     head = list(ORIGINS)
     return [Rows(["run", head[0], "first stage", *head[1:]], origins), Rows(["with", "version"], rows)]
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    return {f"{name}.{key}": value for name, values in settings.items() for key, value in values.items()}
-
-
-def _shown(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _distinct(values: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""The APIs that the server speaks: one file each, and a line in RANKINGS or EMBEDDINGS."""
+"""The APIs that the server speaks: one file each, and its name in one of the tables below."""
 
 from collections.abc import Collection
 
@@ -8,16 +8,18 @@ from rerank.serving.dialects.dialect import Dialect
 from rerank.serving.dialects.embeddings import OPENAI, TEI_EMBED
 from rerank.serving.dialects.infinity import INFINITY
 from rerank.serving.dialects.jina import JINA
+from rerank.serving.dialects.search import SEARCH
 from rerank.serving.dialects.tei import TEI
 from rerank.serving.dialects.vllm import VLLM_RERANK, VLLM_SCORE
 from rerank.serving.dialects.voyage import VOYAGE
 
-__all__ = ["DIALECTS", "EMBEDDINGS", "RANKINGS", "Dialect", "dialect_of"]
+__all__ = ["DIALECTS", "EMBEDDINGS", "RANKINGS", "SEARCHES", "Dialect", "dialect_of"]
 
 RANKINGS = {"/rerank": (TEI, INFINITY, VOYAGE, COHERE_1, VLLM_RERANK, JINA, COHERE), "/score": (VLLM_SCORE,)}
 """Path -> the APIs that are spoken there."""
 EMBEDDINGS = {"/embed": (TEI_EMBED,), "/embeddings": (OPENAI,)}
-DIALECTS = RANKINGS | EMBEDDINGS
+SEARCHES = {"/search": (SEARCH,)}
+DIALECTS = RANKINGS | EMBEDDINGS | SEARCHES
 
 
 def dialect_of(address: Address, fields: Collection[str] = ()) -> Dialect:

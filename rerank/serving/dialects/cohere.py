@@ -5,17 +5,9 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.documents import (
-    ONE_MODEL,
-    Document,
-    Positive,
-    identity,
-    meta,
-    texts_of,
-)
 from rerank.serving.dialects.fields import Request, honoured, refused, without_effect
-from rerank.serving.dialects.jina import JINA
-from rerank.serving.questions import Question, Scored, expect_some
+from rerank.serving.dialects.jina import JINA, ONE_MODEL, Document, Positive, identity, meta, texts_of
+from rerank.serving.questions import Question, Scored, query_and_texts
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.token_limits import TokenLimits
 
@@ -39,10 +31,9 @@ class CohereRequest(Request, kw_only=True, forbid_unknown_fields=True):
 
 def question(request: CohereRequest) -> Question:
     """Each document with the query, and how to answer."""
-    expect_some("documents", request.documents)
     texts = texts_of(request.documents)
     return Question(
-        pairs=[(request.query, text) for text in texts],
+        query_and_texts(request.query, texts, "documents"),
         top_n=request.top_n,
         shown=[{"text": text} for text in texts] if request.return_documents else None,
         limits=TokenLimits(document=request.max_tokens_per_doc),

@@ -9,8 +9,8 @@ import numpy as np
 
 from rerank.serving.dialects import tei, vllm
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.documents import ONE_MODEL, Positive
 from rerank.serving.dialects.fields import Request, honoured, without_effect
+from rerank.serving.dialects.jina import ONE_MODEL, Positive
 from rerank.serving.questions import as_list
 from rerank.serving.refusals import Reason
 

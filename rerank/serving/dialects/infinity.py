@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from rerank.serving.dialects import vllm
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.documents import ONE_MODEL, Positive, identity
 from rerank.serving.dialects.fields import Request, honoured, without_effect
-from rerank.serving.questions import Question, Scored, expect_some
+from rerank.serving.dialects.jina import ONE_MODEL, Positive, identity
+from rerank.serving.questions import Question, Scored, query_and_texts
 
 
 class InfinityRequest(Request, kw_only=True):
@@ -23,9 +23,8 @@ class InfinityRequest(Request, kw_only=True):
 
 def question(request: InfinityRequest) -> Question:
     """Each document with the query, and how to answer."""
-    expect_some("documents", request.documents)
     return Question(
-        pairs=[(request.query, text) for text in request.documents],
+        query_and_texts(request.query, request.documents, "documents"),
         sigmoid=not request.raw_scores,
         top_n=request.top_n,
         shown=request.documents if request.return_documents else None,

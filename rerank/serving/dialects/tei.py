@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from rerank.serving.dialects.dialect import Dialect
 from rerank.serving.dialects.fields import DIRECTION, Request, honoured
-from rerank.serving.questions import Question, Scored, expect_some
+from rerank.serving.questions import Question, Scored, query_and_texts
 from rerank.serving.refusals import Reason, RefusalError
 
 ERROR_TYPES = {
@@ -45,9 +45,8 @@ def never_cut(truncate: bool | None, direction: str | None) -> str:
 
 def question(request: TeiRequest) -> Question:
     """{query, texts[]} and how to answer."""
-    expect_some("texts", request.texts)
     return Question(
-        pairs=[(request.query, text) for text in request.texts],
+        query_and_texts(request.query, request.texts, "texts"),
         sigmoid=not request.raw_scores,
         shown=request.texts if request.return_text else None,
         never_cut=never_cut(request.truncate, request.truncation_direction),

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from rerank.serving.dialects.cohere import CohereRequest
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.documents import VllmFields, identity, vllm_question
 from rerank.serving.dialects.fields import honoured, uses
-from rerank.serving.dialects.jina import JINA
+from rerank.serving.dialects.jina import JINA, VllmFields, identity, vllm_question
 from rerank.serving.questions import Question, Scored, as_list
 from rerank.serving.refusals import Reason, RefusalError
 

@@ -3,9 +3,9 @@
 from typing import Annotated, Any
 
 from rerank.serving.dialects.dialect import Dialect
-from rerank.serving.dialects.documents import NEVER_CUT, ONE_MODEL, Positive
 from rerank.serving.dialects.fields import Request, honoured, without_effect
-from rerank.serving.questions import Question, Scored, expect_some
+from rerank.serving.dialects.jina import NEVER_CUT, ONE_MODEL, Positive
+from rerank.serving.questions import Question, Scored, query_and_texts
 from rerank.serving.refusals import Reason, RefusalError
 
 
@@ -22,9 +22,8 @@ class VoyageRequest(Request, kw_only=True, forbid_unknown_fields=True):
 
 def question(request: VoyageRequest) -> Question:
     """Each document with the query, and how to answer."""
-    expect_some("documents", request.documents)
     return Question(
-        pairs=[(request.query, text) for text in request.documents],
+        query_and_texts(request.query, request.documents, "documents"),
         top_n=request.top_k,
         shown=request.documents if request.return_documents else None,
         never_cut=NEVER_CUT if request.truncation is False else "",

@@ -24,50 +24,20 @@ def source(tmp_path):
     return put(tmp_path / "data" / "train.txt", text(LETOR, {"1": matrix(3, 4), "2": matrix(2, 4, seed=1)}))
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """The files that were read into a store."""
-    paths, original = [], store.write_documents
-
-    def write(folder, files):
-        paths.extend(files.values())
-        return original(folder, files)
-
-    monkeypatch.setattr(store, "write_documents", write)
-    return paths
-
-
 def opened(path, cache):
     return open_store({"all": path}, cache).features
 
 
-def touch(path):
-    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 10**9))
-
-
-def test_a_file_is_read_once_and_again_when_it_was_touched(source, reads, cache):
-    first, again = opened(source, cache), opened(source, cache)
-    assert reads == [source]
+def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkeypatch):
+    first = opened(source, cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_documents", None)
+        again = opened(source, cache)
     np.testing.assert_array_equal(first.features, again.features)
     assert again.doc_ids(1) == ("2.0", "2.1")
-    touch(source)
+    os.utime(source, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns + 10**9))
     np.testing.assert_array_equal(opened(source, cache).features, first.features)
-    assert reads == [source, source]
-
-
-@pytest.mark.parametrize("which", ["train.txt", "train.txt.query"])
-def test_a_changed_file_is_read_again(tmp_path, reads, cache, which):
-    source = put(tmp_path / "train.txt", "1 1:5\n0 1:6\n1 1:7\n")
-    side = put(tmp_path / "train.txt.query", "1\n2\n")
-    assert opened(source, cache).stops.tolist() == [1, 3]
-    put(tmp_path / which, {source: "1 1:5\n0 1:6\n1 1:8\n", side: "2\n1\n"}[tmp_path / which])
-    touch(tmp_path / which)
-    changed = opened(source, cache)
-    assert reads == [source, source]
-    assert (changed.features[2, 0], changed.stops[0]) == {source: (8, 1), side: (7, 2)}[tmp_path / which]
-    side.unlink()
-    with pytest.raises(UserError, match=r"train.txt:1: expected qid:QUERY"):
-        opened(source, cache)
+    assert len(list(cache.glob("*/"))) == 2
 
 
 def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
@@ -95,7 +65,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / name, content), cache)
         (cut,) = (folder for folder in cache.glob("*/") if f'"{name}"' in (folder / "facts.json").read_text())
         assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}
-        for file in whole.glob("*.bin"):
+        for file in whole.glob("*.npy"):
             assert (cut / file.name).read_bytes() == file.read_bytes()
     assert features.doc_ids(0) == ("1.0", "1.1", "1.2")
     assert features.doc_ids(1) == ("2-0", "2-1", "2-2", "2-3", "2-4")
@@ -107,7 +77,7 @@ def test_a_line_without_end(tmp_path, cache, monkeypatch):
         opened(put(tmp_path / "a.txt", "1 qid:1 1:1\n" + "x" * 60), cache)
 
 
-@pytest.mark.parametrize("name", ["features.bin", "labels.bin", "offsets.bin", "facts.json", "doc_ids.bin"])
+@pytest.mark.parametrize("name", ["features.npy", "facts.json"])
 def test_any_damage_to_a_store_is_noticed_and_removing_it_is_the_remedy(source, cache, name):
     expected = opened(source, cache).features.copy()
     (folder,) = cache.glob("*/")

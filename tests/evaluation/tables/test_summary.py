@@ -74,12 +74,6 @@ def test_lower_but_not_significantly_has_no_mark() -> None:
     assert lines[4].endswith("*")
 
 
-def test_error_is_over_folds_where_there_are_folds() -> None:
-    assert "bm25  0.2500 ± 0.1000\n" in table({"bm25": {"AP": LOW}}, folds=[["a", "b"], ["c", "d"]])
-    unequal = table({"bm25": {"AP": LOW}}, folds=[["a"], ["b", "c", "d"]])
-    assert "bm25  0.2000 ± 0.1000\n" in unequal  # the mean of the folds' means
-
-
 def test_a_single_query_has_no_error_and_no_test() -> None:
     text = table({"x": {"AP": {"a": 0.5}}, "y": {"AP": {"a": 0.25}}})
     assert "x    0.5000*\ny    0.2500\n" in text

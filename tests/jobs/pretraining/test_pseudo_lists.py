@@ -76,17 +76,6 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
     assert lists != list(make_lists(queries, run, allowed, documents.get, 3, 1, 1))
 
 
-def test_bm25_s_order_replaces_the_sources_as_labels(documents):
-    queries = pseudo_queries(usable(documents)[0], 3, WEIGHTS, 0.1, 0)
-    first, second, _ = queries
-    scores = {f"d{i}": float(50 - i // 2) for i in range(40)}
-    run = {first: scores, second: {"nowhere": 1.0}}  # nothing is found for the others
-    (made,) = make_lists(queries, run, list(scores), documents.get, 3, 1, 0, bm25_labels=True)
-    assert made.query == queries[first]
-    found = [scores[doc_id] for doc_id in made.doc_ids]
-    assert made.labels == [sum(other < score for other in found) for score in found]
-
-
 def test_lists_are_training_lists(tmp_path):
     lists = [
         PseudoList(PseudoQuery("title", "Größe “x”", "d1", "title"), ["d1", "d2"], ["é", "b"], [1, 0]),

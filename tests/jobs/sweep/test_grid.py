@@ -21,11 +21,8 @@ def test_every_combination_of_each_table_is_a_cell_over_file_and_flags(tmp_path)
     found = made(tmp_path, GRID, {"training": {"epochs": 7, "lr": 1.0}}, ["--seed", "3"])
     assert sorted(cell.output.name for cell in found) == [f"{name}-seed=3" for name in CELLS]
     one, two, hinge = found
-    assert (one.loss.name, one.loss.hyperparameters, two.loss.hyperparameters["metric"]) == (
-        "smoothi",
-        {"metric": "ndcg@10"},
-        "p@1",
-    )
+    assert (one.loss.name, one.loss.hyperparameters) == ("smoothi", {"metric": "ndcg@10"})
+    assert two.loss.hyperparameters["metric"] == "p@1"
     assert (hinge.loss.name, hinge.loss.hyperparameters) == ("hinge", {})
     assert {(cell.training.epochs, cell.training.lr, cell.training.seed) for cell in found} == {(7, 1e-3, 3)}
 
@@ -54,17 +51,8 @@ def test_a_name_has_the_hyperparameters_in_the_order_of_the_loss(tmp_path):
 
 def test_values_are_read_as_the_command_line_reads_them(tmp_path):
     found = made(tmp_path, '[[grid]]\nloss.stop_gradient = [true, false]\nlists.relevant = [3, "all"]\n')
-    assert [(cell.loss.hyperparameters["stop_gradient"], cell.lists.relevant) for cell in found] == [
-        (True, 3),
-        (True, "all"),
-        (False, 3),
-        (False, "all"),
-    ]
-
-
-def test_first_stages_can_be_compared(tmp_path):
-    cells = made(tmp_path, '[[grid]]\n"first_stage.run" = ["a.run", "b.run"]\n')
-    assert [cell.first_stage.run for cell in cells] == ["a.run", "b.run"]
+    values = [(cell.loss.hyperparameters["stop_gradient"], cell.lists.relevant) for cell in found]
+    assert values == [(True, 3), (True, "all"), (False, 3), (False, "all")]
 
 
 def test_tables_that_overlap_give_a_cell_once_and_a_clash_is_refused(tmp_path):
@@ -98,17 +86,13 @@ def test_a_mistake_in_the_grid_is_named(tmp_path, text, expected):
         ("loss.alpha = 'x'", [], 'Invalid value for --loss.alpha: unable to convert "x" into float.'),
         ("loss.alpha = 1", ["--loss.alpha", "2"], "Parameter --loss.alpha specified multiple times."),
         ("loss.alpha = 1", ["--training.lrr", "2"], "Unknown option: --training.lrr. Did you mean --training.lr?"),
+        ("loss.alpha = 1", ["--name", "mine"], "--name mine: a sweep names its cells itself"),
     ],
 )
 def test_a_wrong_value_or_flag_is_the_command_lines_error(tmp_path, text, flags, expected):
-    with pytest.raises(cyclopts.CycloptsError) as raised:
+    with pytest.raises((cyclopts.CycloptsError, UserError)) as raised:
         made(tmp_path, f"[[grid]]\n{text}\n", flags=flags)
     assert expected in str(raised.value)
-
-
-def test_a_name_for_all_cells_is_refused(tmp_path):
-    with pytest.raises(UserError, match="--name mine: a sweep names its cells itself"):
-        made(tmp_path, "[[grid]]\nloss.alpha = 1\n", flags=["--name", "mine"])
 
 
 def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
@@ -128,12 +112,5 @@ def test_the_grids_have_the_papers_losses_and_nothing_that_is_refused():
     # Table 2: two learning rates x (ListNet, ListMLE, ListAP with two ranges; LambdaLoss's 8 variants; Approx's 7 with
     # 16 hyperparameters and one with 4; 4 of each of four sorting operators; SmoothI's 8 with 4). Table 3 has 22 rows.
     table = 2 * (4 + 8 + 7 * 16 + 4 + 4 * 4 + 8 * 4)
-    assert counts == {
-        "letor": table,
-        "letor_once": 10,
-        "alpha_delta": 40,
-        "pooling": 4,
-        "runtime": 22,
-        "pretraining": 14,
-        "training": 6,
-    }
+    own = {"alpha_delta": 40, "pooling": 4, "pretraining": 14, "training": 6}
+    assert counts == {"letor": table, "letor_once": 10, "runtime": 22, **own}

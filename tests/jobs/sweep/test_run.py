@@ -86,9 +86,8 @@ def test_all_folds_of_a_cell_end_in_one_run_which_is_written_if_it_lacks(grid, i
     assert sweep("--epochs", "1") == 0
     whole = read_run(grid / "hinge" / "all.run")
     assert whole.keys() == read_run(grid / "bm25.run").keys()
-    assert re.search(
-        r"over 5 folds\n\ncell +nDCG@20 of validation\nhinge +0\.\d{4} ± 0\.\d{4}\n", capsys.readouterr().out
-    )
+    table = r"over 5 folds\n\ncell +nDCG@20 of validation\nhinge +0\.\d{4} ± 0\.\d{4}\n"
+    assert re.search(table, capsys.readouterr().out)
     (grid / "hinge" / "all.run").unlink()
     assert sweep("--epochs", "1") == 0
     assert read_run(grid / "hinge" / "all.run") == whole
@@ -104,9 +103,7 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
         assert f"cell {CELLS[1]}: --loss smoothi: has no hyperparameter margin" in capsys.readouterr().err
         assert sweep("--fold", "1", "--epochs", "1") == 1
     printed = capsys.readouterr()
-    assert [f"failed: {name}, fold 1: the loss is not finite on query q1" in printed.err for name in CELLS] == [
-        True
-    ] * 3
+    assert all(f"failed: {name}, fold 1: the loss is not finite on query q1" in printed.err for name in CELLS)
     assert "the best of 0 finished cells" in printed.out
     assert sweep("--fold", "1", "--epochs", "1") == 0
 
@@ -116,6 +113,7 @@ def test_a_cell_that_fails_is_reported_at_the_end_and_goes_on_the_next_time(grid
     [
         (["--fold", "9"], "fold 9: no such fold"),
         (["--config", "nowhere.toml"], "--config nowhere.toml: no such file"),
+        (["--fold", "final"], "--fold final: a sweep compares models on folds"),
         (["--workers", "0"], "--workers: got 0, expected 1 or more"),
         (["--loss.delta", "0.7"], f"cell {CELLS[1]}: --loss smoothi: "),
         (["--workres", "2"], "Unknown option: --workres"),

@@ -1,23 +1,17 @@
 """What the charts show, against loops and examples by hand."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 
 from rerank.data.trec import ranked
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.depth import depths, ideal, re_ranked
-from rerank.reports.charts.gain import gains
-from rerank.reports.charts.judged import judged
-from rerank.reports.charts.learning import curves
-from rerank.reports.charts.lengths import by_length
-from rerank.reports.charts.reliability import reliability
-from rerank.reports.charts.scores import scores
+from rerank.reports.charts.depth import depths, ideal, judged
+from rerank.reports.charts.gain import gains, scores
+from rerank.reports.charts.training import curves, reliability
 from rerank.runs.results import read_results
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import write_record
 from tests.support.small_results import DEPTH, FIRST_STAGE
 
 
@@ -37,13 +31,6 @@ def test_depth_goes_from_the_first_stage_to_the_run_below_the_upper_bound(result
         )
     assert data.reached["good"][-1] == pytest.approx(mean(results, good.run))
     assert data.upper_bounds[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
-
-
-def test_depth_re_ranks_the_head_alone():
-    first = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}}
-    run = {"q": {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}}
-    orders = [ranked(re_ranked(first, run, depth)["q"]) for depth in (0, 1, 2, 3, 4)]
-    assert list(map("".join, orders)) == ["abcd", "abcd", "bacd", "cbad", "dcba"]
 
 
 @pytest.mark.parametrize("measure", ["AP", "bpref", "Judged@3", "nDCG"])
@@ -84,12 +71,12 @@ def test_scores_fall_into_relevant_and_others(results):
 
 
 def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
-    assert {curve.kept for curve in curves(results.experiments[0])} == {1}
+    assert {curve.kept["epoch"] for curve in curves(results.experiments[0])} == {1}
     log = folder / "good" / "fold2" / "log.jsonl"
     records = [json.loads(line) for line in log.read_text().splitlines()]
     records[1]["valid"] = records[2]["valid"] = 0.6
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert [curve.kept for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
+    assert [curve.kept["epoch"] for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
 
 
 def test_reliability_has_steps_or_else_epochs(results, folder):
@@ -101,37 +88,6 @@ def test_reliability_has_steps_or_else_epochs(results, folder):
         log.write_text("".join(json.dumps({k: v for k, v in r.items() if k != "steps"}) + "\n" for r in records))
     epochs = reliability(read_results(folder, "AP").experiments[0])
     assert (epochs.unit, epochs.first.shape, epochs.second.shape) == ("epoch", (3, 2), (6, 2))
-
-
-def test_lengths_against_a_loop(results):
-    good = results.experiments[0]
-    everything = [doc_id for judged in results.qrels.values() for doc_id in judged]
-    length = {doc_id: 100 + 150 * (i % 5) for i, doc_id in enumerate(everything)}
-    short, long = by_length(results, good, (0, 512))
-    for found, inside in ((short, lambda n: n <= 512), (long, lambda n: n > 512)):
-        up, others = [], []
-        for q, run in good.run.items():
-            before = ranked(good.first_stage[q])
-            for rank, d in enumerate(ranked(run)):
-                if inside(length[d]):
-                    (up if results.qrels[q].get(d, 0) else others).append(before.index(d) - rank)
-        assert (found.relevant, found.before, found.after) == (len(up), 1, 1)
-        assert found.up == pytest.approx(sum(up) / len(up))
-        assert found.others_up == pytest.approx(sum(others) / len(others))
-        assert not math.isnan(found.up)
-
-
-def test_lengths_come_from_the_store_that_the_manifest_tells_of(results, folder):
-    store = folder / "tokens" / "store"
-    numbers = np.load(store / "numbers.npy")
-    np.save(store / "numbers.npy", numbers[::-1])  # the same statistics
-    with pytest.raises(UserError, match=r"store: the tokens cannot be read \(numbers.npy: expected XXH3"):
-        by_length(results, results.experiments[0])
-    np.save(store / "numbers.npy", numbers + 1)
-    (store / "files.json").unlink()
-    write_record(store)
-    with pytest.raises(UserError, match="the tokenised documents of good are missing"):
-        by_length(results, results.experiments[0])
 
 
 def test_no_common_query_is_no_chart(folder):

@@ -36,7 +36,7 @@ def test_a_browser_draws_every_chart_without_a_complaint(folder, tmp_path, width
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert not re.findall(r".*CONSOLE.*", done.stderr)
     found = json.loads(re.search(r"data-found='?\"?(\{.*?\})['\"]", done.stdout)[1].replace("&quot;", '"'))
-    assert len(found["boxes"]) == 2 + 2 * 5
+    assert len(found["boxes"]) == 2 + 2 * 4
     assert all(width > 100 < height for width, height in found["boxes"])
     assert found["wide"] <= 0
     assert found["page"] == page

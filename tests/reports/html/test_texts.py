@@ -10,11 +10,13 @@ from rerank.cli.main import main
 from rerank.data import passage_texts
 from rerank.data.tokens import pieces
 from rerank.models.scoring import score_candidates
-from rerank.reports.html.texts import excerpt, passage
+from rerank.reports.html.queries import passage
 from tests.support.parsed_html import Page
 from tests.support.small_collection import command
 from tests.support.small_world import WORDS, make_inputs, make_texts
 from tests.support.tiny_encoders import KINDS, make_encoder
+
+ENCODER = {"max_doc_tokens": 100}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -27,12 +29,12 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind)
         bounds = inputs_of.split("q", doc_id).tolist()
         for number, (begin, end) in enumerate(bounds):
             read = tokenizer.decode(inputs_of.documents[doc_id][begin:end]).strip()
-            shown = passage(text, number, len(bounds), folder, 100)
+            shown = passage(text, number, len(bounds), folder, ENCODER)
             assert shown.split() == read.split() if len(bounds) > 1 else shown == text
 
 
 def test_without_the_checkpoint_the_whole_text_is_shown(tmp_path):
-    assert passage("one two three", 1, 2, tmp_path, 10) == "one two three"
+    assert passage("one two three", 1, 2, tmp_path, ENCODER) == "one two three"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,22 +45,11 @@ def test_a_passage_of_a_long_text_is_that_of_the_whole_text(tmp_path, kind, monk
     several = [" ".join(rng.choices(words, k=rng.randint(0, 200))) for _ in range(20)]
 
     def shown():
-        return [passage(text, number, 3, folder, 100) for text in several for number in range(3)]
+        return [passage(text, number, 3, folder, ENCODER) for text in several for number in range(3)]
 
     whole = shown()
     monkeypatch.setattr(passage_texts, "pieces", lambda text: pieces(text, size=25))
     assert shown() == whole
-
-
-def test_an_excerpt_is_where_most_of_the_querys_words_stand():
-    text = " ".join(["filler"] * 100 + ["amber", "and", "birch"] + ["filler"] * 100)
-    part = excerpt(text, "the birches and ambers", length=80)
-    assert part.text.startswith("… filler")
-    assert part.text.endswith("filler …")
-    assert "amber and birch" in part.text
-    assert len(part.text) <= 84
-    assert [word for word, is_marked in part.parts() if is_marked] == ["amber", "birch"]
-    assert excerpt("And the\nBIRCHES", "birch and").parts() == [("And the ", False), ("BIRCHES", True)]
 
 
 def test_training_keeps_the_passages_that_scored_highest_and_the_page_shows_them(here, capsys):

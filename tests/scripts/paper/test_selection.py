@@ -1,11 +1,11 @@
 import pytest
 
+from rerank.data.folds import read_folds
 from rerank.data.types import Fold
 from rerank.jobs.sweep.run import best_cells
 from rerank.runs.manifest import write_manifest
-from rerank.utils.errors import UserError
+from rerank.runs.results import open_results
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation
-from scripts.paper.tables import open_results
 from tests.support.small_sweep import QUERIES, write_cell, write_collection
 
 P1, AP = "P@1", "AP"
@@ -21,8 +21,8 @@ def folder(tmp_path):
 
 
 def test_validation_chooses_fold_by_fold_and_test_queries_are_not_looked_at(folder):
-    results = open_results(folder)
-    chosen = select_by_validation(results, results.experiments, P1)
+    results = open_results(folder, P1)
+    chosen = select_by_validation(results.experiments, P1)
     assert {place: cell.name for place, cell in chosen.items()} == {
         ("1", 0): "a", ("2", 0): "a", ("3", 0): "b", ("4", 0): "b", ("5", 0): "b",
     }  # fmt: skip
@@ -36,15 +36,18 @@ def test_another_measure_may_choose_otherwise_and_the_first_name_wins_a_tie(tmp_
     folds = write_collection(tmp_path)
     write_cell(tmp_path, "late", folds, [1] * 5, [1] * 5)
     write_cell(tmp_path, "early", folds, [1] * 5, [0] * 5)
-    results = open_results(tmp_path)
-    assert {cell.name for cell in select_by_validation(results, results.experiments, AP).values()} == {"early"}
+    results = open_results(tmp_path, P1)
+    assert {cell.name for cell in select_by_validation(results.experiments, AP).values()} == {"early"}
 
 
 def test_validation_values_of_a_manifest_are_taken(folder):
-    assert open_results(folder).validation_mean("a", "1", P1) == 1
+    def mean():
+        return open_results(folder, P1).experiments[0].folds[0].validation_mean(P1)
+
+    assert mean() == 1
     facts = {"fold": {"valid": []}, "outcome": {"valid": {"means": {P1: 0.25}}}}
     write_manifest(folder / "a" / "fold1" / "manifest.json", facts)
-    assert open_results(folder).validation_mean("a", "1", P1) == 0.25
+    assert mean() == 0.25
 
 
 def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
@@ -52,8 +55,8 @@ def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
     for seed in range(3):
         write_cell(tmp_path, f"good-{seed}", [fold], [1], [seed / 2], seed=seed)
         write_cell(tmp_path, f"poor-{seed}", [fold], [0.5], [1], seed=seed)
-    results = open_results(tmp_path)
-    chosen = select_by_validation(results, results.experiments, P1)
+    results = open_results(tmp_path, P1)
+    chosen = select_by_validation(results.experiments, P1)
     assert {place: cell.name for place, cell in chosen.items()} == {("1", seed): f"good-{seed}" for seed in range(3)}
     found = collect_test_result(results, chosen, P1)
     assert found.means == [0, 0.5, 1]
@@ -62,11 +65,10 @@ def test_where_there_is_one_fold_the_seeds_are_the_repetitions(tmp_path):
 
 
 def test_worse_is_what_the_corrected_test_says(folder):
-    results = open_results(folder)
-    write_cell(folder, "c", list(results.folds.values()), [1] * 5, [5 / 6] * 4 + [1])
+    write_cell(folder, "c", read_folds(folder / "folds.json"), [1] * 5, [5 / 6] * 4 + [1])
+    results = open_results(folder, P1)
     rows = {
-        cell.name: collect_test_result(results, select_by_validation(results, [cell], P1), P1)
-        for cell in results.experiments
+        cell.name: collect_test_result(results, select_by_validation([cell], P1), P1) for cell in results.experiments
     }
     assert compare_with_best(rows) == ({"b"}, {"a"})  # b - c: 4 of 30 differ, p = 0.043 > 0.05 / 2
     del rows["a"]
@@ -74,15 +76,8 @@ def test_worse_is_what_the_corrected_test_says(folder):
 
 
 def test_the_best_cells_have_all_folds(folder):
-    folds = list(open_results(folder).folds.values())
+    folds = read_folds(folder / "folds.json")
     write_cell(folder, "unfinished", folds[:4], [1] * 4, [1] * 4)
     lines = best_cells(folder, ["a", "b", "unfinished"], [fold.name for fold in folds], "P@1").splitlines()
     assert lines[0] == f"{folder}: the best of 2 finished cells, mean ± standard error over 5 folds"
     assert [line.split()[:4] for line in lines[3:]] == [["b", "0.6000", "±", "0.1871"], ["a", "0.5000", "±", "0.2236"]]
-
-
-def test_a_folder_without_cells_says_what_was_expected(tmp_path):
-    with pytest.raises(
-        UserError, match=r"no experiment here has a finished fold .*expected runs/<collection> after .*`rerank sweep`"
-    ):
-        _ = open_results(tmp_path).experiments

@@ -1,4 +1,4 @@
-"""Prefetching: builds the next batch in a background thread."""
+"""Prefetching: builds the next item, such as a batch, in a background thread."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from rerank.batches.prefetch import prefetch
+from rerank.utils.prefetch import prefetch
 
 
 def test_items_come_in_order_with_what_was_built():

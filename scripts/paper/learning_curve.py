@@ -1,0 +1,74 @@
+"""nDCG@20 of the default stages by the number of judged queries that they learn from.
+
+    python -m scripts.paper.learning_curve cranfield cystic-fibrosis --encoder all-MiniLM-L6-v2 --folder curve
+
+draws so many judged queries of each collection, a folder in BEIR's layout, fits the stages of `rerank fit` on them, and
+measures each stage, and the one that these queries choose, on all other judged queries. A row has the mean over the
+draws, and their number where there are fewer than asked for. What is in the folder already is not fitted again.
+"""
+
+import argparse
+import random
+import shutil
+from pathlib import Path
+from statistics import fmean
+
+import rerank
+from rerank.config import OutputSettings
+from rerank.data.collections import open_collection
+from rerank.data.types import Qrels
+from rerank.evaluation.tables.table import aligned
+from rerank.pipelines.folder import is_pipeline, read_evidence
+
+MEASURE = "nDCG@20"
+FEWEST_LEFT = 20
+"""Judged queries that are left to measure on, at least."""
+
+
+def write_split(source: Path, target: Path, qrels: Qrels, train: set[str]) -> None:
+    """A copy of a collection in which some queries train and all others test."""
+    (target / "qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        shutil.copy(source / name, target / name)
+    for name, wanted in (("train", True), ("test", False)):
+        lines = ["query-id\tcorpus-id\tscore"]
+        lines += [f"{q}\t{d}\t{grade}" for q, of in qrels.items() if (q in train) == wanted for d, grade in of.items()]
+        (target / "qrels" / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def means_of(source: Path, size: int, draw: int, encoder: str, folder: Path) -> dict[str, float]:
+    """Name of the stage -> its mean on the other queries; "chosen" is the stage that the drawn queries choose."""
+    place = folder / f"{source.name}-{size}-{draw}"
+    if not is_pipeline(place / "pipeline"):
+        qrels = {query_id: of for query_id, of in open_collection(str(source)).qrels.items() if of}
+        shutil.rmtree(place, ignore_errors=True)
+        train = set(random.Random(draw).sample(sorted(qrels), size))
+        write_split(source, place / source.name, qrels, train)  # of one name, so that all draws share the vectors
+        config = rerank.Config(str(place / source.name), output=OutputSettings(str(folder / "runs")))
+        rerank.fit(config, encoder=encoder, measure=MEASURE, out=place / "pipeline")
+    evidence = read_evidence(place / "pipeline")
+    return {row["name"]: row["mean"] for row in evidence["stages"]} | {"chosen": evidence["nested"]["mean"]}
+
+
+def main() -> None:
+    """Prints a table for each collection."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collections", nargs="+", type=Path, help="folders in BEIR's layout")
+    parser.add_argument("--encoder", required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[10, 30, 100, 200])
+    parser.add_argument("--draws", type=int, default=3)
+    args = parser.parse_args()
+    for source in args.collections:
+        judged = sum(bool(of) for of in open_collection(str(source)).qrels.values())
+        rows: list[list[str]] = []
+        for size in (size for size in args.sizes if size <= judged - FEWEST_LEFT):
+            draws = [means_of(source, size, draw, args.encoder, args.folder) for draw in range(args.draws)]
+            names = list(draws[0])
+            rows = rows or [["queries", *names]]
+            rows.append([str(size), *(f"{fmean(means[name] for means in draws):.4f}" for name in names)])
+        print(f"{source.name}: {MEASURE}, mean of {args.draws} draws\n\n{aligned(rows)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
