@@ -80,7 +80,7 @@ def search(
     originals = sum(open_collection(source).count() for source in collections)
     store = open_vectors(CopyEncoder(world.encoder(encoder), originals), world.texts, world.folder)  # type: ignore
     texts = list(islice(cycle(world.collection.queries.values()), WARMING + queries))
-    stages = default_stages(encoder, "", documents)
+    stages = prefix(default_stages(encoder, "", documents), "adapter")
     model = folder / "cross-encoder"
     if not model.exists():
         make_encoder(model, own_head=True, **SHAPES["minilm"])

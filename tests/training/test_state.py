@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.training import loop, state
 from rerank.utils.errors import UserError
-from tests.support.forks import own_progress_lock
+from tests.support.forks import ended, fork
 from tests.support.small_task import ListsTask, open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
 
@@ -131,16 +132,10 @@ def test_kills_at_any_time_change_nothing(encoder, tmp_path):
     trained(encoder, tmp_path / "whole", 4, values=MIXED)
     seconds, rng = time.monotonic() - begin, random.Random(0)
     for _ in range(3):
-        child = os.fork()
-        if not child:
-            try:
-                own_progress_lock()
-                trained(encoder, tmp_path / "run", 4, values=MIXED)
-            finally:
-                os._exit(0)
+        child = fork(tmp_path / "log", partial(trained, encoder, tmp_path / "run", 4, values=MIXED))
         time.sleep(rng.uniform(0.1, 1) * seconds)
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        ended(child)
     trained(encoder, tmp_path / "run", 4, values=MIXED)
     assert_same_results(tmp_path / "run", tmp_path / "whole")
 
