@@ -25,6 +25,12 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     fitted = load_beside(config, folder, ("collection.queries", "collection.query_field"))
     collection = fitted.world.collection
     queries = read_queries(settings.queries, settings.query_field) if settings.queries else collection.queries
+    taught = sum(bool(collection.qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())
+    if taught and any(settings.learns != "nothing" for settings in fitted.stages.values()):
+        log.info(
+            f"{taught} of {len(queries)} queries taught the pipeline: its evidence (`rerank report {folder}`) says how "
+            "good it is, not this run"
+        )
     unanswered = 0
     with atomic_write(out) as tmp:
         with tmp.open("w", encoding="utf-8") as lines:

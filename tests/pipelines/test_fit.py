@@ -240,7 +240,9 @@ def test_the_command_prints_the_table_and_the_folder_scores_and_searches(here, c
     Path("topics.tsv").write_text("new\tgood\n")
     main(["score", str(FOLDER), "--queries", "topics.tsv", "--out", "new.run"])
     assert read_run("new.run").keys() == {"new"}
-    capsys.readouterr()
+    assert "taught the pipeline" not in capsys.readouterr().err
+    main(["score", str(FOLDER), "--out", "judged.run"])
+    assert "15 of 15 queries taught the pipeline" in capsys.readouterr().err
     main(["search", str(FOLDER), "good", "--top", "2", "--explain"])
     head, *lines = capsys.readouterr().out.splitlines()
     assert any(line.strip().startswith("matched: good → ") for line in lines)
