@@ -11,8 +11,9 @@ from rerank.data.types import Hit, Marked
 
 INDENT = " " * 6
 MARK, UNMARK = "\033[1;33m", "\033[0m"
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Characters that a terminal would obey."""
+CONTROL, REPLACEMENT = re.compile(r"[\x00-\x1f\x7f-\x9f]"), "\ufffd"
+"""Characters that a terminal would obey, and what is shown for one."""
+NO_BREAK = "\u00a0"
 
 
 def print_hits(hits: Sequence[Hit], stages: Sequence[str] = ()) -> None:
@@ -29,37 +30,35 @@ def print_hits(hits: Sequence[Hit], stages: Sequence[str] = ()) -> None:
 def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: Sequence[str] = ()) -> Iterator[str]:
     """The lines of the hits, snippets broken at `width` characters; `around` goes before and after a marked word.
 
-    For each of the `stages` there are two columns: the rank and the score that it gives the document.
+    With `stages`, a line below says the rank that each gives the document and, in brackets, its score; another one the
+    words that match.
     """
     if not hits:
         return
-    head = ["rank", "score", *(f"{name} {what}" for name in stages for what in ("rank", "score"))]
-    rows = [[f"{hit.rank}", f"{hit.score:.4f}", *_of_stages(hit, stages)] for hit in hits]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-
-    def line(cells: Sequence[str], last: str) -> str:
-        return "  ".join([*(cell.rjust(size) for cell, size in zip(cells, widths, strict=True)), last])
-
-    yield line(head, "document")
-    for hit, row in zip(hits, rows, strict=True):
+    rows = [["rank", "score"], *([f"{hit.rank}", f"{hit.score:.4f}"] for hit in hits)]
+    rank, score = (max(map(len, column)) for column in zip(*rows, strict=True))
+    yield f"{'rank':>{rank}}  {'score':>{score}}  document"
+    for hit in hits:
         title = f"  {_marked(hit.title, around)}" if hit.title.text else ""
-        yield line(row, CONTROL.sub("\ufffd", hit.doc_id) + title)
+        yield f"{hit.rank:>{rank}}  {hit.score:>{score}.4f}  {CONTROL.sub(REPLACEMENT, hit.doc_id)}{title}"
         for part in _broken(hit.snippet, width - len(INDENT)):
             yield INDENT + _marked(part, around)
-        if stages and hit.matches:
-            pairs = ", ".join(f"{word} → {match}" for word, match in hit.matches)
-            yield from textwrap.wrap(f"matched: {pairs}", width, initial_indent=INDENT, subsequent_indent=INDENT)
+        if stages:
+            found = [(name, *hit.stages[name]) for name in stages if name in hit.stages]
+            yield from _listed("stages", [f"{name} {place} ({value:.4f})" for name, place, value in found], width)
+            yield from _listed("matched", [f"{word} → {match}" for word, match in hit.matches], width)
 
 
-def _of_stages(hit: Hit, stages: Sequence[str]) -> Iterator[str]:
-    for name in stages:
-        rank, score = hit.stages.get(name, ("–", None))
-        yield from (f"{rank}", "–" if score is None else f"{score:.4f}")
+def _listed(what: str, items: Sequence[str], width: int) -> Iterator[str]:
+    """The items in lines that are broken between them; no line without items."""
+    text = ", ".join(item.replace(" ", NO_BREAK) for item in items)
+    for line in textwrap.wrap(f"{what}: {text}" if items else "", width - len(INDENT), break_on_hyphens=False):
+        yield INDENT + line.replace(NO_BREAK, " ")
 
 
 def _marked(text: Marked, around: tuple[str, str]) -> str:
     before, after = around
-    parts = ((CONTROL.sub("\ufffd", part), is_mark) for part, is_mark in text.parts())
+    parts = ((CONTROL.sub(REPLACEMENT, part), is_mark) for part, is_mark in text.parts())
     return "".join(f"{before}{part}{after}" if is_mark else part for part, is_mark in parts)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import sys
 from pathlib import Path
 
@@ -35,10 +36,10 @@ def test_it_prints_ranks_scores_and_marked_snippets(there, capsys):
     main(words)
     assert capsys.readouterr().out == out  # the collection that it was trained on
     main([*words, "--depth", "3", "--explain"])
-    head, *hits = rows(capsys.readouterr().out)
-    assert " ".join(head) == "rank score bm25 rank bm25 score cross-encoder rank cross-encoder score document"
-    assert {row[2] for row in hits} == {"1", "2", "3"}
-    assert all(row[:2] == row[4:6] for row in hits)
+    explained = capsys.readouterr().out
+    found = re.findall(r"stages: bm25 (\d) \([\d.]+\), cross-encoder (\d) \((-?[\d.]+)\)$", explained, re.MULTILINE)
+    assert {bm25 for bm25, *_ in found} == {"1", "2", "3"}
+    assert [row[:2] for row in rows(explained)[1:]] == [[place, score] for _, place, score in found]
 
 
 @pytest.mark.parametrize("query", ["the of and", "zzzz"])
@@ -89,14 +90,19 @@ def read_all(descriptor):
 
 def test_snippets_are_broken_at_the_width_and_marks_stay():
     text = " ".join(["filler"] * 10 + ["wing"] + ["filler"] * 10)
-    hit = Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)), {"a": (12, 100.25)}, Marked(text))
-    hits = [hit, hit._replace(rank=10, score=-10.0, stages={})]
-    lines = list(hit_lines(hits, 60, ("<", ">"), ["a"]))
-    assert lines[0] == "rank     score  a rank   a score  document"
-    assert lines[1] == "   1    8.5000      12  100.2500  d1  On <wings>"
-    assert lines[5] == "  10  -10.0000       –         –  d1  On <wings>"
+    of_stages = {"a": (12, 100.25), "b": (1, 0.5)}
+    hit = Hit("d1", 1, 8.5, Marked("On wings", ((3, 8),)), Marked(text, ((70, 74),)), of_stages, Marked(text))
+    lines = list(hit_lines([hit, hit._replace(rank=10, score=-10.0, stages={})], 60, ("<", ">"), ["a", "b"]))
+    assert lines[0] == "rank     score  document"
+    assert lines[1] == "   1    8.5000  d1  On <wings>"
+    assert lines[5] == "      stages: a 12 (100.2500), b 1 (0.5000)"
+    assert lines[6] == "  10  -10.0000  d1  On <wings>"
     assert max(len(line) for line in lines) <= 62
     assert " ".join(line.strip() for line in lines[2:5]) == text.replace("wing", "<wing>")
+    assert list(hit_lines([hit], 32, ("", ""), ["a", "b"]))[-2:] == [
+        "      stages: a 12 (100.2500),",
+        "      b 1 (0.5000)",
+    ]
     assert list(hit_lines([], 60, ("<", ">"))) == []
 
 
