@@ -10,7 +10,7 @@ import gzip
 import itertools
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -182,10 +182,17 @@ def _check_name(path: str | Path, what: str, name: str) -> None:
         raise UserError(f"{path}: {what} {name!r}: expected a name without white space, which no TREC file can hold")
 
 
-def _write(path: str | Path, texts: Iterable[str]) -> None:
+@contextlib.contextmanager
+def new_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes its place when the block ends; gzipped where the name ends in .gz."""
     with atomic_write(path) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
-        out: IO[bytes] | gzip.GzipFile = file
+        out: Any = file
         if str(path).endswith(".gz"):  # no name and no time inside: the same run is the same bytes
             out = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        yield out
+
+
+def _write(path: str | Path, texts: Iterable[str]) -> None:
+    with new_file(path) as out:
         for text in texts:
             out.write(text.encode())

@@ -5,17 +5,16 @@ from the inputs, so processes need no lock: two that score the same part write t
 """
 
 import contextlib
-import gzip
 import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from rerank.data.trec import write_run
+from rerank.data.trec import new_file, write_run
 from rerank.data.types import Run
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -113,13 +112,10 @@ class Parts:
                     "and score all parts on one kind of device or set --training.precision"
                 )
             facts[key] = different if len(different) > 1 else different[0]
-        with atomic_write(self.out) as tmp, tmp.open("wb") as file, contextlib.ExitStack() as stack:
-            target: IO[bytes] | gzip.GzipFile = file
-            if self.out.name.endswith(".gz"):  # no name and no time inside, as `write_run` has it
-                target = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        with new_file(self.out) as out:
             for number in self.numbers:
                 with self.file(number).open("rb") as part:
-                    shutil.copyfileobj(part, target)
+                    shutil.copyfileobj(part, out)
         return facts
 
     def remove(self) -> None:

@@ -25,8 +25,10 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     fitted = load_beside(config, folder, ("collection.queries", "collection.query_field"))
     collection = fitted.world.collection
     queries = read_queries(settings.queries, settings.query_field) if settings.queries else collection.queries
-    taught = sum(bool(collection.qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())
-    if taught and any(settings.learns != "nothing" for settings in fitted.stages.values()):
+    learns = any(settings.learns != "nothing" for settings in fitted.stages.values())
+    qrels = collection.qrels if learns else {}
+    taught = sum(bool(qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())
+    if taught:
         log.info(
             f"{taught} of {len(queries)} queries taught the pipeline: its evidence (`rerank report {folder}`) says how "
             "good it is, not this run"

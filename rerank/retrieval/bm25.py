@@ -93,7 +93,7 @@ def search_each(
     {} is the result of a query without one. The first `before` queries are left out.
     """
     with reading(index):
-        searcher, array = open_searcher(index, k1, b, language), java_class("java.util.Arrays")
+        searcher, array = kept_searcher(index, k1, b, language), java_class("java.util.Arrays")
         left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
         while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
             texts, ids = array.asList(*some.values()), array.asList(*some)
@@ -111,7 +111,7 @@ def search_one(
     each hit and makes an object of it, which is two thirds of the time of a query: here Lucene is asked itself.
     """
     with reading(index):
-        searcher = open_searcher(index, k1, b, language)
+        searcher = kept_searcher(index, k1, b, language)
         if searcher.backwardsCompatibilityLucene8:
             return {hit.docid: hit.score for hit in searcher.search(query, depth)}
         lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
@@ -126,7 +126,7 @@ def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
         log.info(f"{unanswered} of {queries} queries find no document: {', '.join(first[:NAMED])}")
 
 
-def open_searcher(index: Path, k1: float, b: float, language: str) -> Any:
+def kept_searcher(index: Path, k1: float, b: float, language: str) -> Any:
     """Anserini's searcher of an index, which stays open for the next query."""
     return _searcher(index, index_identity(index), k1, b, language)
 

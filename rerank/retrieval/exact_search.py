@@ -38,6 +38,12 @@ def product(documents: EmbeddingStore, cosine: bool) -> Similarity:
     return similarity
 
 
+def units(vectors: np.ndarray) -> np.ndarray:
+    """The (…, dimensions) vectors with a length of 1; those of zeros stay."""
+    scaled: np.ndarray = vectors / or_one(np.linalg.norm(vectors, axis=-1, keepdims=True))
+    return scaled
+
+
 def or_one(lengths: np.ndarray) -> np.ndarray:
     """The lengths, those of vectors of zeros as 1."""
     return np.where(lengths, lengths, np.float32(1))

@@ -11,7 +11,7 @@ from typing import Any
 
 from rerank.config.languages import ENGLISH
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import open_searcher, search_one
+from rerank.retrieval.bm25 import kept_searcher, search_one
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import reading
 
@@ -37,7 +37,7 @@ def search_rm3(
     first = search_one(index, query, DOCUMENTS, k1, b, language)
     texts = [document.text for document in texts_of(list(first))]
     with reading(index):
-        searcher = open_searcher(index, k1, b, language)
+        searcher = kept_searcher(index, k1, b, language)
         analyzers, readers = (
             java_class("io.anserini.analysis.AnalyzerUtils"),
             java_class("io.anserini.index.IndexReaderUtils"),

@@ -60,7 +60,7 @@ class Bodies:
             yield sent
 
     def _hold(self, count: int, held: contextlib.ExitStack) -> None:
-        """Counts so many bytes more until the stack is closed; raises RefusalError if there is no room for them."""
+        """Adds bytes to the count until the stack is closed; raises RefusalError if they exceed the limit."""
         if self.bytes + count > self.limits.max_bodies_bytes:
             reason = "the bodies of other requests fill the memory; try again"
             raise RefusalError(Reason.OVERLOADED, reason, RETRY_AFTER)

@@ -76,7 +76,7 @@ class Engine:
         self._thread.join()
 
     def check_room(self, documents: int = 1) -> None:
-        """Raises RefusalError if so many more documents do not fit into the queue, or the thread has ended."""
+        """Raises RefusalError if this number of documents does not fit into the queue, or the thread has ended."""
         with self._changed:
             self._check_health()
             if self.documents + documents <= self._max_queue:
@@ -91,7 +91,7 @@ class Engine:
 
     @contextlib.contextmanager
     def room(self, documents: int) -> Iterator[None]:
-        """Room for a request of so many documents, within the block; raises RefusalError as `check_room` does."""
+        """Counts a request and its documents as waiting, within the block; raises RefusalError as `check_room`."""
         with self._changed:
             self.check_room(documents)
             self.documents, self.requests = self.documents + documents, self.requests + 1

@@ -71,13 +71,13 @@ class OneByOne(Endpoint):
         self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix=type(self).__name__), 0
 
     def check_room(self, count: int = 1) -> None:
-        """Raises RefusalError if so many more texts or queries do not fit into the queue."""
+        """Raises RefusalError if `count` more texts or queries do not fit into the queue."""
         if self._waiting + count > self.limits.max_queue:
             line = f"the queue is full: {self._waiting} wait, {self.limits.max_queue} is the limit; try again"
             raise RefusalError(Reason.OVERLOADED, line, RETRY_AFTER)
 
     async def run(self, function: Callable[[], Result], count: int = 1) -> Result:
-        """What the function returns in the thread, for so many texts or queries; raises RefusalError without room."""
+        """What the function returns in the thread; raises RefusalError if `count` texts or queries do not fit."""
         self.check_room(count)
         self._waiting += count
         try:

@@ -18,7 +18,7 @@ from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import MEASURE, MOST_QUERIES
-from rerank.retrieval.exact_search import or_one
+from rerank.retrieval.exact_search import units
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json
@@ -72,8 +72,8 @@ class SimilarQueries:
         }
         vectors = world.query_vectors(self.encoder, {q: queries[q] for q, doc_ids in relevant.items() if doc_ids})
         judged = list(vectors)
-        units = _units(np.array([vectors[query_id] for query_id in judged]))
-        ranker = SimilarQueriesRanker(self, world, units, [relevant[query_id] for query_id in judged], 0.0)
+        rows = units(np.array([vectors[query_id] for query_id in judged]))
+        ranker = SimilarQueriesRanker(self, world, rows, [relevant[query_id] for query_id in judged], 0.0)
         return ranker.tuned(judged, below[0])
 
     def open(self, world: World, folder: Path) -> "SimilarQueriesRanker":
@@ -118,7 +118,7 @@ class SimilarQueriesRanker:
     def votes(self, found: Candidates, vector: np.ndarray, left_out: int | None = None) -> np.ndarray:
         """(candidates,) the votes of the most similar judged queries, without the one at the place `left_out`."""
         votes = dict.fromkeys(found.doc_ids, 0.0)
-        cosines = self.vectors @ _units(vector) if self.relevant else np.empty(0)
+        cosines = self.vectors @ units(vector) if self.relevant else np.empty(0)
         if left_out is not None:
             cosines[left_out] = 0
         for place in np.argsort(-cosines, kind="stable")[: self.settings.queries].tolist():
@@ -135,9 +135,3 @@ class SimilarQueriesRanker:
         learned = Learned(weight=self.weight, relevant=[list(doc_ids) for doc_ids in self.relevant])
         (folder / FILE).write_text(json.dumps(learned), encoding="utf-8")
         np.save(folder / VECTORS, self.vectors)
-
-
-def _units(vectors: np.ndarray) -> np.ndarray:
-    """The (…, dimensions) vectors with a length of 1."""
-    units: np.ndarray = vectors / or_one(np.linalg.norm(vectors, axis=-1, keepdims=True))
-    return units

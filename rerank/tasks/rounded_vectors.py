@@ -13,7 +13,7 @@ import torch
 
 from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
-from rerank.retrieval.exact_search import Similarity, best_of, or_one, product
+from rerank.retrieval.exact_search import Similarity, best_of, or_one, product, units
 
 FEWEST, MOST = 10_000, 2**30
 """Vectors from which on they are rounded, and the largest number of bytes that they may take."""
@@ -101,7 +101,7 @@ def _seconds(way: Callable[[np.ndarray], Any], query: np.ndarray) -> float:
 
 def _units(vectors: np.ndarray, cosine: bool) -> np.ndarray:
     vectors = vectors.astype(np.float32, copy=False)
-    return vectors / or_one(np.linalg.norm(vectors, axis=1, keepdims=True)) if cosine else vectors
+    return units(vectors) if cosine else vectors
 
 
 def _scales(vectors: np.ndarray) -> np.ndarray:
