@@ -41,7 +41,7 @@ COMMANDS = {
     "No judgments are needed; --collection.queries gives new queries.\n\n"
     "Example: rerank score runs/my-collection/pipeline --queries topics.tsv --out topics.run",
     "search": "Search a collection with a fitted pipeline or a cross-encoder; the words of the query are marked.",
-    "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere, vLLM and others.\n\n"
+    "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
     "`rerank score` and `Reranker.load` take its folder; --agreement compares its scores with the checkpoint's.",

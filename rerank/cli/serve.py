@@ -1,7 +1,6 @@
 """`rerank serve`: a pipeline or a model behind HTTP."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,8 @@ from rerank.utils.parameters import LARGEST_WHOLE, Count, OptionalPath, Whole, a
 from rerank.utils.progress import log
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
-    from rerank.models.bi_encoder import BiEncoder
     from rerank.models.reranker import Reranker
     from rerank.pipelines.pipeline import Pipeline
-    from rerank.serving.search_page import Search
-    from rerank.serving.service import Service
 
 SEARCHED = Parameter(
     help="Documents to search in a page at /, as `rerank search` does; without it there is no page.", show_default=False
@@ -38,10 +32,7 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: Annotated[Whole, between(0, 65535)] = 8080,
-    served_name: str = "",
     api_key_file: OptionalPath = None,
-    open_metrics: Annotated[bool, Parameter(negative="")] = False,
-    allow_origin: tuple[str, ...] = (),
     budget: Budget = "",
     speed: Literal["auto", "exact"] = "auto",
     max_doc_tokens: Annotated[Count | None, at_least(1)] = None,
@@ -51,7 +42,7 @@ def serve(
     max_queue: AtLeastOne = 10_000,
     config: Config,
 ) -> None:
-    """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere, Infinity, Voyage and vLLM.
+    """Answers searches and re-ranking requests over HTTP, in the APIs of TEI, Jina, Cohere and vLLM.
 
     Parameters
     ----------
@@ -59,14 +50,8 @@ def serve(
         The address to listen on; 0.0.0.0 is every address of this machine.
     port
         The port; 0: any that is free.
-    served_name
-        The model's name in answers; default: its name on the hub, or the last three parts of its folder.
     api_key_file
         A file with a key on each line: requests need one, in "Authorization: Bearer <key>" or "X-API-Key: <key>".
-    open_metrics
-        GET /metrics needs no key.
-    allow_origin
-        An origin whose web pages may ask, such as https://example.org, or *; repeatable.
     budget
         The time of a search, such as 100ms: the last stage of a pipeline that ends in time answers.
     speed
@@ -82,54 +67,42 @@ def serve(
     max_queue
         Documents of all requests that wait; more are answered with 429.
     """
-    from rerank.serving.access import Access
-    from rerank.serving.app import Served, make_app
-    from rerank.serving.embedder import Embedder
-    from rerank.serving.limits import Limits
-    from rerank.serving.live import Live
+    from rerank.pipelines.open import served_by
+    from rerank.serving.app import make_app
+    from rerank.serving.bodies import Limits
     from rerank.serving.metrics import Metrics
     from rerank.serving.search_page import Searches
     from rerank.serving.server import address_of, open_socket, read_keys, serve_until_interrupted
     from rerank.serving.service import Service
 
     limits = Limits(max_body_mib * 2**20, max_documents, max_tokens, max_queue)
-    access = Access(read_keys(api_key_file) if api_key_file else (), allow_origin, open_metrics)
-    name, metrics = served_name or default_name(model), Metrics()
+    keys = read_keys(api_key_file) if api_key_file else ()
+    name, metrics = default_name(model), Metrics()
     quick = speed == "auto" and config.training.precision == "auto"
     if speed == "exact" and config.training.precision == "auto":
         config = replace(config, training=replace(config.training, precision="float32"))
-    searches = None
-
-    @contextlib.contextmanager
-    def opened() -> "Iterator[ASGIApp]":
-        nonlocal searches
-        service = embedder = searches = None
-        with contextlib.ExitStack() as resources:
-            reranker, encoder, pipeline = _models(config, model, max_doc_tokens, quick)
-            if encoder:
-                embedder = Embedder(encoder, name, limits, metrics)
-                resources.callback(embedder.stop)
-            if reranker:
-                service = Service(reranker, name, limits, metrics)
-                resources.callback(service.stop)
-                service.rank_passages("query", ["document"])  # the first score takes longer
-            if budget and not (pipeline and pipeline.fitted.ms):
-                expected = "expected a folder of `rerank fit`"
-                raise UserError(f"--budget {budget}: {model} has no times of its stages; {expected}")
-            if pipeline:
-                search = _search(pipeline, service, milliseconds(budget))
-                searches = Searches(search, pipeline.fitted.world.collection.name, metrics)
-                resources.callback(searches.stop)
-            served = Served(name, metrics, service, embedder, searches)
-            yield make_app(served, access, live.reload if access.keys else None)
-
-    live = Live(opened)
-    with open_socket(host, port) as bound:
-        if not access.keys and not host.startswith(("127.", "localhost", "::1")):
+    service = searches = None
+    with contextlib.ExitStack() as resources:
+        bound = resources.enter_context(open_socket(host, port))
+        reranker, pipeline = _models(config, model, max_doc_tokens, quick)
+        if reranker:
+            service = Service(reranker, name, limits, metrics)
+            resources.callback(service.stop)
+            service.rank_passages("query", ["document"])  # the first score takes longer
+        if budget and not (pipeline and pipeline.fitted.ms):
+            expected = "expected a folder of `rerank fit`"
+            raise UserError(f"--budget {budget}: {model} has no times of its stages; {expected}")
+        if pipeline:
+            answering = served_by(pipeline, service.rank_passages) if service else pipeline
+            search = partial(answering.search, budget=milliseconds(budget))
+            searches = Searches(search, pipeline.fitted.world.collection.name, metrics)
+            resources.callback(searches.stop)
+        if not keys and not host.startswith(("127.", "localhost", "::1")):
             log.info(f"--host {host}: any client that reaches it may send requests; --api-key-file FILE asks for a key")
         address = address_of(bound)
-        page = f"\nsearch page at {address}/"
-        serve_until_interrupted(live, bound, lambda: f"serving {model} at {address}{page if searches else ''}")
+        page = f"\nsearch page at {address}/" if searches else ""
+        app = make_app(name, metrics, service, searches, keys)
+        serve_until_interrupted(app, bound, f"serving {model} at {address}{page}")
 
 
 def default_name(model: str) -> str:
@@ -143,22 +116,18 @@ def default_name(model: str) -> str:
 
 def _models(
     config: Config, model: str, max_doc_tokens: int | str | None, quick: bool
-) -> "tuple[Reranker | None, BiEncoder | None, Pipeline | None]":
-    """The cross-encoder, in int8 if that is to be `quick`, the bi-encoder and the pipeline that a name stands for."""
+) -> "tuple[Reranker | None, Pipeline | None]":
+    """The cross-encoder, in int8 if that is to be `quick`, and the pipeline that a name stands for."""
     from rerank.jobs.int8 import int8_if_faster
     from rerank.jobs.sample import texts_of_python
-    from rerank.models.bi_encoder import BiEncoder, is_bi_encoder
     from rerank.pipelines.folder import is_pipeline
-    from rerank.pipelines.open import bi_encoder_of, bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm
-    from rerank.training.device import select_device
+    from rerank.pipelines.open import bm25_and, candidates_of, cross_encoder_of, open_pipeline, warm
     from rerank.training.open_reranker import open_reranker
 
-    training, encoder, pipeline = config.training, None, None
+    pipeline = None
     if is_pipeline(Path(model)):
         pipeline = open_pipeline(model, config)
-        reranker, encoder = cross_encoder_of(pipeline), bi_encoder_of(pipeline)
-    elif is_bi_encoder(Path(model)):
-        return None, BiEncoder.load(model, device=select_device(training.device), precision=training.precision), None
+        reranker = cross_encoder_of(pipeline)
     else:
         reranker = open_reranker(config, model)
         if config.collection.source:
@@ -168,11 +137,4 @@ def _models(
         reranker.scorer.max_doc_tokens = LARGEST_WHOLE if max_doc_tokens == "all" else int(max_doc_tokens)
     if reranker and quick:
         reranker = int8_if_faster(reranker, lambda: (pipeline and candidates_of(pipeline)) or texts_of_python())
-    return reranker, encoder, pipeline
-
-
-def _search(pipeline: "Pipeline", service: "Service | None", budget: float | None) -> "Search":
-    """The search of a pipeline, whose last cross-encoder is that of the service."""
-    from rerank.pipelines.open import served_by
-
-    return partial((served_by(pipeline, service.rank_passages) if service else pipeline).search, budget=budget)
+    return reranker, pipeline

@@ -164,17 +164,6 @@ def with_tokenizer(name: str, model: Any, limit: int | None) -> BiEncoder:
     return BiEncoder(name, model, limit - around, open_offset_tokenizer(tokenizer.backend_tokenizer.to_str()))
 
 
-def is_bi_encoder(folder: Path) -> bool:
-    """Whether a folder has a bi-encoder that sentence-transformers has saved."""
-    if not (folder / MODULES_FILE).is_file():
-        return False
-    try:
-        _expect_bi_encoder(folder, str(folder))
-    except UserError:
-        return False
-    return True
-
-
 def _expect_bi_encoder(folder: Path, name: str) -> None:
     """Raises UserError if the files say that the model is something else, such as a cross-encoder."""
     file = folder / "config_sentence_transformers.json"

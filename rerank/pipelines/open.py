@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
@@ -17,16 +16,12 @@ from rerank.retrieval.words import find_words
 from rerank.stages.base import Ranker
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
-from rerank.stages.dense import DenseRanker
 from rerank.stages.world import World
 from rerank.tasks.source_checks import expect_text
 from rerank.tasks.trained_on import as_trained, open_trained_on
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
-
-if TYPE_CHECKING:
-    from rerank.models.bi_encoder import BiEncoder
 
 UNCHANGED = {
     f"{section}.{key}": (value,) for section, values in sections(Config()).items() for key, value in values.items()
@@ -96,16 +91,6 @@ def bm25_and(model: Reranker, checkpoint: str, config: Config) -> Pipeline:
 def cross_encoder_of(pipeline: Pipeline) -> Reranker | None:
     """The last cross-encoder of a fitted pipeline; None if it has none."""
     found = [ranker.reranker for ranker in pipeline.fitted.rankers.values() if isinstance(ranker, CrossEncoderRanker)]
-    return found[-1] if found else None
-
-
-def bi_encoder_of(pipeline: Pipeline) -> "BiEncoder | None":
-    """The last bi-encoder of a fitted pipeline; None if it has none."""
-    found = [
-        ranker.world.encoder(ranker.settings.encoder)
-        for ranker in pipeline.fitted.rankers.values()
-        if isinstance(ranker, DenseRanker)
-    ]
     return found[-1] if found else None
 
 

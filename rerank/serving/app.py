@@ -1,123 +1,112 @@
-"""The routes of the server."""
+"""The routes of the server, and the keys that they need."""
 
+import hmac
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerank.runs.manifest import version
-from rerank.serving.access import OPEN, Access
-from rerank.serving.addresses import addressed
-from rerank.serving.dialects import DIALECTS, EMBEDDINGS, RANKINGS, SEARCHES
-from rerank.serving.dialects.tei import TEI
-from rerank.serving.embedder import DTYPES, Embedder
+from rerank.serving.dialects import PATHS
 from rerank.serving.metrics import Metrics
-from rerank.serving.openapi import docs_page, openapi
 from rerank.serving.refusals import Reason, RefusalError
-from rerank.serving.responses import no_such_path, refuse
 from rerank.serving.search_page import Searches
 from rerank.serving.service import Service
 
+PUBLIC = ("/health",)
+"""What needs no key: a supervisor asks whether the server is ready."""
 METRICS_TYPE = "text/plain; version=0.0.4"
-VERSION = version("ir-rerank") or "0"
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+"""What TEI calls precisions."""
 
 
-class Served(NamedTuple):
-    """What a server has: a service that ranks, an embedder, searches with a page; and its metrics."""
+def make_app(
+    name: str,
+    metrics: Metrics,
+    service: Service | None = None,
+    searches: Searches | None = None,
+    keys: tuple[str, ...] = (),
+) -> ASGIApp:
+    """The ASGI application of a service that ranks and of searches with a page, as far as there are any.
 
-    name: str
-    metrics: Metrics
-    service: Service | None = None
-    embedder: Embedder | None = None
-    searches: Searches | None = None
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the model's thread runs, if there is one."""
-        return self.service is None or self.service.engine.healthy
-
-
-def make_app(served: Served, access: Access = OPEN, reload: Callable[..., Any] | None = None) -> ASGIApp:
-    """The ASGI application of what is served, for those who have access; `reload` answers `POST /reload`."""
-    endpoints = ((served.service, RANKINGS), (served.embedder, EMBEDDINGS), (served.searches, SEARCHES))
-    responding = {path: endpoint.respond for endpoint, paths in endpoints if endpoint for path in paths}
-    described = {path: DIALECTS[path] for path in responding}
-    routes = [Route(path, respond, methods=["POST"]) for path, respond in responding.items()]
-    if served.searches:
-        routes.append(Route("/", served.searches.page))
+    `name` is the model's. If there are keys, a request needs one.
+    """
+    routes = [Route(path, service.respond, methods=["POST"]) for path in PATHS] if service else []
+    if searches:
+        routes += [Route("/search", searches.respond, methods=["POST"]), Route("/", searches.page)]
     gets: dict[str, Callable[[], Response]] = {
-        "/health": lambda: _health(served),
-        "/ready": lambda: _health(served),
-        "/healthz": Response,
-        "/version": lambda: JSONResponse({"version": VERSION}),
-        "/info": lambda: JSONResponse(info(served)),
-        "/models": lambda: JSONResponse(models(served)),
-        "/metrics": lambda: Response(served.metrics.text(), media_type=METRICS_TYPE),
-        "/openapi.json": lambda: JSONResponse(openapi(described, VERSION)),
-        "/docs": lambda: docs_page(described, VERSION),
+        "/health": lambda: _health(service),
+        "/info": lambda: JSONResponse(_info(name, service)),
+        "/v1/models": lambda: JSONResponse(_models(name)),
+        "/metrics": lambda: Response(metrics.text(), media_type=METRICS_TYPE),
     }
     routes += [Route(path, _answering(answer)) for path, answer in gets.items()]
-    routes.append(Route("/models/{name:path}", _answering(lambda: JSONResponse(models(served)["data"][0]))))
-    routes.append(Route("/reload", reload or _no_reload, methods=["POST"]))
-    handlers: dict[Any, Any] = {HTTPException: no_such_path}
+    handlers: dict[Any, Any] = {HTTPException: _no_such_path}
     app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
-    return addressed(access.guard(app, served.metrics))
-
-
-def info(served: Served) -> dict[str, object]:
-    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut."""
-    about: dict[str, object] = {"model_id": served.name, "model_sha": None}
-    if served.service:
-        scorer, limits, label = served.service.reranker.scorer, served.service.limits, "LABEL_0"
-        about |= {
-            "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
-            "model_type": {"reranker": {"id2label": {"0": label}, "label2id": {label: 0}}},
-            "max_concurrent_requests": limits.max_queue,
-            "max_input_length": scorer.max_doc_tokens,
-            "max_batch_tokens": scorer.max_tokens_per_forward,
-            "max_batch_requests": None,
-            "max_client_batch_size": limits.max_documents,
-        }
-    elif served.embedder:
-        about |= served.embedder.info()
-    return about | {
-        "auto_truncate": True,
-        "tokenization_workers": 1,
-        "version": VERSION,
-        "sha": None,
-        "docker_label": None,
-    }
-
-
-def models(served: Served) -> dict[str, Any]:
-    """The list of models as OpenAI's clients read it (`data`, with Infinity's fields), and Cohere's (`models`)."""
-    tasks = [task for task, there in (("rerank", served.service), ("embed", served.embedder)) if there]
-    one = {
-        "id": served.name,
-        "object": "model",
-        "created": int(time.time()),
-        "owned_by": "infinity",  # Infinity's client takes no other
-        "backend": "torch",
-        "capabilities": tasks,
-        "stats": {},
-    }
-    return {"object": "list", "data": [one], "models": [{"name": served.name, "endpoints": tasks}]}
+    return _guarded(app, keys, metrics) if keys else app
 
 
 def _answering(answer: Callable[[], Response]) -> Callable[[Request], Response]:
     return lambda request: answer()
 
 
-def _no_reload(request: Request) -> Response:
-    line = "POST /reload: needs a key; start the server with --api-key-file FILE"
-    return JSONResponse({"error": line, "detail": line}, 403)
+def _health(service: Service | None) -> Response:
+    healthy = service is None or service.engine.healthy
+    return Response() if healthy else RefusalError(Reason.UNHEALTHY, "unhealthy").response()
 
 
-def _health(served: Served) -> Response:
-    return Response() if served.healthy else refuse(TEI, RefusalError(Reason.UNHEALTHY, "unhealthy"))
+def _info(name: str, service: Service | None) -> dict[str, object]:
+    """What TEI's `/info` says; a document that is longer than `max_input_length` tokens is cut."""
+    about: dict[str, object] = {"model_id": name, "auto_truncate": True, "version": version("ir-rerank") or "0"}
+    if service:
+        scorer, limits = service.reranker.scorer, service.limits
+        about |= {
+            "model_dtype": DTYPES.get(scorer.precision, scorer.precision),
+            "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+            "max_concurrent_requests": limits.max_queue,
+            "max_input_length": scorer.max_doc_tokens,
+            "max_batch_tokens": scorer.max_tokens_per_forward,
+            "max_client_batch_size": limits.max_documents,
+        }
+    return about
+
+
+def _models(name: str) -> dict[str, object]:
+    """The list of models as OpenAI's clients read it."""
+    one = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "rerank"}
+    return {"object": "list", "data": [one]}
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    """404 and 405 as JSON."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    what = "no such path" if error.status_code == 404 else f"expected {headers.get('Allow')}"
+    line = f"{request.method} {request.url.path[:100]}: {what}"
+    return JSONResponse({"error": line, "detail": line}, error.status_code, headers)
+
+
+def _guarded(app: ASGIApp, keys: tuple[str, ...], metrics: Metrics) -> ASGIApp:
+    """The application for requests with one of the keys; others get 401."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = app
+        if scope["type"] == "http" and scope["path"] not in PUBLIC and not _has_key(Request(scope), keys):
+            metrics.keys_refused.inc()
+            reason = "Authorization: expected Bearer and a key of the server, or X-API-Key with one"
+            answer = RefusalError(Reason.UNAUTHORISED, reason).response()
+        await answer(scope, receive, send)
+
+    return guarded
+
+
+def _has_key(request: Request, keys: tuple[str, ...]) -> bool:
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    given = [request.headers.get("x-api-key", ""), bearer if scheme.lower() == "bearer" else ""]
+    return any(hmac.compare_digest(one.strip().encode(), key.encode()) for one in given for key in keys)

@@ -16,9 +16,9 @@ class Metrics:
         registry = self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         gauge = partial(Gauge, registry=registry)
-        self._requests = counter("rerank_requests", "Requests by dialect and HTTP status.", ["dialect", "status"])
+        self._requests = counter("rerank_requests", "Requests by path and HTTP status.", ["path", "status"])
         text = "Seconds from a request's headers to its answer, of requests that got scores."
-        self._seconds = histogram("rerank_request_seconds", text, ["dialect"], buckets=SECONDS)
+        self._seconds = histogram("rerank_request_seconds", text, ["path"], buckets=SECONDS)
         self.clients_gone = counter("rerank_clients_gone", "Requests whose client went away first.")
         self.keys_refused = counter("rerank_keys_refused", "Requests without a key, or with a wrong one.")
         self._documents = counter("rerank_documents", "Documents scored.")
@@ -38,11 +38,11 @@ class Metrics:
         for gauge, value in zip(self._queue, values, strict=True):
             gauge.set_function(value)
 
-    def request(self, dialect: str, status: int, seconds: float) -> None:
+    def request(self, path: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self._requests.labels(dialect, str(status)).inc()
+        self._requests.labels(path, str(status)).inc()
         if status == 200:
-            self._seconds.labels(dialect).observe(seconds)
+            self._seconds.labels(path).observe(seconds)
 
     def chunk(self, tokens: int, documents: int, requests: int) -> None:
         """The model has scored documents of some requests in one pass."""

@@ -1,36 +1,63 @@
 """The searches of `rerank serve`: a page, and JSON at `/search`.
 
 The page is a form and a list, whose hits open to whole documents, without a script: it works in every browser. The
-address of a search has its query, so that it can be shared and gone back to; no log has it, and the page sends no
-address to other sites.
+address of a search has its query, so that it can be shared and gone back to; no log has it, and the page loads nothing
+and sends no address to other sites.
 """
 
+import asyncio
+import base64
+import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Annotated, Any, Protocol
 
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from rerank.data.queries import check_query
 from rerank.data.types import Hit
-from rerank.serving.dialects import Dialect
-from rerank.serving.dialects.fields import Body
-from rerank.serving.dialects.search import MOST, TOP, Found, SearchRequest
-from rerank.serving.limits import Limits
+from rerank.serving.bodies import Body, Limits, convert
 from rerank.serving.metrics import Metrics
-from rerank.serving.pages import page
 from rerank.serving.refusals import Reason, RefusalError, log_error
-from rerank.serving.responses import OneByOne
+from rerank.serving.responses import Endpoint
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
+TOP, MOST = 10, 1000
+"""The documents that a search shows, and the most that it can be asked for."""
 LARGEST_BODY = 2**16
 """Bytes of a request; of a query, the model reads half of its input length at most."""
 MOST_WAITING = 16
 """Searches that may wait or run at once."""
-HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+RETRY_AFTER = 1
+"""Seconds after which a search that waits may be done."""
+FOLDER = Path(__file__).parent
+CSS = (FOLDER / "search.css").read_text(encoding="utf-8")
+STYLE = base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": f"default-src 'none'; img-src data:; style-src 'sha256-{STYLE}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+}
 """Those of the page."""
+TEMPLATES = Environment(
+    loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+
+class SearchRequest(msgspec.Struct):
+    """`POST /search`; explain: with rank and score of each stage, and the words that match."""
+
+    query: str
+    top: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = TOP
+    explain: bool = False
 
 
 class Search(Protocol):
@@ -40,16 +67,26 @@ class Search(Protocol):
         """The best `top` documents, best first, with their matches if it is to explain them."""
 
 
-class Searches(OneByOne):
+class Searches(Endpoint):
     """Searches a collection, one query after the other: Java keeps what it knows of a thread as long as that lives.
 
     `search` may raise RefusalError; `collection` is the name that the page shows.
     """
 
     def __init__(self, search: Search, collection: str, metrics: Metrics) -> None:
-        limits = Limits(max_body_bytes=LARGEST_BODY, max_documents=MOST_WAITING, max_queue=MOST_WAITING)
-        super().__init__(limits, metrics)
+        super().__init__(Limits(max_body_bytes=LARGEST_BODY), metrics)
         self._search, self._collection = search, collection
+        self._thread, self._waiting = ThreadPoolExecutor(1, thread_name_prefix="search"), 0
+
+    def stop(self) -> None:
+        """Ends the thread when what waits is done."""
+        self._thread.shutdown()
+
+    def check_room(self) -> None:
+        """Raises RefusalError if too many searches wait."""
+        if self._waiting >= MOST_WAITING:
+            line = f"the queue is full: {self._waiting} wait, {MOST_WAITING} is the limit; try again"
+            raise RefusalError(Reason.OVERLOADED, line, RETRY_AFTER)
 
     async def page(self, request: Request) -> Response:
         """`GET /` is the form, `GET /?query=…` the form with the hits; `&from=11` shows those from the eleventh on.
@@ -60,26 +97,30 @@ class Searches(OneByOne):
         query = request.query_params.get("query")
         shown: dict[str, Any] = {"collection": self._collection, "query": query or "", "hits": None, "problem": ""}
         if query is None:
-            return page("search.html", headers=HEADERS, **shown)
+            return _page(shown)
         try:
             first = _first(request.query_params.get("from", "1"))
             found = await self._find(query, first + TOP, True)
         except RefusalError as refusal:
-            shown["problem"] = str(refusal)
-            return page("search.html", refusal.reason.status, HEADERS | refusal.headers, **shown)
+            return _page(shown | {"problem": str(refusal)}, refusal)
         shown |= {
             "hits": found[first - 1 :][:TOP],
             "first": first,
             "before": max(1, first - TOP) if first > 1 else None,
             "after": first + TOP if len(found) >= first + TOP else None,
         }
-        return page("search.html", headers=HEADERS, **shown)
+        return _page(shown)
 
-    async def answer(self, dialect: Dialect, body: Body) -> Any:
-        """The JSON of the answer to a request; raises RefusalError."""
-        asked: SearchRequest = dialect.read(body)
-        hits = await self._find(asked.query, asked.top or TOP, bool(asked.explain))
-        return dialect.answer(Found(hits, bool(asked.explain)))
+    async def answer(self, path: str, body: Body) -> Any:
+        """{hits: [{doc_id, rank, score, title, snippet}], answered_by?}, best first; raises RefusalError.
+
+        `answered_by` is the name of the stage that ranked them. Title and snippet are {text, marks}, and a mark is the
+        begin and end of a word of the query, in characters.
+        """
+        asked = convert(body, SearchRequest)
+        hits = await self._find(asked.query, asked.top, asked.explain)
+        answered = {"answered_by": list(hits[0].stages)[-1]} if hits else {}
+        return {"hits": [_as_json(hit, asked.explain) for hit in hits], **answered}
 
     async def _find(self, query: str, top: int, explain: bool) -> Sequence[Hit]:
         """The hits of a query; raises RefusalError."""
@@ -87,15 +128,25 @@ class Searches(OneByOne):
             check_query(query)
         except UserError as error:
             raise RefusalError(Reason.INVALID, str(error)) from None
+        self.check_room()
+        self._waiting += 1
+        search = partial(self._search, query, top, explain=explain)
         try:
-            return await self.run(partial(self._search, query, top, explain=explain))
+            return await asyncio.get_running_loop().run_in_executor(self._thread, search)
         except RefusalError:
             raise
         except UserError as error:
             log.error(f"a search failed: {error}")
         except Exception as error:
             log_error("a search failed", error)
+        finally:
+            self._waiting -= 1
         raise RefusalError(Reason.FAILED, "the search failed; the log of the server says why")
+
+
+def _page(shown: dict[str, Any], refusal: RefusalError | None = None) -> HTMLResponse:
+    content = TEMPLATES.get_template("search.html").render(css=CSS, **shown)
+    return HTMLResponse(content, refusal.status if refusal else 200, HEADERS | (refusal.headers if refusal else {}))
 
 
 def _first(text: str) -> int:
@@ -103,3 +154,12 @@ def _first(text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(MOST)) or not 1 <= int(text) <= MOST:
         raise RefusalError(Reason.INVALID, f"from: expected a whole number from 1 to {MOST}")
     return int(text)
+
+
+def _as_json(hit: Hit, explain: bool) -> dict[str, Any]:
+    about = {**hit._asdict(), "title": hit.title._asdict(), "snippet": hit.snippet._asdict()}
+    stages, matches, _ = about.pop("stages"), about.pop("matches"), about.pop("text")
+    if explain:
+        about["stages"] = {name: {"rank": rank, "score": score} for name, (rank, score) in stages.items()}
+        about["matches"] = dict(matches)
+    return about

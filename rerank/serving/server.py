@@ -4,13 +4,12 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from rerank.serving.live import Live
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, print_result
 
@@ -92,16 +91,14 @@ def running(app: ASGIApp, bound: socket.socket) -> Iterator[threading.Event]:
         ended.wait()
 
 
-def serve_until_interrupted(live: Live, bound: socket.socket, describe: Callable[[], str]) -> None:
-    """Serves until a KeyboardInterrupt, which is raised again once the requests in flight are answered.
+def serve_until_interrupted(app: ASGIApp, bound: socket.socket, line: str) -> None:
+    """Prints the line and serves until a KeyboardInterrupt, raised again once the requests in flight are answered.
 
-    Connections are accepted from the start. When the model is loaded, the line of `describe` is printed. uvicorn runs
-    in a thread, so that signals stay those of the command line: a second one ends the process at once.
+    uvicorn runs in a thread, so that signals stay those of the command line: a second one ends the process at once.
     """
     try:
-        with running(live, bound) as ended:
-            live.load()
-            print_result(describe())
+        with running(app, bound) as ended:
+            print_result(line)
             try:
                 ended.wait()
             except KeyboardInterrupt:
@@ -109,6 +106,4 @@ def serve_until_interrupted(live: Live, bound: socket.socket, describe: Callable
                 raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("every request that had arrived was answered") from None
-    finally:
-        live.close()
     raise UserError("the HTTP server has ended; start it again")

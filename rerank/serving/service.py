@@ -1,4 +1,4 @@
-"""Service: takes a request from its bytes to its scores."""
+"""Service: scores the documents of requests with one model, whatever their API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,28 +9,25 @@ import numpy as np
 
 from rerank.models.rankings import BestPassage, TokenisedPairs
 from rerank.models.reranker import Reranker
-from rerank.serving.dialects import Dialect
-from rerank.serving.dialects.fields import Body
+from rerank.serving.bodies import Body, Limits
+from rerank.serving.dialects import Question, Scored, request_of
 from rerank.serving.engine import Engine, Job
-from rerank.serving.limits import Limits
 from rerank.serving.metrics import Metrics
-from rerank.serving.questions import Question, Scored
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.serving.responses import Endpoint
-from rerank.serving.token_limits import keep
 
 
 class Service(Endpoint):
-    """Answers the requests of all dialects with one model.
+    """Answers the requests for scores.
 
-    `name` is the checkpoint's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two
-    at once; the engine's thread scores.
+    `name` is the model's, as answers give it. One thread tokenises, since a tokenizer is not to be called by two at
+    once; the engine's thread scores.
     """
 
-    def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics | None = None) -> None:
-        super().__init__(limits, metrics or Metrics())
+    def __init__(self, reranker: Reranker, name: str, limits: Limits, metrics: Metrics) -> None:
+        super().__init__(limits, metrics)
         self.reranker, self.name = reranker, name
-        self.engine = Engine(reranker.scorer, limits.max_queue, self.metrics)
+        self.engine = Engine(reranker.scorer, limits.max_queue, metrics)
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="tokeniser")
 
     def stop(self) -> None:
@@ -59,21 +56,24 @@ class Service(Endpoint):
         """Raises RefusalError if the queue is full, or the engine's thread has ended."""
         self.engine.check_room()
 
-    async def answer(self, dialect: Dialect, body: Body) -> Any:
+    async def answer(self, path: str, body: Body) -> Any:
         """The JSON of the answer to a request; raises RefusalError."""
-        question: Question = dialect.read(body)
-        self.limits.check_count(len(question.pairs), "documents")
+        request = request_of(path, body)
+        question, limits = request.question(), self.limits
+        if len(question.pairs) > limits.max_documents:
+            line = f"{len(question.pairs)} documents, {limits.max_documents} is the limit (--max-documents)"
+            raise RefusalError(Reason.TOO_LARGE, line)
         with self.engine.room(len(question.pairs)):
             loop = asyncio.get_running_loop()
             job = Job(await loop.run_in_executor(self._tokeniser, self._tokenise, question))
-            if job.tokens > (most := self.limits.max_tokens):
-                line = f"{job.tokens} tokens in all passages, {most} is the limit (--max-tokens)"
+            if job.tokens > limits.max_tokens:
+                line = f"{job.tokens} tokens in all passages, {limits.max_tokens} is the limit (--max-tokens)"
                 raise RefusalError(Reason.TOO_LARGE, line)
             found = await asyncio.wrap_future(self.engine.submit(job))
-        return dialect.answer(Scored(question, found.scores, job.tokens, self.name))
+        return request.answer(Scored(question, found.scores, job.tokens, self.name))
 
     def _tokenise(self, question: Question) -> TokenisedPairs:
-        passages = self.reranker.scorer.tokenise_pairs(question.pairs, question.limits.document)
+        passages = self.reranker.scorer.tokenise_pairs(question.pairs, question.max_doc_tokens)
         store = passages.builder.documents
         cut = store.lengths > np.diff(store.offsets)
         if question.never_cut and (cut.any() or passages.builder.truncated_queries()):
@@ -81,7 +81,7 @@ class Service(Endpoint):
             raise RefusalError(
                 Reason.TOO_LARGE,
                 f"a text has too many tokens: the limit is {kept} of a document and {half} of a query; "
-                f"{question.never_cut}",
+                f"{question.never_cut}: true cuts it",
             )
         self.metrics.documents_cut.inc(int(cut.sum()))
-        return keep(passages, question.limits)
+        return passages

@@ -1,22 +1,21 @@
 """`scripts/clients`: clients of other servers ask `rerank serve`, whose answers must be those of `Reranker`."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rerank import BiEncoder, Reranker
+from rerank import Reranker
 from scripts.benchmarks.serving_load import server_process
 from scripts.command_line import open_app, run_app
 from tests.support.small_world import WORDS
-from tests.support.tiny_encoders import make_bi_encoder, make_cross_encoder
+from tests.support.tiny_encoders import make_cross_encoder
 
 QUERY = "amber fjord"
 DOCUMENTS = ["amber birch", "cedar delta ember", "fjord", "grove heath islet jetty", "amber fjord amber"]
@@ -24,17 +23,14 @@ TOLERANCE = 1e-6
 CLIENTS = {
     "cohere": ["cohere"],
     "litellm": ["litellm"],
-    "langchain": ["langchain-community", "langchain-cohere", "infinity_client"],
+    "langchain": ["langchain-community", "langchain-cohere"],
     "llama_index": [
         "llama-index-core",
         *(f"llama-index-postprocessor-{n}-rerank" for n in ("cohere", "jinaai", "tei")),
     ],
     "haystack": ["haystack-ai", "cohere-haystack", "jina-haystack", "vllm-haystack"],
-    "infinity": ["infinity_client"],
     "tei": ["tei-client"],
     "rerankers": ["rerankers", "requests"],
-    "voyage": ["voyageai"],
-    "openai": ["openai"],
 }
 """The packages of each client, by the name of its function in `asks`; the first gives its version."""
 
@@ -48,30 +44,19 @@ def check(*clients: str) -> None:
     Each has a virtual environment in the user's cache. Exit code 1 if an answer is not that of `Reranker` in Python.
     """
     failed = False
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        (model, ranking), (encoder, vectors) = make_models(Path(folder))
-        address, embedding_address = (
-            servers.enter_context(server_process(str(name), "--training.device", "cpu")) for name in (model, encoder)
-        )
-        print("| client | version | asked as | result |\n| --- | --- | --- | --- |")
-        for name in clients or CLIENTS:
-            embeds = name == "openai"
-            version, answers = ask(install(name), name, embedding_address if embeds else address)
-            wrong = [what for what, answer in answers.items() if not is_equal(answer, vectors if embeds else ranking)]
-            result = f"**other answer: {', '.join(wrong)}**" if wrong else "equal"
-            print(f"| {CLIENTS[name][0]} | {version} | {', '.join(answers)} | {result} |", flush=True)
-            failed |= bool(wrong)
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_cross_encoder("bert", Path(folder) / "cross-encoder", WORDS)
+        ranking = Reranker.load(model, device="cpu").rank(QUERY, DOCUMENTS)
+        expected = [(ranked.index, 1 / (1 + np.exp(-ranked.score))) for ranked in ranking]
+        with server_process(str(model), "--training.device", "cpu") as address:
+            print("| client | version | asked as | result |\n| --- | --- | --- | --- |")
+            for name in clients or CLIENTS:
+                version, answers = ask(install(name), name, address)
+                wrong = [what for what, answer in answers.items() if not is_equal(answer, expected)]
+                result = f"**other answer: {', '.join(wrong)}**" if wrong else "equal"
+                print(f"| {CLIENTS[name][0]} | {version} | {', '.join(answers)} | {result} |", flush=True)
+                failed |= bool(wrong)
     sys.exit(failed)
-
-
-def make_models(folder: Path) -> Iterator[tuple[Path, list[Any]]]:
-    """A cross-encoder and a bi-encoder: the folder, and the (index, score or vector) of DOCUMENTS in their order."""
-    model = make_cross_encoder("bert", folder / "cross-encoder", WORDS)
-    ranking = Reranker.load(model, device="cpu").rank(QUERY, DOCUMENTS)
-    yield model, [(ranked.index, 1 / (1 + np.exp(-ranked.score))) for ranked in ranking]
-    encoder = make_bi_encoder(folder / "bi-encoder", WORDS)
-    vectors, _ = BiEncoder.load(encoder, device="cpu").encode_documents(DOCUMENTS)
-    yield encoder, list(enumerate(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)))
 
 
 def install(name: str) -> Path:
@@ -95,7 +80,7 @@ def ask(python: Path, name: str, address: str) -> tuple[str, dict[str, list[Any]
 
 
 def is_equal(answer: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Whether an answer has the expected documents in the expected order, with their scores or vectors."""
+    """Whether an answer has the expected documents in the expected order, with their scores."""
     order, values = zip(*answer, strict=True) if answer else ((), ())
     best_first, wanted = zip(*expected, strict=True)
     return order == best_first and np.allclose(values, wanted, rtol=0, atol=TOLERANCE)

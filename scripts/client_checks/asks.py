@@ -1,7 +1,7 @@
 """What each client is asked: runs in the client's own virtual environment, without rerank.
 
 A function for each client takes the address of a server, a query and documents, and yields what the client was asked
-as, and the answer: the [index, score or vector] of each document, in the order of the client.
+as, and the answer: the [index, score] of each document, in the order of the client.
 """
 
 import importlib.metadata
@@ -25,25 +25,21 @@ def cohere(address: str, query: str, documents: list[str]) -> Answers:
 def litellm(address: str, query: str, documents: list[str]) -> Answers:
     import litellm
 
-    paths = {"infinity": "/infinity", "voyage": "/voyage/v1", "together_ai": "/v1"}
-    for name in ("cohere", "jina_ai", "infinity", "hosted_vllm", "voyage", "together_ai"):
-        place = {"api_base": address + paths.get(name, ""), "api_key": KEY}
+    for name in ("cohere", "jina_ai", "hosted_vllm", "together_ai"):
+        place = {"api_base": f"{address}/v1" if name == "together_ai" else address, "api_key": KEY}
         answer = litellm.rerank(model=f"{name}/any", query=query, documents=documents, **place)
         yield name, [[found["index"], found["relevance_score"]] for found in answer.results]
 
 
 def langchain(address: str, query: str, documents: list[str]) -> Answers:
-    from infinity_client import Client
     from langchain_cohere import CohereRerank
     from langchain_community.document_compressors import jina_rerank
-    from langchain_community.document_compressors.infinity_rerank import InfinityRerank
     from langchain_core.documents import Document
 
     jina_rerank.JINA_API_URL = f"{address}/v1/rerank"  # it has no parameter for it
     asked, count = {"model": "any"}, len(documents)
     compressors = {
         "CohereRerank": CohereRerank(cohere_api_key=KEY, base_url=address, top_n=count, **asked),
-        "InfinityRerank": InfinityRerank(client=Client(base_url=address), top_n=count, **asked),
         "JinaRerank": jina_rerank.JinaRerank(jina_api_key=KEY, top_n=count, **asked),
     }
     for name, compressor in compressors.items():
@@ -87,15 +83,6 @@ def haystack(address: str, query: str, documents: list[str]) -> Answers:
         yield type(ranker).__name__, [[int(found.id), found.score] for found in answer["documents"]]
 
 
-def infinity(address: str, query: str, documents: list[str]) -> Answers:
-    from infinity_client import Client
-    from infinity_client.api.default import rerank
-    from infinity_client.models import RerankInput
-
-    answer = rerank.sync(client=Client(base_url=address), body=RerankInput(query=query, documents=documents))
-    yield "/rerank", [[found.index, found.relevance_score] for found in answer.results]
-
-
 def tei(address: str, query: str, documents: list[str]) -> Answers:
     from tei_client import HttpClient
 
@@ -105,28 +92,11 @@ def tei(address: str, query: str, documents: list[str]) -> Answers:
 def rerankers(address: str, query: str, documents: list[str]) -> Answers:
     from rerankers import Reranker
 
-    paths = {"text-embeddings-inference": "/rerank", "voyage": "/voyage/v1/rerank"}
-    for name in ("cohere", "jina", "text-embeddings-inference", "voyage"):
-        url = address + paths.get(name, "/v1/rerank")
+    for name in ("cohere", "jina", "text-embeddings-inference"):
+        url = address + ("/rerank" if name == "text-embeddings-inference" else "/v1/rerank")
         model = Reranker("any", model_type=name, api_key=KEY, url=url, verbose=0)
         answer = model.rank(query, documents, doc_ids=list(range(len(documents))))
         yield name, [[found.document.doc_id, found.score] for found in answer.results]
-
-
-def voyage(address: str, query: str, documents: list[str]) -> Answers:
-    import voyageai
-
-    client = voyageai.Client(api_key=KEY, base_url=f"{address}/voyage/v1")
-    answer = client.rerank(query, documents, model="any")
-    yield "rerank", [[found.index, found.relevance_score] for found in answer.results]
-
-
-def openai(address: str, query: str, documents: list[str]) -> Answers:
-    import openai
-
-    client = openai.OpenAI(api_key=KEY, base_url=f"{address}/v1")
-    answer = client.embeddings.create(model="any", input=documents)
-    yield "embeddings", [[found.index, found.embedding] for found in answer.data]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import pytest
 import rerank
 from rerank.cli.main import main
 from rerank.pipelines.folder import read_evidence
-from rerank.pipelines.open import bi_encoder_of
 from tests.pipelines.test_fit import QUERY, pipeline
 from tests.support.small_collection import failed
 
@@ -45,7 +44,6 @@ def test_the_last_stage_that_ends_in_time_answers_a_search(timed, capsys):
     assert {hit.doc_id: hit.score for hit in loaded.search(query)} == pytest.approx(
         {hit.doc_id: hit.score for hit in fitted.search(query)}  # which has encoded the query beside others
     )
-    assert bi_encoder_of(loaded) is loaded.fitted.world.encoder("encoder")  # that `serve` gives vectors with
     fitted.save("bare")
     said = failed(capsys, "serve", "bare", "--port", "0", "--budget", "5ms")
     assert "--budget 5ms: bare has no times of its stages; expected a folder of `rerank fit`" in said

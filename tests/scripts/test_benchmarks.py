@@ -11,7 +11,7 @@ from rerank.data.collections import open_collection
 from rerank.losses import LOSSES
 from rerank.models.text_scorer import TextScorer
 from rerank.pipelines.pipeline import Pipeline
-from rerank.serving.app import Served, make_app
+from rerank.serving.app import make_app
 from rerank.serving.metrics import Metrics
 from rerank.serving.search_page import Searches
 from rerank.serving.server import address_of, open_socket, running
@@ -110,7 +110,7 @@ def test_search(rows_of, monkeypatch):
     @contextlib.contextmanager
     def in_process(folder, *_):
         searches, bound = Searches(Pipeline.load(folder).search, "towns", Metrics()), open_socket("127.0.0.1", 0)
-        with bound, running(make_app(Served("towns", searches.metrics, searches=searches)), bound):
+        with bound, running(make_app("towns", searches.metrics, searches=searches), bound):
             yield address_of(bound)
 
     monkeypatch.setattr(search, "server_process", in_process)

@@ -1,13 +1,12 @@
 """Limits on bytes, documents, tokens and time; and what all requests together may take."""
 
-import gzip
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rerank.serving.limits import Limits
+from rerank.serving.bodies import Limits
 from rerank.utils.errors import UserError
 from tests.support.patience import SECONDS
 from tests.support.servers import BODIES, gated, in_threads, served, wait_until
@@ -110,24 +109,6 @@ def test_what_waits_for_the_tokenizer_counts(reranker, monkeypatch):
         begin.set()
         assert sorted(answer.result(SECONDS).status for answer in answers) == [200] * 4 + [429] * 2
         assert server.metric("rerank_queue_documents") == 0
-
-
-def test_a_body_in_gzip_is_read_and_its_size_bounded(server):
-    expected = server.ask("/rerank", GOOD).json
-    whole = gzip.compress(json.dumps(GOOD).encode())
-    assert server.ask("/rerank", whole, Content_Encoding="gzip").json == expected
-    for sent, status in (
-        (b"\x1f\x8b", 400),
-        (whole[:-4], 400),
-        (whole + b"more", 400),
-        (json.dumps(GOOD).encode(), 400),
-        (gzip.compress(padded(4096)), 200),
-        (gzip.compress(padded(4097)), 413),
-        (gzip.compress(padded(2**24)), 413),
-    ):
-        assert server.ask("/rerank", sent, Content_Encoding="gzip").status == status
-    assert server.ask("/rerank", whole, Content_Encoding="br").status == 415
-    assert server.service._bodies.bytes == 0
 
 
 def test_all_bodies_together_are_bounded(server):

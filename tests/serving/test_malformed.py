@@ -1,16 +1,8 @@
-"""Malformed requests: each is refused in its dialect, names what is wrong, and the server goes on."""
+"""Malformed requests: each is refused, names what is wrong, and the server goes on."""
 
 import pytest
 
 GOOD = {"query": "amber", "texts": ["birch"]}
-ANSWERS = {
-    "/rerank": {"error", "error_type"},
-    "/v1/rerank": {"detail", "message"},
-    "/v2/rerank": {"id", "message"},
-    "/score": {"error"},
-}
-"""The fields of a refusal in each dialect."""
-
 NOT_JSON = {
     "nothing": b"",
     "half an object": b'{"query": "amber", "texts": ["birch"',
@@ -20,7 +12,7 @@ NOT_JSON = {
     "half of a surrogate pair": b'{"query": "\\ud83d", "texts": ["\\udc00"]}',
     "a list": b'["amber", "birch"]',
 }
-"""What is not a JSON object: 400 in every dialect."""
+"""What is not a JSON object: 400 in every API."""
 
 NOT_TEI = {
     "no fields": {},
@@ -37,14 +29,8 @@ NOT_JINA = {
     "a top_n below 0": {"query": "amber", "documents": ["birch"], "top_n": -1},
     "a top_n that is 1.5": {"query": "amber", "documents": ["birch"], "top_n": 1.5},
     "a top_n that is a text": {"query": "amber", "documents": ["birch"], "top_n": "all"},
-    "a model that is a number": {"model": 3, "query": "amber", "documents": ["birch"]},
-    "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "yes"},
-}
-NOT_COHERE = {
-    "a top_n of 0": {"query": "amber", "documents": ["birch"], "top_n": 0},
-    "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "true"},
     "max_tokens_per_doc of 0": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": 0},
-    "max_tokens_per_doc that is a text": {"query": "amber", "documents": ["birch"], "max_tokens_per_doc": "many"},
+    "return_documents that is a text": {"query": "amber", "documents": ["birch"], "return_documents": "yes"},
 }
 NOT_VLLM = {
     "one side alone": {"text_1": "amber"},
@@ -54,13 +40,13 @@ NOT_VLLM = {
     "an activation that is a text": {"text_1": "amber", "text_2": "birch", "use_activation": "no"},
 }
 INVALID = {
-    "/rerank": (422, NOT_TEI),
-    "/v1/rerank": (422, NOT_JINA),
-    "/v2/rerank": (400, NOT_JINA | NOT_COHERE),
-    "/score": (400, NOT_VLLM),
+    "/rerank": NOT_TEI,
+    "/v1/rerank": NOT_JINA,
+    "/v2/rerank": NOT_JINA,
+    "/score": NOT_VLLM,
 }
 FIELDS = (
-    *("query", "texts", "raw_scores", "return_text", "truncate", "document", "top_n", "model", "max_tokens", "text_"),
+    *("query", "texts", "raw_scores", "return_text", "truncate", "document", "top_n", "max_tokens", "text_"),
     *("return_documents", "queries", "use_activation"),
 )
 EMPTY = [
@@ -79,33 +65,29 @@ def goes_on(server):
     assert server.ask("/rerank", GOOD).status == 200
 
 
-def message(path, answer):
+def message(answer):
     assert answer.headers["content-type"] == "application/json"
-    assert answer.json.keys() == ANSWERS[path]
-    found = next(value for name, value in answer.json.items() if name != "id")
-    if path == "/score":
-        assert found.keys() == {"message", "type", "param", "code"}
-        assert found["code"] == answer.status
-        found = found["message"]
-    assert "\n" not in found
-    return found
+    line = answer.json["error"]
+    assert answer.json.keys() == {"error", "error_type", "detail", "message"}
+    assert answer.json["detail"] == answer.json["message"] == line
+    assert "\n" not in line
+    return line
 
 
-@pytest.mark.parametrize("path", ANSWERS)
+@pytest.mark.parametrize("path", INVALID)
 def test_what_is_not_a_json_object_is_refused(server, path):
     for what, body in NOT_JSON.items():
         answer = server.ask(path, body)
         assert answer.status == 400, what
-        assert message(path, answer).startswith("the body is"), what
+        assert message(answer).startswith("the body is"), what
 
 
 @pytest.mark.parametrize("path", INVALID)
 def test_a_field_that_is_missing_or_wrong_is_named(server, path):
-    status, bodies = INVALID[path]
-    for what, body in bodies.items():
+    for what, body in INVALID[path].items():
         answer = server.ask(path, body)
-        assert answer.status == status, what
-        found = message(path, answer)
+        assert answer.status == 422, what
+        found = message(answer)
         assert found.startswith(FIELDS), found
         assert "birch" not in found
         assert "amber" not in found
@@ -122,6 +104,7 @@ def test_no_documents_are_refused(server):
 def test_another_type_of_body_is_refused_and_the_type_may_have_parameters(server):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"):
         assert server.ask("/rerank", GOOD, Content_Type=kind).status == 415
+    assert server.ask("/rerank", GOOD, Content_Encoding="gzip").status == 415
     for kind in ("application/json; charset=utf-8", "Application/JSON"):
         assert server.ask("/rerank", GOOD, Content_Type=kind).status == 200
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from starlette.types import ASGIApp
 
 from rerank import Reranker
-from rerank.serving.access import OPEN, Access
-from rerank.serving.app import Served, make_app
-from rerank.serving.limits import Limits
+from rerank.serving.app import make_app
+from rerank.serving.bodies import Limits
+from rerank.serving.metrics import Metrics
 from rerank.serving.server import open_socket, running
 from rerank.serving.service import Service
 from tests.support.patience import SECONDS
@@ -26,7 +26,7 @@ BODIES = {
     "/v2/rerank": {"query": "amber", "documents": ["birch"]},
     "/score": {"text_1": "amber", "text_2": "birch"},
 }
-"""A request of each dialect, by its path."""
+"""A request of each API, by its path."""
 
 
 class Answer(NamedTuple):
@@ -83,10 +83,10 @@ def serving(app: ASGIApp, service: Service | None = None) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def served(reranker: Reranker, limits: Limits | None = None, access: Access = OPEN) -> Iterator[Server]:
+def served(reranker: Reranker, limits: Limits | None = None, keys: tuple[str, ...] = ()) -> Iterator[Server]:
     """A server of this model, named "the model"."""
-    service = Service(reranker, "the model", limits or Limits())
-    with serving(make_app(Served("the model", service.metrics, service), access), service) as server:
+    service = Service(reranker, "the model", limits or Limits(), Metrics())
+    with serving(make_app("the model", service.metrics, service, keys=keys), service) as server:
         yield server
     service.stop()
 

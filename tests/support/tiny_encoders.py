@@ -72,19 +72,6 @@ def _save(
     return folder
 
 
-def make_bi_encoder(folder: Path, words: list[str], max_positions: int | None = None, **settings: Any) -> Path:
-    """Writes a BERT as sentence-transformers saves a bi-encoder, with the mean of the tokens' vectors."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    make_encoder("bert", folder / "plain", words, max_positions=max_positions)
-    transformer = Transformer(str(folder / "plain"))
-    pooling = Pooling(transformer.get_embedding_dimension())
-    model = SentenceTransformer(modules=[transformer, pooling], device="cpu", **settings)
-    model.save(str(folder / "saved"), create_model_card=False)
-    return folder / "saved"
-
-
 def make_tokenizer(kind: str, words: list[str], max_positions: int | None = None) -> Any:
     """The tokenizer of `make_encoder`: WordPiece, byte-level BPE or Unigram, with the real one's special tokens."""
     import transformers
