@@ -1,6 +1,12 @@
 """The commands of the command line, each in a module that is imported when it is called."""
 
+from collections.abc import Sequence
+
 from cyclopts import App, ArgumentCollection
+
+from rerank.cli.arguments import WHOLE_HELP
+from rerank.utils.errors import UserError
+from rerank.utils.plugins import add_plugins, load_plugins
 
 app = App(
     name="rerank",
@@ -54,6 +60,7 @@ COMMANDS = {
 """The help of each command, in the order of the data flow; the first sentence is its line in `rerank --help`."""
 
 FUNCTIONS = {"eval": "evaluate"}
+PLUGIN, HELP, END, ALL = "--plugin", ("--help", "-h"), "--", "all"
 WITH_SETTINGS = ("doctor", "fit", "retrieve", "pretrain", "train", "distill", "score", "search", "serve", "export")
 
 
@@ -73,3 +80,33 @@ for position, (command, text) in enumerate(COMMANDS.items()):
     )
 app.register_install_completion_command(help="Install completion of commands and flags for bash, zsh or fish.")
 app["--help"].sort_key = app["--version"].sort_key = len(COMMANDS)
+
+
+def run(words: Sequence[str]) -> None:
+    """Runs the words of a command line; `--plugin MODULE` is taken from them, and `all` after the help of a command."""
+    left, modules = _take_plugins(words)
+    if modules:
+        add_plugins(modules)
+        load_plugins()
+    place = next((place for place, word in enumerate(left) if word in HELP and place), None)
+    if place is not None:
+        WHOLE_HELP.set(left[place + 1 : place + 2] == [ALL])
+        left = [*left[: place + 1], *left[place + 1 + WHOLE_HELP.get() :]]
+    app(left, exit_on_error=False, print_error=False)
+
+
+def _take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words without `--plugin MODULE`, and the modules; raises UserError for a flag without one."""
+    left, modules, given = [], [], iter(words)
+    for word in given:
+        flag, equals, module = word.partition("=")
+        if flag != PLUGIN:
+            left.append(word)
+            if word == END:
+                break
+            continue
+        module = module if equals else next(given, "")
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise UserError(f"{PLUGIN}: expected the name of a module, such as my_losses, got {module or 'nothing'}")
+        modules.append(module)
+    return [*left, *given], modules

@@ -1,6 +1,7 @@
 """Arguments of several commands, and the line that says where a command has written."""
 
 import os
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,9 @@ from cyclopts import Parameter
 
 from rerank.utils.files import STANDARD_OUTPUT, output_target
 from rerank.utils.parameters import PathText, Pattern
+
+WHOLE_HELP = ContextVar("whole_help", default=True)
+"""Whether the help of a command shows all settings, and not those alone that are set often."""
 
 Model = Annotated[
     PathText,

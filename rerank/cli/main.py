@@ -3,16 +3,22 @@
 It imports little before it handles signals, so that Ctrl-C is one line from the start.
 """
 
+import contextlib
 import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
+from types import FrameType
 from typing import NoReturn
 
-from rerank.cli.interrupts import handled_interrupts
-
+ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+"""The signals that end a command, and what has then happened to it."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LONGEST = 2000
+"""Characters of an error's line; of a longer one, the middle is left out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -20,19 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
 
     def call() -> None:
-        from rerank.cli.app import app
-        from rerank.cli.words import SECTION, take_plugins, take_section
-        from rerank.utils.plugins import add_plugins, load_plugins
+        from rerank.cli.app import run
 
-        left, modules = take_plugins(words)
-        if modules:
-            add_plugins(modules)
-            load_plugins()
-        left, section = take_section(left)
-        SECTION.set(section)
-        app(left, exit_on_error=False, print_error=False)
+        copy_context().run(run, words)
 
-    run_and_exit(lambda: copy_context().run(call))
+    run_and_exit(call)
 
 
 def run_and_exit(call: Callable[[], object]) -> None:
@@ -40,14 +38,63 @@ def run_and_exit(call: Callable[[], object]) -> None:
 
     Ctrl-C, SIGTERM and SIGHUP are one line too, and exit codes 130, 143 and 129.
     """
-    with handled_interrupts() as interrupts:
+    with _handled_interrupts() as interrupts:
         try:
             _call(call)
-            if interrupts.received:  # its KeyboardInterrupt was discarded, and the work is done
+            if interrupts.received:  # a library has caught its KeyboardInterrupt, and the work is done
                 raise KeyboardInterrupt
         except KeyboardInterrupt as interrupt:
             interrupts.report(*interrupt.args)
             sys.exit(interrupts.exit_code)
+
+
+class _Interrupts:
+    """Makes the first of the signals a KeyboardInterrupt; another one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self.reported = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of the signals."""
+        if self.received:
+            self.report()
+            os._exit(self.exit_code)
+        self.received = signal.Signals(number)
+        raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int:
+        """The shell's code for a process that the signal has ended."""
+        return 128 + (self.received or signal.SIGINT)
+
+    def report(self, what: str = "nothing is left half-written, and the same command goes on from here") -> None:
+        """Prints one line on standard error, once; `what` is what the end of the command leaves."""
+        if self.reported:
+            return
+        self.reported = True
+        ending = ENDINGS[self.received or signal.SIGINT]
+        with contextlib.suppress(OSError, ValueError):  # after a hang-up there may be no terminal
+            print(f"rerank: {ending}; {what}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _handled_interrupts() -> Iterator[_Interrupts]:
+    """Handles the signals in the block, but those that this process ignores from its start, as nohup makes it.
+
+    A signal that was received stays handled after the block, as the process is about to end.
+    """
+    interrupts, before = _Interrupts(), {}
+    if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
+        for number in ENDINGS:
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                before[number] = signal.signal(number, interrupts.handle)
+    try:
+        yield interrupts
+    finally:
+        if not interrupts.received:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _call(call: Callable[[], object]) -> None:
@@ -79,7 +126,25 @@ def _call(call: Callable[[], object]) -> None:
 
 
 def _fail(error: Exception) -> NoReturn:
-    from rerank.cli.errors import message
+    """Prints the message of a UserError, or of an error of cyclopts or the system in the same style, in one line."""
+    from cyclopts import UnknownOptionError, ValidationError
 
-    print(f"rerank: {message(error)}", file=sys.stderr)
+    from rerank.config.flags import setting_flags
+    from rerank.utils.errors import one_line
+
+    text = str(error)
+    if isinstance(error, UnknownOptionError):
+        flag = (error.token.keyword or error.token.value).partition("=")[0]
+        if flag in setting_flags():
+            command = " ".join(["rerank", *(error.command_chain or ())])
+            text = f"{flag}: has no effect on `{command}`, which does not take it"
+    elif isinstance(error, ValidationError) and error.argument and error.exception_message:
+        token = error.argument.tokens[0] if error.argument.tokens else None
+        source = f"{token.source}: " if token and token.source not in ("", "cli") else ""
+        text = f"{source}{error.argument.name}: got {error.argument.value}, {error.exception_message}"
+    elif isinstance(error, OSError):
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+    print(f"rerank: {one_line(' '.join(text.split()))}", file=sys.stderr)
     sys.exit(2)

@@ -1,19 +1,30 @@
 """`rerank search`: the documents that a pipeline or a trained model ranks first for a query."""
 
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model
-from rerank.cli.hit_lines import print_hits
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.queries import check_query
+from rerank.data.types import Hit, Marked
 from rerank.utils.parameters import Whole, at_least
 from rerank.utils.progress import log
 
 DEFAULTS = {"collection.source": "", "first_stage.depth": 50}
 """A search shows few documents, and somebody waits for them."""
+INDENT = " " * 6
+MARK, UNMARK = "\033[1;33m", "\033[0m"
+CONTROL, REPLACEMENT = re.compile(r"[\x00-\x1f\x7f-\x9f]"), "\ufffd"
+"""Characters that a terminal would obey, and what is shown for one."""
+NO_BREAK = "\u00a0"
 
 
 @with_settings(*OF_RANKING, "encoder.max_doc_tokens", flags={"collection.source": OF_CHECKPOINT}, defaults=DEFAULTS)
@@ -44,3 +55,59 @@ def search(
     if not hits:
         log.info("no document has a word of the query; stop words do not count")
     print_hits(hits, list(pipeline.stages) if explain else ())
+
+
+def print_hits(hits: Sequence[Hit], stages: Sequence[str] = ()) -> None:
+    """Prints the hits, with what these stages say of them.
+
+    Words are marked by colour on a terminal, and by asterisks elsewhere and with NO_COLOR.
+    """
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in hit_lines(hits, max(width, 40), (MARK, UNMARK) if colour else ("*", "*"), stages):
+        print(line)
+
+
+def hit_lines(hits: Sequence[Hit], width: int, around: tuple[str, str], stages: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of the hits, snippets broken at `width` characters; `around` goes before and after a marked word.
+
+    With `stages`, a line below says the rank that each gives the document and, in brackets, its score; another one the
+    words that match.
+    """
+    if not hits:
+        return
+    rows = [["rank", "score"], *([f"{hit.rank}", f"{hit.score:.4f}"] for hit in hits)]
+    rank, score = (max(map(len, column)) for column in zip(*rows, strict=True))
+    yield f"{'rank':>{rank}}  {'score':>{score}}  document"
+    for hit in hits:
+        title = f"  {_marked(hit.title, around)}" if hit.title.text else ""
+        yield f"{hit.rank:>{rank}}  {hit.score:>{score}.4f}  {CONTROL.sub(REPLACEMENT, hit.doc_id)}{title}"
+        for part in _broken(hit.snippet, width - len(INDENT)):
+            yield INDENT + _marked(part, around)
+        if stages:
+            found = [(name, *hit.stages[name]) for name in stages if name in hit.stages]
+            yield from _listed("stages", [f"{name} {place} ({value:.4f})" for name, place, value in found], width)
+            yield from _listed("matched", [f"{word} → {match}" for word, match in hit.matches], width)
+
+
+def _listed(what: str, items: Sequence[str], width: int) -> Iterator[str]:
+    """The items in lines that are broken between them; no line without items."""
+    text = ", ".join(item.replace(" ", NO_BREAK) for item in items)
+    for line in textwrap.wrap(f"{what}: {text}" if items else "", width - len(INDENT), break_on_hyphens=False):
+        yield INDENT + line.replace(NO_BREAK, " ")
+
+
+def _marked(text: Marked, around: tuple[str, str]) -> str:
+    before, after = around
+    parts = ((CONTROL.sub(REPLACEMENT, part), is_mark) for part, is_mark in text.parts())
+    return "".join(f"{before}{part}{after}" if is_mark else part for part, is_mark in parts)
+
+
+def _broken(text: Marked, width: int) -> Iterator[Marked]:
+    """The text in lines, broken at single spaces; the marks of a line are within it."""
+    begin = 0
+    for line in textwrap.wrap(text.text, width, break_long_words=False, break_on_hyphens=False):
+        end = begin + len(line)
+        inside = ((max(first, begin), min(last, end)) for first, last in text.marks if first < end and last > begin)
+        yield Marked(line, tuple((first - begin, last - begin) for first, last in inside))
+        begin = end + 1

@@ -3,17 +3,16 @@
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import App, ArgumentCollection, Group, Parameter
 
-from rerank.cli.words import ALL, SECTION
+from rerank.cli.arguments import WHOLE_HELP
 from rerank.config import validate
 from rerank.config.flags import config_of, fill, parameters
 from rerank.config.named import config_file, config_names
 from rerank.runs.settings import read_toml
-from rerank.utils.errors import UserError, nearest
 from rerank.utils.parameters import OptionalPath
 
 ConfigFile = Annotated[
@@ -57,40 +56,26 @@ class CommandWithSettings:
         signature = inspect.signature(self.__wrapped__)  # type: ignore[attr-defined]
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "config"]
         file = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile)
-        return signature.replace(parameters=list(_of_section([*own, file], self._settings())))
+        return signature.replace(parameters=[*own, file, *self._settings().values()])
 
     def _settings(self) -> dict[str, inspect.Parameter]:
-        """The parameters of the settings by section__key, with the flags and the defaults of this command."""
+        """The parameters of the settings by section__key, with the flags and the defaults of this command.
+
+        The first screen of the help shows those with a short flag.
+        """
+        often = Group("settings", help="Those that are set often. More: --help all.", sort_key=1)
         chosen = {}
         for section, key, parameter in parameters():
             name = f"{section}.{key}"
             if section in self.names or name in self.names:
                 if name in self.flags:
                     parameter = _annotated(parameter, self.flags[name])
+                if not WHOLE_HELP.get():
+                    short = _short_flags(parameter)
+                    shown = Parameter(name=short, alias=(), group=often) if short else Parameter(show=False)
+                    parameter = _annotated(parameter, shown)
                 chosen[parameter.name] = parameter.replace(default=self.defaults.get(name, parameter.default))
         return chosen
-
-
-def _of_section(
-    own: Sequence[inspect.Parameter], settings: Mapping[str, inspect.Parameter]
-) -> Iterator[inspect.Parameter]:
-    """All parameters; the help shows those of SECTION, on its first screen the settings with a short flag."""
-    section = SECTION.get()
-    of = {name: name.partition("__")[0].replace("_", "-") for name in settings}
-    sections = [*dict.fromkeys(of.values()), ALL]
-    if section not in ("", *sections):
-        raise UserError(f"--help {section}: no such section; {nearest(section, sections)}")
-    listed = f"Those that are set often. More: --help SECTION, one of {', '.join(sections)}."
-    often = Group("settings", help=listed, sort_key=1)
-    hidden = Parameter(show=False)
-    for parameter in own:
-        yield parameter if section in ("", ALL) else _annotated(parameter, hidden)
-    for name, parameter in settings.items():
-        if not section:
-            short = _short_flags(parameter)
-            yield _annotated(parameter, Parameter(name=short, alias=(), group=often) if short else hidden)
-        else:
-            yield parameter if section in (ALL, of[name]) else _annotated(parameter, hidden)
 
 
 def _annotated(parameter: inspect.Parameter, about: Parameter) -> inspect.Parameter:

@@ -8,7 +8,6 @@ import pytest
 
 from rerank.cli.app import COMMANDS, app
 from rerank.cli.main import main
-from tests.support.small_collection import failed
 
 
 def run(*words):
@@ -31,31 +30,27 @@ def test_a_new_process_prints_the_help_without_importing_a_command_or_one_line_f
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_help_fits_its_width_and_describes_every_flag(capsys, monkeypatch, columns, command):
     monkeypatch.setenv("COLUMNS", columns)
-    for section in ([], ["all"]):
-        main([command, "--help", *section])
+    for more in ([], ["all"]):
+        main([command, "--help", *more])
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= int(columns)
-        assert len(lines) <= 55 or section
+        assert len(lines) <= 55 or more
     for argument in app[command].assemble_argument_collection(parse_docstring=True):
         if argument.show:
             assert argument.parameter.help, argument.name
 
 
-def test_the_first_screen_has_an_example_and_short_flags_and_a_section_the_rest(capsys):
+def test_the_first_screen_has_an_example_and_short_flags_and_all_the_rest(capsys):
     def flags(*words):
         main(["train", "--help", *words])
         printed = capsys.readouterr().out
         assert "Example: rerank train --collection my-collection" in printed
-        return set(
-            re.findall(r"--[\w.-]+", printed.partition("─ Parameters ─")[2] or printed.partition("─ lists ─")[2])
-        )
+        return set(re.findall(r"--[\w.-]+", printed.partition("─ Parameters ─")[2]))
 
-    first, lists, everything = flags(), flags("lists"), flags("all")
+    first, everything = flags(), flags("all")
     assert {"--fold", "--config", "--loss", "--encoder", "--epochs"} <= first
     assert "--training.clip" not in first
-    assert lists == {"--lists.relevant", "--lists.non-relevant", "--plugin"}
     assert {"--fold", "--lists.relevant", "--training.clip", "--loss.alpha"} <= everything
-    assert "--help list: no such section; did you mean lists?" in failed(capsys, "train", "--help", "list")
 
 
 def test_the_version_is_printed(capsys):

@@ -13,7 +13,7 @@ import pytest
 from tests.support.paths import ROOT
 
 COMMAND = """
-import contextlib, signal, sys, time, weakref
+import contextlib, signal, sys, time
 from rerank.cli.main import run_and_exit
 from rerank.utils.files import atomic_write
 
@@ -26,12 +26,7 @@ def call():
         with atomic_write(sys.argv[1]) as tmp:
             tmp.mkdir()
             (tmp / "half").touch()
-            if "callback" in sys.argv:
-                one = frozenset({1})
-                reference = weakref.ref(one, lambda _: begin(60))
-                del one  # calls begin, whose KeyboardInterrupt Python discards
-                time.sleep(10)
-            elif "caught" in sys.argv:
+            if "caught" in sys.argv:
                 with contextlib.suppress(BaseException):
                     begin(60)
             else:
@@ -73,16 +68,12 @@ def test_signals_are_one_line_and_the_code_of_the_shell(tmp_path, number, code, 
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("where", ["callback", "caught"])
-def test_a_signal_whose_exception_is_lost_ends_the_command_too(tmp_path, where):
-    """In a callback of a weakref, where it is sent again; and where a library catches everything, after the work."""
-    process = start(tmp_path, where)
+def test_a_signal_whose_exception_a_library_catches_ends_the_command_after_its_work(tmp_path):
+    process = start(tmp_path, "caught")
     process.send_signal(signal.SIGTERM)
-    before = time.monotonic()
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (143, LINE.format("terminated"))
-    assert time.monotonic() - before < 8
-    assert [path.name for path in tmp_path.iterdir()] == ([] if where == "callback" else ["target"])
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 @pytest.mark.parametrize("number, code, what", SIGNALS)

@@ -118,7 +118,7 @@ def test_a_named_module_has_flags_and_trains_in_workers_which_resume(here, capsy
     assert "2 folds, 2 of them finished already" in capsys.readouterr().err
     manifest = json.loads(Path("runs/letor/mine-size=2/fold1/manifest.json").read_text())
     assert (manifest["config"]["loss"]["size"], manifest["versions"]["mine"]) == (2.0, "3")
-    main(["train", "--plugin", "mine", "--help", "loss"])
+    main(["train", "--plugin", "mine", "--help", "all"])
     assert "--loss.size" in capsys.readouterr().out
     assert os.environ[plugins.VARIABLE] == "mine"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rerank.cli.hit_lines import hit_lines
 from rerank.cli.main import main
+from rerank.cli.search import hit_lines
 from rerank.data.types import Hit, Marked
 from tests.support.small_collection import write_german
 

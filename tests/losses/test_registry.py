@@ -79,7 +79,7 @@ def test_a_wrong_flag_is_one_line(toy, here, capsys, words, expected):
 
 
 def test_the_help_lists_the_losses_and_the_defaults_of_each_hyperparameter(toy, capsys):
-    main(["train", "--help", "loss"])
+    main(["train", "--help", "all"])
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--loss.toy-scale FLOAT Inverse temperature, above 0. [default of toy: 1.0]" in text
     assert "[default of approx, smoothi: 1.0]" in text

@@ -74,7 +74,7 @@ def test_a_registered_pooling_is_used_and_saved_with_the_model(last, tmp_path):
 def test_the_setting_takes_every_registered_pooling(last, capsys):
     assert {*describe_poolings()} == {*POOLINGS} == {"mean", "first", "max", "sum", "softmax", "last"}
     check_settings(Config(encoder=EncoderSettings(pooling="last")))
-    main(["train", "--help", "encoder"])
+    main(["train", "--help", "all"])
     assert "one of first, last, max, mean, softmax, sum" in " ".join(capsys.readouterr().out.replace("│", " ").split())
     with pytest.raises(UserError, match=r"--encoder.pooling lst: no such pooling; did you mean last\?"):
         check_settings(Config(encoder=EncoderSettings(pooling="lst")))
