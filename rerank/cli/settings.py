@@ -10,8 +10,8 @@ from cyclopts import App, ArgumentCollection, Group, Parameter
 
 from rerank.cli.arguments import WHOLE_HELP
 from rerank.config import validate
+from rerank.config.files import config_file, config_names
 from rerank.config.flags import config_of, fill, parameters
-from rerank.config.named import config_file, config_names
 from rerank.runs.settings import read_toml
 from rerank.utils.parameters import OptionalPath
 

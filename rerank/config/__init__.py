@@ -9,8 +9,16 @@ from rerank.config.functions import (
     validate,
     validate_setting,
 )
-from rerank.config.input_settings import CollectionSettings, FirstStageSettings
-from rerank.config.settings import PRETRAINED, RESERVED, Config, EncoderSettings, NetworkSettings, OutputSettings
+from rerank.config.settings import (
+    PRETRAINED,
+    RESERVED,
+    CollectionSettings,
+    Config,
+    EncoderSettings,
+    FirstStageSettings,
+    NetworkSettings,
+    OutputSettings,
+)
 from rerank.config.training_settings import ListsSettings, LossSettings, PretrainingSettings, TrainingSettings
 
 __all__ = ["PRETRAINED", "RESERVED", "CollectionSettings", "Config", "EncoderSettings", "FirstStageSettings"]

@@ -1,10 +1,13 @@
-"""Whether the files and folders exist that settings and arguments name."""
+"""Files: whether those exist that settings and arguments name, and those of settings that are part of the package."""
 
 import os
 from pathlib import Path
 
 from rerank.config.settings import Config
 from rerank.utils.errors import UserError
+
+CONFIGS = Path(__file__).parent / "configs"
+SWEEPS = CONFIGS / "sweeps"
 
 
 def check_files(config: Config) -> None:
@@ -42,3 +45,14 @@ def check_path(flag: str, value: str) -> None:
     """Raises UserError if `value` is written as a path, not as a hub name or dataset id, and nothing is there."""
     if value.startswith(("/", ".", "~")) and not Path(value).exists():
         raise UserError(f"{flag} {value}: no such file or folder")
+
+
+def config_names(folder: Path = CONFIGS) -> str:
+    """The names of the files in a folder of settings, such as robust04."""
+    return ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
+
+
+def config_file(given: str | Path, folder: Path = CONFIGS, base: Path = Path()) -> Path:
+    """The file that is given, relative to `base`; if there is none, the one of that name in the folder."""
+    path, named = base / Path(given).expanduser(), folder / f"{given}.toml"
+    return named if not path.exists() and named.is_file() else path

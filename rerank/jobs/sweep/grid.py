@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import cyclopts
 
 from rerank.config import Config, replace_setting, sections
+from rerank.config.files import config_file
 from rerank.config.flags import config_of, fill, parameters
-from rerank.config.named import config_file
 from rerank.config.registered import describe_hyperparameters
 from rerank.runs.settings import canonical_value, read_toml
 from rerank.utils.errors import UserError, nearest
