@@ -22,7 +22,7 @@ def plot(
     Parameters
     ----------
     chart
-        depth or judged (of a collection); learning, gain, scores or reliability (of one experiment).
+        depth (of a collection); learning, gain or scores (of one experiment).
     paths
         runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
     out

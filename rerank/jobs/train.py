@@ -1,7 +1,6 @@
 """Trains an experiment: a data set → folds × (train, score) → runs/<collection>/<experiment>."""
 
 import contextlib
-import json
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
@@ -160,15 +159,12 @@ def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None
 
 
 def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run | None, facts: dict[str, Any]) -> None:
-    """Writes the passages, the model card, the manifest, which records them, and, last, the test run.
+    """Writes the model card, the manifest, which records them, and, last, the test run.
 
     A fold that has a test run is finished; the final model has none, and is finished with its manifest.
     """
     folder = experiment.folder.fold(fold.name)
     facts["outcome"] = {"valid": outcome(folder.valid_run, task.qrels("valid"))} if fold.valid else {}
-    if task.best_passages:
-        with atomic_write(folder.passages) as tmp:
-            tmp.write_text(json.dumps(task.best_passages, separators=(",", ":")), encoding="utf-8")
     with contextlib.ExitStack() as last:
         if run is not None:
             tmp = last.enter_context(atomic_write(folder.test_run))
@@ -177,7 +173,7 @@ def _write_results(experiment: Experiment, fold: Fold, task: FoldTask, run: Run 
         if isinstance(experiment.dataset, TextDataset):
             name = experiment.dataset.collection.name
             write_training_card(folder.checkpoint, experiment.config, name, fold, facts)
-        files = [*files_below(folder.checkpoint), folder.log, *([folder.passages] if folder.passages.is_file() else [])]
+        files = [*files_below(folder.checkpoint), folder.log]
         write_manifest(folder.manifest, {**facts, "files": record_of(folder.path, files)})
     shutil.rmtree(folder.state)  # only an unfinished fold needs it, and it is three times the model
 

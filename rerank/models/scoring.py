@@ -19,9 +19,6 @@ from rerank.utils.errors import UserError
 from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
 
-Passages = dict[str, dict[str, tuple[int, int]]]
-"""query_id -> doc_id -> the number of the passage with the highest score, from 0, and the number of passages."""
-
 
 class PairScore(NamedTuple):
     """The score of a pair, the number of the passage with the highest score, and the number of passages."""
@@ -40,13 +37,11 @@ def score_candidates(
     accelerator: Accelerator,
     budget: TokenBudget,
     what: str = "scoring",
-    passages: Passages | None = None,
 ) -> Run:
     """Scores every candidate once, split over the processes, and returns the whole run in every process.
 
     All processes take the smallest of their budgets, so that they cut the same chunks, of which each scores its own.
-    `passages`, if given, receives the best passage of each document that has several. Raises UserError for a score
-    that is not finite.
+    Raises UserError for a score that is not finite.
     """
     budget.agree(accelerator)
     chunks = chunk_by_length(pairs_of(candidates), builder, budget.tokens)
@@ -57,7 +52,7 @@ def score_candidates(
     )
     if accelerator.num_processes > 1:
         scored = gather_object(list(scored))
-    return make_run(candidates, scored, model.first_stage_weight, passages)
+    return make_run(candidates, scored, model.first_stage_weight)
 
 
 def score_chunks(
@@ -97,22 +92,14 @@ def passage_scores(
     return budget.run(score_within, max(lengths))
 
 
-def make_run(
-    candidates: Sequence[Candidates],
-    scored: Iterable[PairScore],
-    first_stage_weight: float = 0.0,
-    passages: Passages | None = None,
-) -> Run:
+def make_run(candidates: Sequence[Candidates], scored: Iterable[PairScore], first_stage_weight: float = 0.0) -> Run:
     """The run of these scores, in the candidates' order, with their first-stage scores times a weight added.
 
-    `passages`, if given, receives the best passage of each document that has several. Raises UserError for a score that
-    is not finite.
+    Raises UserError for a score that is not finite.
     """
     run: Run = {c.query_id: dict.fromkeys(c.doc_ids, float("nan")) for c in candidates}
     for pair in scored:
         run[pair.query_id][pair.doc_id] = pair.score
-        if passages is not None and pair.passages > 1:
-            passages.setdefault(pair.query_id, {})[pair.doc_id] = pair.best_passage, pair.passages
     if first_stage_weight:
         for c in candidates:
             scores = run[c.query_id]

@@ -7,8 +7,7 @@ from typing import Any
 from rerank.pipelines.evidence import as_table
 from rerank.pipelines.folder import read_evidence
 from rerank.reports.charts.drawing import INK, SERIES, draw_figure, inline_svg
-from rerank.reports.html.page import CSS, Figure, open_templates
-from rerank.reports.html.parts import Missing, Rows
+from rerank.reports.html.parts import Figure, Missing, Rows, render_page
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 
@@ -29,19 +28,9 @@ def write_pipeline_report(folder: Path, out: Path | None = None) -> Path:
     name = f"{folder.resolve().parent.name}/{folder.resolve().name}"
     figures = [_figure("What each stage reaches", "Mean and 95 % interval.", _draw_ladder, record)]
     figures.append(_figure("Gain against cost", "Milliseconds of a query up to each stage.", _draw_cost, record))
-    content = (
-        open_templates()
-        .get_template("pipeline.html")
-        .render(
-            name=name,
-            css=CSS.read_text(encoding="utf-8"),
-            table=as_table(record),
-            figures=figures,
-            queries=_queries(record),
-        )
-    )
+    parts = {"name": name, "table": as_table(record), "figures": figures, "queries": _queries(record)}
     with atomic_write(out) as tmp:
-        tmp.write_text(content, encoding="utf-8")
+        tmp.write_text(render_page("pipeline.html", **parts), encoding="utf-8")
     return out
 
 

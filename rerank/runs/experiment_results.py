@@ -14,7 +14,7 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
 from rerank.runs.settings import read_settings
 from rerank.utils.errors import UserError
-from rerank.utils.json_files import read_json, read_json_lines
+from rerank.utils.json_files import read_json_lines
 
 
 class FoldEpoch(TypedDict):
@@ -24,15 +24,9 @@ class FoldEpoch(TypedDict):
     valid: float
     loss: NotRequired[float]
     ndcg: NotRequired[float]
-    smooth: NotRequired[float]
     seconds: NotRequired[float]
     documents: NotRequired[int]
     tokens: NotRequired[int]
-    steps: NotRequired[dict[str, list[float]]]
-
-
-Passages = dict[str, dict[str, tuple[int, int]]]
-"""query_id -> doc_id -> (the highest scoring passage, from 0; number of passages), for documents with several."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +58,6 @@ class FoldResults:
     def run(self) -> Run:
         """The run of the test queries."""
         return read_run(self.folder.test_run) if self.folder.finished else {}
-
-    @functools.cached_property
-    def passages(self) -> Passages:
-        """The best passages of the test documents."""
-        file = self.folder.passages
-        found: Passages = read_json(file, Passages, "remove the file") if file.is_file() else {}
-        return found
 
     def validation_mean(self, measure: str) -> float | None:
         """The mean over the judged validation queries: of the manifest, or computed if that is missing or has none.

@@ -53,7 +53,6 @@ class FoldFolder(ModelFolder):
 
     valid_run = Inside("valid.run")  # the run of the validation queries by the best epoch's model
     test_run = Inside("test.run")  # the run of the test queries
-    passages = Inside("test.passages.json")  # which passage of each test document scored highest
 
     @property
     def name(self) -> str:

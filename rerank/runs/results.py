@@ -87,7 +87,7 @@ def read_results(folder: Path, measure: str) -> Results[ExperimentResults]:
     results = open_results(folder, measure)
     for one in results.experiments:
         _ = one.settings, one.first_stage, results.qrels
-        _ = [(fold.history, fold.facts, fold.passages) for fold in one.folds]
+        _ = [(fold.history, fold.facts) for fold in one.folds]
     return results
 
 

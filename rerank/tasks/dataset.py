@@ -9,7 +9,6 @@ from accelerate import Accelerator
 from rerank.config import Config
 from rerank.data.letor.layouts import is_feature_source
 from rerank.data.types import Fold
-from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.features import open_features
 from rerank.tasks.open_text import open_text
@@ -22,10 +21,6 @@ class FoldTask(Task, Protocol):
     @property
     def judged_parts(self) -> Sequence[Part]:
         """The parts whose judgments are kept for evaluation."""
-
-    @property
-    def best_passages(self) -> Passages:
-        """The passage of each test document that scored highest, after the test queries are scored."""
 
     def load(self, checkpoint: Path) -> None:
         """Replaces the model by that of a checkpoint."""

@@ -26,7 +26,6 @@ from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
 from rerank.models.feature_transforms import training_quantiles
-from rerank.models.scoring import Passages
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.source_checks import check_fold
 from rerank.training.device import precision_facts
@@ -185,7 +184,6 @@ class FeatureTask:
         quantiles = training_quantiles(train) if network.transform == "quantile" else None
         model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform, network.dropout, quantiles)
         self.model = model.to(accelerator.device)
-        self.best_passages: Passages = {}
         self._qrels: dict[Part, Qrels] = {}
 
     def parameter_groups(self) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.scoring import Passages, score_candidates
+from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.first_stage import first_stage_facts, recorded
 from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
@@ -150,7 +150,6 @@ class TextTask:
             if self.from_file
             else trainable_candidates(fold, dataset.candidates, accelerator.is_main_process),
         }
-        self.best_passages: Passages = {}
 
     def _lists_from_file(self) -> FoldLists | None:
         """The lists of `--training.lists` that train this fold; None without it."""
@@ -180,10 +179,9 @@ class TextTask:
         return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
 
     def score(self, part: Part) -> Run:
-        """Scores all candidates of a part; `best_passages` are those of the test queries."""
+        """Scores all candidates of a part."""
         lists, what = list(self.lists[part]), "testing" if part == "test" else "validating"
-        best_passages = self.best_passages if part == "test" else None
-        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what, best_passages)
+        return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
         """The mean over the queries of a part of the loss of all their candidates."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.batches.batch import Batch, Packed
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.transfer import to_device
-from rerank.losses import exact_metric, smoothi
+from rerank.losses import exact_metric
 from rerank.models.gpu import full_float32
 from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory
 from rerank.utils.errors import UserError
@@ -45,9 +45,7 @@ def accumulate_gradient(
     the GPU works on the backward pass.
 
     Returns:
-        (lists, 3) on the CPU: the loss of each list, and of its grades the NDCG and the smooth NDCG (SmoothI's); see
-        `Batch.grades`. Without a budget (lists, 2): the network is so small that the smooth NDCG would be most of the
-        work.
+        (lists, 2) on the CPU: the loss of each list, and the NDCG of its grades; see `Batch.grades`.
 
     Raises:
         UserError: a single passage does not fit into memory, or the scores of a list do not.
@@ -60,7 +58,7 @@ def accumulate_gradient(
 
     def gradient(tokens: int) -> Tensor:
         model.zero_grad(set_to_none=True)
-        stats = torch.zeros(len(batch.labels), 3, dtype=torch.float64)
+        stats = torch.zeros(len(batch.labels), 2, dtype=torch.float64)
         for group in _group_lists(lengths, rows, tokens, model.is_padded):
             lists = sorted(group)
             stats[lists] = _cached_gradient(model, _take_lists(batch, lists, rows), tokens, objective)
@@ -138,7 +136,7 @@ def _cached_gradient(model: Any, batch: Batch[Packed], tokens: int, objective: _
     last.backward(last_gradient)
     for part, gradient in zip(parts[:-1], gradients, strict=True):
         score(part).backward(gradient)
-    return _measured(batch, grid, losses, smooth=True)
+    return _measured(batch, grid, losses)
 
 
 def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) -> Tensor:
@@ -148,7 +146,7 @@ def _single_pass_gradient(model: Any, batch: Batch[Any], objective: _Objective) 
             flat = model(batch.inputs.to(objective.accelerator.device)).float()
         flat = _with_first_scores(model, batch, flat.to(_loss_device(flat.device)))
         grid, losses = _backward(batch, flat, objective)
-        return _measured(batch, grid, losses, smooth=False)
+        return _measured(batch, grid, losses)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -195,10 +193,7 @@ def _loss_device(device: torch.device) -> torch.device:
     return device if on_device else torch.device("cpu")
 
 
-def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor, smooth: bool) -> Tensor:
-    """Loss, NDCG and smooth NDCG of each list, (lists, 3) on the CPU, from the grid of scores; 2 without `smooth`."""
-    mask, grades = batch.mask.to(scores.device), batch.grades().to(scores.device)
-    stats = [losses, exact_metric(scores, grades, mask)]
-    if smooth:
-        stats.append(1 - smoothi(scores, grades, mask))
-    return torch.stack(stats, dim=1).cpu().double()
+def _measured(batch: Batch[Any], scores: Tensor, losses: Tensor) -> Tensor:
+    """Loss and NDCG of each list, (lists, 2) on the CPU, from the grid of scores."""
+    ndcg = exact_metric(scores, batch.grades().to(scores.device), batch.mask.to(scores.device))
+    return torch.stack([losses, ndcg], dim=1).cpu().double()

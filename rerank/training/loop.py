@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.batches.batch import Batch, Packed
 from rerank.config import TrainingSettings
@@ -152,13 +152,12 @@ def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated:
 
 
 def _report(record: dict[str, Any], best: bool, ending: str) -> None:
-    smooth = f" (smooth {record['smooth']:.3f})" if "smooth" in record else ""
     valid = f", validation {record['valid']:.4f}{' (best)' if best else ''}" if "valid" in record else ""
-    losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}{smooth}"
+    losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
     log.info(f"epoch {record['epoch']}: {losses}{valid}{ending}")
 
 
-STATS = ("loss", "ndcg", "smooth")
+STATS = ("loss", "ndcg")
 """The columns of what `accumulate_gradient` returns."""
 
 
@@ -166,8 +165,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
     """One pass over the lists of an epoch, counted from 0; the gradient of a step is that of its lists' mean loss.
 
     Returns the record of the epoch: its number, from 1, the means over its lists of what `accumulate_gradient` returns,
-    under `steps` the means of each step (without the loss), `seconds`, `documents`, and for text `tokens`; in fp16
-    `skipped` too, the steps whose gradient overflowed.
+    `seconds`, `documents`, and for text `tokens`; in fp16 `skipped` too, the steps whose gradient overflowed.
     """
     task, accelerator, settings = training.task, training.accelerator, training.settings
     model, optimizer, what = task.model, training.trained.optimizer, f"epoch {epoch + 1}"
@@ -178,11 +176,10 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         task.memory.agree(accelerator)
     start = time.perf_counter()
     sums = torch.zeros(1, dtype=torch.float64)
-    step_sums = []
     lists = documents = tokens = skipped = 0
 
     def postfix() -> str:
-        return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=False))
+        return " ".join(f"{name} {value:.4f}" for name, value in zip(STATS, (sums / lists).tolist(), strict=True))
 
     batches = prefetch(steps, lambda step: training.make_batch(step, epoch))
     bar = progress(batches, len(steps), what, postfix, training.show)
@@ -194,7 +191,6 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
             raise _not_finite(broken, f"{what}, step {number}", accelerator)
         sums = sums + stats.sum(0)
         lists += len(stats)
-        step_sums.append(torch.cat([stats[:, 1:].sum(0), torch.tensor([float(len(stats))])]))
         documents += int(batch.mask.sum())
         tokens += len(batch.inputs.input_ids) if isinstance(batch.inputs, Packed) else 0
         done = epoch * len(steps) + number - 1  # as if all epochs had as many; a pre-training's last may have fewer
@@ -203,20 +199,14 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         training.trained.average.update(done + 1)
     model.zero_grad(set_to_none=True)
     totals = accelerator.reduce(torch.cat([sums, torch.tensor([float(lists)])]).float().to(accelerator.device)).tolist()
-    *step_totals, step_lists = accelerator.reduce(torch.stack(step_sums, 1).float().to(accelerator.device)).cpu()
     counts = accelerator.reduce(torch.tensor([documents, tokens], device=accelerator.device)).tolist()
     return {
         "epoch": epoch + 1,
-        **dict(zip(STATS, (value / totals[-1] for value in totals[:-1]), strict=False)),
-        "steps": {name: _rounded(total / step_lists) for name, total in zip(STATS[1:], step_totals, strict=False)},
+        **dict(zip(STATS, (value / totals[-1] for value in totals[:-1]), strict=True)),
         "seconds": round(time.perf_counter() - start, 2),
         **({} if accelerator.scaler is None else {"skipped": skipped}),
         **{name: count for name, count in zip(("documents", "tokens"), counts, strict=True) if count},
     }
-
-
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 4) for value in values.tolist()]
 
 
 def _not_finite(broken: list[Candidates], where: str, accelerator: Accelerator) -> UserError:

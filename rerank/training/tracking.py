@@ -26,7 +26,7 @@ MakeTracker = Callable[[str, Path], GeneralTracker]
 TRACKERS: dict[str, MakeTracker] = {}
 """The registered trackers by name; accelerate's own are not in it."""
 
-TRACKED = ("loss", "ndcg", "smooth", "valid", "seconds")
+TRACKED = ("loss", "ndcg", "valid", "seconds")
 """The values of an epoch's record that are tracked."""
 
 

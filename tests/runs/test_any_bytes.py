@@ -9,8 +9,7 @@ from rerank.runs.layout import ExperimentFolder
 from rerank.runs.settings import differences, read_settings, settings_of, to_toml
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
-EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9, "steps": {"ndcg": [0.5], "smooth": [0.25]}}
-PASSAGES = {"q1": {"d1": [0, 2]}}
+EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9}
 MANIFEST = {"format": 3, "config": {"collection": {"source": "towns"}}, "best_epoch": 1, "manifest_hash": "00"}
 SETTINGS = to_toml(Config()).encode()
 
@@ -37,12 +36,6 @@ def test_a_log(folder, content):
 @given(damaged_json(MANIFEST))
 def test_a_manifest(folder, content):
     value_or_error(lambda path: fold(path).facts, folder / "manifest.json", content)
-
-
-@bounded
-@given(damaged_json(PASSAGES))
-def test_best_passages(folder, content):
-    value_or_error(lambda path: fold(path).passages, folder / "test.passages.json", content)
 
 
 @bounded

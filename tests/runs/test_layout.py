@@ -7,7 +7,7 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from tests.support.paths import ROOT
 
 FILES = (
-    r"(?:test|valid|all|bm25)\.run|manifest\.json|log\.jsonl|config\.toml|qrels\.txt|folds\.json|test\.passages\.json"
+    r"(?:test|valid|all|bm25)\.run|manifest\.json|log\.jsonl|config\.toml|qrels\.txt|folds\.json"
     r"|lists\.jsonl|features\.json"
 )
 NAMED = re.compile(rf"""["'](?:[^"'\s]*[/{{}}*])?(?:{FILES})["']|["']fold\*|/ ?["'](?:checkpoint|state)["']""")

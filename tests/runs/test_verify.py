@@ -93,7 +93,6 @@ def instead(old, new):
         ("hinge/fold2/test.run", instead(b" Q0 ", b" "), ["hinge/fold2", "hinge/all.run"], "test.run:1: expected"),
         ("hinge/fold2/test.run", None, ["hinge/fold2", "hinge/all.run"], "test.run: expected a file, found none"),
         ("hinge/fold2/log.jsonl", None, ["hinge/fold2"], "log.jsonl: expected a file, found none"),
-        ("hinge/fold2/test.passages.json", cut, ["hinge/fold2"], "test.passages.json: expected "),
         ("hinge/fold2/checkpoint/model.safetensors", flipped, ["hinge/fold2"], "model.safetensors: expected XXH3"),
         ("hinge/fold2/checkpoint/README.md", None, ["hinge/fold2"], "checkpoint/README.md: expected a file"),
         ("hinge/fold2/manifest.json", instead(b"{", b"["), ["hinge/fold2"], "manifest.json: not JSON"),

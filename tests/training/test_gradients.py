@@ -101,11 +101,7 @@ def test_each_list_is_measured(tmp_path):
     for tokens in (200, EVERYTHING):
         measured, _ = gradient(model, batch, tokens)
         torch.testing.assert_close(measured[:, 0].float(), values, atol=1e-5, rtol=0)
-        torch.testing.assert_close(measured[:, 2], 1 - measured[:, 0])
         assert ((measured[:, 1] > 0) & (measured[:, 1] <= 1)).all()
-    sharper, _ = gradient(model, batch, EVERYTHING, partial(smoothi, alpha=9.0))
-    assert torch.equal(sharper[:, 2], measured[:, 2])  # the smooth NDCG is that of the defaults
-    assert not torch.equal(sharper[:, 0], measured[:, 0])
 
 
 class Saved:

@@ -230,10 +230,9 @@ def _finish(config: Config, task: PretrainingTask, history: list[dict[str, Any]]
     saved: CheckpointConfig = read_json(folder.checkpoint / "config.json", CheckpointConfig, remedy)
     facts = saved["rerank"]["pretraining"]
     write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
-    means = [{key: value for key, value in record.items() if key != "steps"} for record in history]  # the log has them
     files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
     computed = kernels(task.model, task.accelerator)
-    manifest = {"config": sections(config), "pretraining": facts, "history": means, **computed, "files": files}
+    manifest = {"config": sections(config), "pretraining": facts, "history": history, **computed, "files": files}
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
         shutil.rmtree(temporary)

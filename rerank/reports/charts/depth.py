@@ -1,15 +1,12 @@
-"""Charts over the ranks: the measure and its upper bound by re-ranking depth, and the share of judged documents."""
+"""The chart of the measure and its upper bound by re-ranking depth."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from rerank.data.trec import ranked
 from rerank.data.types import Qrels, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.reports.charts.drawing import INK, QUIET, colour, legend_above
-from rerank.runs.results import Compared, Results
+from rerank.runs.results import Results
 from rerank.utils.errors import UserError
 
 DEPTHS = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
@@ -78,9 +75,10 @@ def depths(results: Results) -> Depths:
     """The curves over the queries that all experiments have tested; raises UserError if there are none."""
     queries = common_queries(results)
     expect_re_rankings(results)
-    experiments, deepest = _with_candidates(results)
+    experiments = [experiment for experiment in results.experiments if experiment.first_stage]
+    deepest = max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
     steps = [0, *(depth for depth in DEPTHS if depth < deepest), deepest]
-    qrels = _needed_judgments(results.judged(queries), experiments, results.measure)
+    qrels = results.judged(queries)
 
     def means(first: Run, run: Run) -> list[float]:
         runs = (re_ranked(first, run, depth) for depth in steps)
@@ -97,26 +95,6 @@ def depths(results: Results) -> Depths:
     return Depths(results.measure, len(queries), steps, reached, upper_bounds)
 
 
-def _with_candidates(results: Results) -> tuple[list[Compared], int]:
-    """The experiments with a first stage, and the most candidates that a query has."""
-    experiments = [experiment for experiment in results.experiments if experiment.first_stage]
-    return experiments, max(len(scores) for experiment in experiments for scores in experiment.first_stage.values())
-
-
-def _needed_judgments(qrels: Qrels, experiments: list[Compared], measure: str) -> Qrels:
-    """Leaves out judgments that only bpref and infAP use: they are most of all, and converting them takes most time."""
-    if measure.lower().startswith(("bpref", "infap")):
-        return qrels
-    return {
-        query_id: {
-            doc_id: grade
-            for doc_id, grade in grades.items()
-            if grade > 0 or any(doc_id in experiment.first_stage.get(query_id, {}) for experiment in experiments)
-        }
-        for query_id, grades in qrels.items()
-    }
-
-
 def draw_depths(figure: Any, data: Depths) -> None:
     """A line per experiment, from the first stage at depth 0, and the upper bounds as dashed lines."""
     axes = figure.subplots()
@@ -128,54 +106,3 @@ def draw_depths(figure: Any, data: Depths) -> None:
     axes.set_xlabel("documents re-ranked per query")
     axes.set_ylabel(f"{data.measure}, mean of {data.queries} queries")
     legend_above(axes, columns=2)
-
-
-class Judged(NamedTuple):
-    """(depths,) shares of judged documents among the first 1, 2, ... of each run, mean over `queries` queries."""
-
-    queries: int
-    first_stages: dict[str, np.ndarray]
-    experiments: dict[str, np.ndarray]
-
-
-def judged(results: Results) -> Judged:
-    """The shares over the queries that all experiments have tested; raises UserError if there are none."""
-    queries = common_queries(results)
-    experiments, deepest = _with_candidates(results)
-    first_stages = {results.first_stage_names[e.name]: e.first_stage for e in experiments}
-    runs = {e.name: e.run for e in experiments}
-
-    def shares(runs: Mapping[str, Run]) -> dict[str, np.ndarray]:
-        return {name: judged_shares(run, results.qrels, queries, deepest) for name, run in runs.items()}
-
-    return Judged(len(queries), shares(first_stages), shares(runs))
-
-
-def judged_shares(run: Run, qrels: Qrels, query_ids: list[str], depth: int) -> np.ndarray:
-    """(depth,) mean over the queries of the share of judged documents among the first k, for k from 1.
-
-    A ranking that is shorter than k keeps its last share; an empty one is left out.
-
-    >>> judged_shares({"q": {"a": 3.0, "b": 2.0}}, {"q": {"b": 0}}, ["q"], 3)
-    array([0. , 0.5, 0.5])
-    """
-    shares = []
-    for query_id in query_ids:
-        hits = np.array([doc_id in qrels[query_id] for doc_id in ranked(run.get(query_id, {}))[:depth]], dtype=float)
-        if len(hits):
-            share = hits.cumsum() / np.arange(1, len(hits) + 1)
-            shares.append(np.pad(share, (0, depth - len(share)), mode="edge"))
-    return np.asarray(np.mean(shares, axis=0))
-
-
-def draw_judged(figure: Any, data: Judged) -> None:
-    """A line per run."""
-    axes = figure.subplots()
-    styles: list[dict[str, str]] = [{"color": QUIET, "linestyle": ":"}] * len(data.first_stages)
-    styles += [{"color": colour(number)} for number in range(len(data.experiments))]
-    for (name, shares), style in zip((data.first_stages | data.experiments).items(), styles, strict=True):
-        axes.plot(range(1, len(shares) + 1), 100 * shares, label=name, **style)
-    axes.set_ylim(0, 103)
-    axes.set_xlabel("rank")
-    axes.set_ylabel("% judged up to here")
-    legend_above(axes)

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rerank.reports.charts.depth import depths, draw_depths, draw_judged, judged
+from rerank.reports.charts.depth import depths, draw_depths
 from rerank.reports.charts.drawing import draw_figure, format_of, save
-from rerank.reports.charts.gain import draw_gains, draw_scores, gains, scores
-from rerank.reports.charts.training import curves, draw_curves, draw_reliability, reliability
+from rerank.reports.charts.experiment import curves, draw_curves, draw_gains, draw_scores, gains, scores
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
 from rerank.runs.run_files import RunFiles, are_run_files
 from rerank.utils.errors import UserError, nearest
@@ -27,16 +26,12 @@ class Chart(NamedTuple):
     height: float = 3.0
 
 
-COLLECTION_CHARTS = {
-    "depth": Chart(
+DEPTH, LEARNING = "depth", "learning"
+CHARTS = {
+    DEPTH: Chart(
         "Measure against depth", "Only the first documents of the first stage are re-ranked.", depths, draw_depths
     ),
-    "judged": Chart("Judged documents", "The share of judged documents, from rank 1 on.", judged, draw_judged),
-}
-"""The charts that show all experiments of a collection."""
-
-EXPERIMENT_CHARTS = {
-    "learning": Chart(
+    LEARNING: Chart(
         "Learning curves", "Every fold, epoch by epoch.", lambda _, experiment: curves(experiment), draw_curves, 5.5
     ),
     "gain": Chart("Gain of every query", "A bar is a query; its text is shown as a tooltip.", gains, draw_gains),
@@ -46,19 +41,8 @@ EXPERIMENT_CHARTS = {
         scores,
         draw_scores,
     ),
-    "reliability": Chart(
-        "Smooth against exact NDCG",
-        "SmoothI's NDCG of the training lists, and the exact one.",
-        lambda _, experiment: reliability(experiment),
-        draw_reliability,
-        4.0,
-    ),
 }
-"""The charts of one experiment."""
-
-CHARTS = COLLECTION_CHARTS | EXPERIMENT_CHARTS
-RUN_CHARTS = ("gain", "scores", "depth", "judged")
-"""The charts that need nothing but runs and judgments."""
+"""All but the first show one experiment; all but the learning curves need nothing but runs and judgments."""
 
 
 def plot(
@@ -81,13 +65,14 @@ def plot(
     format_of(out)
     results: Results
     if are_run_files(paths):
-        if name not in RUN_CHARTS:
-            raise UserError(f"plot {name}: needs the folder of an experiment; run files have {', '.join(RUN_CHARTS)}")
+        if name == LEARNING:
+            others = ", ".join(chart for chart in CHARTS if chart != LEARNING)
+            raise UserError(f"plot {name}: needs the folder of an experiment; run files have {others}")
         results = compared_with_first(RunFiles.read(paths), qrels, measure)
         results.queries.update(queries())
     else:
         results = read_results(paths[0], measure)
-    shown = results.experiments if name in EXPERIMENT_CHARTS else []
+    shown = [] if name == DEPTH else results.experiments
     if len(shown) > 1:
         names = ", ".join(experiment.name for experiment in shown)
         raise UserError(f"plot {name}: shows one experiment, got {names}; expected the folder of one, or two run files")

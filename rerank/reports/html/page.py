@@ -1,35 +1,25 @@
 """`rerank report`: writes one HTML file about experiments or run files, by report.html and report.css."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import open_collection
 from rerank.evaluation.tables.table import Table
 from rerank.reports.charts.drawing import inline_svg
-from rerank.reports.charts.gain import Gain, Gains, gains
-from rerank.reports.charts.plot import CHARTS, chart_figure
-from rerank.reports.html.parts import Missing, Rows, or_missing
-from rerank.reports.html.provenance import cost_table, origin_tables, settings_tables
+from rerank.reports.charts.experiment import Gain, Gains, gains
+from rerank.reports.charts.plot import CHARTS, DEPTH, chart_figure
+from rerank.reports.html.parts import Figure, or_missing, render_page
 from rerank.reports.html.queries import (
     QueryDetails,
     Texts,
     most_changed,
-    open_texts,
     query_details,
     read_documents,
     shown_documents,
 )
-from rerank.reports.html.tables import (
-    judged_table,
-    movement_table,
-    recall_table,
-    truncation_table,
-    upper_bound_table,
-)
+from rerank.reports.html.tables import cost_table, settings_tables, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
 from rerank.runs.run_files import RunFiles, are_run_files
@@ -37,17 +27,6 @@ from rerank.runs.table import compare_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log
-
-HERE = Path(__file__).parent
-CSS = HERE / "report.css"
-
-
-class Figure(NamedTuple):
-    """A chart: title, caption, and the SVG element or why it is missing."""
-
-    title: str
-    caption: str
-    svg: str | Missing
 
 
 class ExperimentSection(NamedTuple):
@@ -81,19 +60,15 @@ def write_report(
     return out
 
 
-def open_templates() -> Environment:
-    """The templates of this folder; they escape what they show."""
-    return Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-
-
 def page_of_experiments(results: Results[ExperimentResults]) -> str:
-    """The page of a collection's experiments. Texts are escaped by the template, which trusts only the charts."""
+    """The page of a collection's experiments."""
     experiments, first = results.experiments, results.experiments[0]
     language, missing = first.setting("collection.language") or ENGLISH, ""
     try:
-        collection = open_texts(first)
+        if first.has_features:
+            raise UserError("feature vectors have none")
+        table = first.settings.get("collection", {})
+        collection = open_collection(table.get("source", ""), table.get("queries", ""), table.get("query_field", ""))
         results.queries.update(collection.queries)
     except UserError as error:
         collection, missing = None, str(error)
@@ -103,26 +78,19 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
     if texts.reason:
         log.info(f"no texts: {texts.reason}")
     finished = [experiment for experiment in experiments if experiment.folder.all_run.is_file()]
-    unfinished = [experiment for experiment in experiments if experiment not in finished]
-    folds = dict.fromkeys(fold.name for experiment in unfinished for fold in experiment.folds if fold.run)
     differing, settings = settings_tables(experiments)
-    charts = ("learning", "gain", "scores", "reliability")
     return _render(
         results,
         texts,
+        changed,
+        charts=("learning", "gain", "scores"),
+        descriptions=[_description(results, experiment) for experiment in experiments],
         name=first.folder.collection.path.resolve().name,
-        summary=_table(finished, None) if finished else None,
-        unfinished=unfinished,
-        fold_tables={
-            name: _table([e for e in experiments if any(f.name == name and f.run for f in e.folds)], name)
-            for name in folds
-        },
-        truncation=truncation_table(experiments),
-        experiments=[_section(results, e, charts, _description(results, e), changed, texts) for e in experiments],
+        summary=_table(finished) if finished else None,
+        unfinished=[experiment.name for experiment in experiments if experiment not in finished],
         cost=cost_table(experiments),
         differing_settings=differing,
         settings=settings,
-        origins=origin_tables(experiments),
     )
 
 
@@ -134,44 +102,46 @@ def page_of_files(files: RunFiles, measure: str, qrels: Path | None, source: str
     changed, texts = _changed(results), Texts({}, ENGLISH, "no --collection is named")
     if collection:
         texts = read_documents(collection, _shown(results, changed), ENGLISH)
-    description = f"Compared with {next(iter(files.runs))}."
     return _render(
         results,
         texts,
+        changed,
+        charts=("gain", "scores"),
+        descriptions=[f"Compared with {next(iter(files.runs))}."] * len(results.experiments),
         name=", ".join(files.runs),
         summary=compare_files(files, results.qrels_file).table(),
         unfinished=[],
-        fold_tables={},
-        truncation=None,
-        experiments=[
-            _section(results, e, ("gain", "scores"), description, changed, texts) for e in results.experiments
-        ],
         cost=None,
     )
 
 
-def _render(results: Results, texts: Texts, **parts: Any) -> str:
-    """The page of these parts, with the section on what re-ranking could and did do."""
+def _render(
+    results: Results,
+    texts: Texts,
+    changed: Mapping[str, Gains],
+    charts: Sequence[str],
+    descriptions: Sequence[str],
+    **parts: Any,
+) -> str:
+    """The page of these parts, with the section on what re-ranking could do, and one for each experiment."""
     groups: dict[str, list[Compared]] = {}
     for experiment in results.experiments:
         if experiment.first_stage:
             groups.setdefault(results.first_stage_names[experiment.name], []).append(experiment)
-    known = [experiment for group in groups.values() for experiment in group]
-    parts |= {
-        "css": CSS.read_text(encoding="utf-8"),
-        "measure": results.measure,
-        "texts_missing": texts.reason,
-        "absent": [or_missing(e.candidates) for e in results.experiments if not e.first_stage],
-        "bounds": [or_missing(_bounds, results, group) for group in groups.values()],
-        "figures": [_figure(name, results) for name in ("depth", "judged")] if known else [],
-        "movement": or_missing(movement_table, known) if known else None,
-        "judged": or_missing(judged_table, results) if known else None,
-    }
-    return open_templates().get_template("report.html").render(**parts)
-
-
-def _bounds(results: Results, experiments: list[Compared]) -> tuple[Rows, Rows, str]:
-    return (upper_bound_table(results, experiments), *recall_table(results, experiments[0]))
+    sections = [
+        _section(results, experiment, charts, description, changed.get(experiment.name), texts)
+        for experiment, description in zip(results.experiments, descriptions, strict=True)
+    ]
+    return render_page(
+        "report.html",
+        measure=results.measure,
+        texts_missing=texts.reason,
+        absent=[or_missing(e.candidates) for e in results.experiments if not e.first_stage],
+        bounds=[or_missing(upper_bound_table, results, group) for group in groups.values()],
+        figures=[_figure(DEPTH, results)] if groups else [],
+        experiments=sections,
+        **parts,
+    )
 
 
 def _changed(results: Results) -> dict[str, Gains]:
@@ -179,18 +149,25 @@ def _changed(results: Results) -> dict[str, Gains]:
     return {e.name: gains(results, e) for e in results.experiments if e.first_stage}
 
 
-def _shown(results: Results, changed: dict[str, Gains]) -> list[str]:
+def _shown(results: Results, changed: Mapping[str, Gains]) -> list[str]:
     """The documents of the queries that changed most."""
-    return [d for e in results.experiments if e.name in changed for d in shown_documents(e, changed[e.name])]
+    return [
+        doc_id
+        for experiment in results.experiments
+        if experiment.name in changed
+        for side in most_changed(changed[experiment.name])
+        for gain in side
+        for doc_id in shown_documents(experiment, gain.query_id)
+    ]
 
 
-def _table(experiments: list[ExperimentResults], fold: str | None) -> Table:
-    """The table of `rerank eval`: the experiments, or one fold of them, below their first stages."""
+def _table(experiments: Sequence[ExperimentResults]) -> Table:
+    """The table of `rerank eval`: the experiments below their first stages."""
     collection = experiments[0].folder.collection
     first = [experiment.first_stage_file for experiment in experiments if experiment.first_stage]
-    runs = [e.folder.fold(fold).test_run if fold else e.folder.all_run for e in experiments]
+    runs = [experiment.folder.all_run for experiment in experiments]
     folds = collection.folds if collection.folds.is_file() else None
-    return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds, fold).table()
+    return compare_files([*dict.fromkeys(first), *runs], collection.qrels, folds).table()
 
 
 def _section(
@@ -198,17 +175,17 @@ def _section(
     experiment: Compared,
     charts: Sequence[str],
     description: str,
-    changed: dict[str, Gains],
+    changed: Gains | None,
     texts: Texts,
 ) -> ExperimentSection:
-    sides, of_queries = None, changed.get(experiment.name)
-    if of_queries:
+    sides = None
+    if changed:
         sides = [
             (title, [query_details(results, experiment, gain, texts) for gain in side])
-            for title, side in zip(("Most helped", "Most hurt"), most_changed(of_queries), strict=True)
+            for title, side in zip(("Most helped", "Most hurt"), most_changed(changed), strict=True)
         ]
     figures = [_figure(name, results, experiment) for name in charts]
-    return ExperimentSection(experiment.name, description, figures, sides, of_queries.queries if of_queries else [])
+    return ExperimentSection(experiment.name, description, figures, sides, changed.queries if changed else [])
 
 
 def _description(results: Results, experiment: ExperimentResults) -> str:

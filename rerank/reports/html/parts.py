@@ -1,33 +1,36 @@
-"""What the template draws by itself: tables, and lines that say why a part of the page is missing."""
+"""What the templates of pages show: tables, charts, and lines that say why a part of a page is missing."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rerank.utils.errors import UserError
 
+HERE = Path(__file__).parent
+
 
 class Rows(NamedTuple):
-    """A table: the head, the rows, whose first cells are their names, and a note above.
-
-    A cell is text, a number, or `Noted`.
-    """
+    """A table: the head, the rows, whose first cells are their names, and a note above."""
 
     head: Sequence[object]
     rows: Sequence[Sequence[object]]
     note: str = ""
 
 
-class Noted(NamedTuple):
-    """A cell with small text after it."""
-
-    text: str
-    small: str
-
-
 class Missing(NamedTuple):
     """Why a part of the page is not available."""
 
     reason: str
+
+
+class Figure(NamedTuple):
+    """A chart: title, caption, and the SVG element or why it is missing."""
+
+    title: str
+    caption: str
+    svg: str | Missing
 
 
 def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
@@ -38,6 +41,10 @@ def or_missing(make: Callable[..., Any], *arguments: object) -> Any:
         return Missing(str(error))
 
 
-def percent(share: float) -> str:
-    """Such as 12.3 %; a dash for NaN."""
-    return "–" if share != share else f"{100 * share:.1f} %"
+def render_page(template: str, **parts: Any) -> str:
+    """The page that a template of this folder makes of these parts; it escapes what it shows, but for the charts."""
+    templates = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    css = (HERE / "report.css").read_text(encoding="utf-8")
+    return templates.get_template(template).render(css=css, **parts)

@@ -1,27 +1,33 @@
-"""`rerank plot`: every chart as a file, and every mistake as one line."""
+"""`rerank plot`: every chart as a file, against loops and examples by hand, and every mistake as one line."""
 
 import html
+import json
 import re
 
+import numpy as np
 import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import write_run
+from rerank.evaluation.evaluate import evaluate
+from rerank.reports.charts.depth import depths, ideal
 from rerank.reports.charts.drawing import CSS_NAMES, inline_svg
-from rerank.reports.charts.plot import COLLECTION_CHARTS, EXPERIMENT_CHARTS, RUN_CHARTS, chart_figure
+from rerank.reports.charts.experiment import curves, gains, scores
+from rerank.reports.charts.plot import CHARTS, chart_figure
 from rerank.runs.results import read_results
+from rerank.utils.errors import UserError
 from tests.support.small_collection import failed
-from tests.support.small_results import FIRST_STAGE
+from tests.support.small_results import DEPTH, FIRST_STAGE
 
 HEADS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG"}
 
 
 @pytest.mark.parametrize(
     ("chart", "ending"),
-    [*((chart, "svg") for chart in COLLECTION_CHARTS | EXPERIMENT_CHARTS), ("gain", "pdf"), ("depth", "png")],
+    [*((chart, "svg") for chart in CHARTS), ("gain", "pdf"), ("depth", "png")],
 )
 def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys, chart, ending):
-    of = folder if chart in COLLECTION_CHARTS else folder / "good"
+    of = folder if chart == "depth" else folder / "good"
     written = []
     for name in ("first", "again"):
         main(["plot", chart, str(of), "--out", str(tmp_path / f"{name}.{ending}"), "--measure", "P@5"])
@@ -31,10 +37,10 @@ def test_every_chart_is_a_file_and_the_same_bytes_again(folder, tmp_path, capsys
     assert capsys.readouterr().out.split()[-1] == str(tmp_path / f"again.{ending}")
 
 
-@pytest.mark.parametrize("chart", [*COLLECTION_CHARTS, *EXPERIMENT_CHARTS])
+@pytest.mark.parametrize("chart", CHARTS)
 def test_inline_colours_are_the_pages_and_ids_its_own(folder, chart):
     results = read_results(folder / "good", "AP")
-    figure = chart_figure(chart, results, *(results.experiments if chart in EXPERIMENT_CHARTS else []))
+    figure = chart_figure(chart, results, *([] if chart == "depth" else results.experiments))
     svg = inline_svg(figure, "key", 'a "label" <of> it')
     assert svg.startswith("<svg viewBox=")
     assert 'aria-label="a &quot;label&quot; &lt;of&gt; it"' in svg
@@ -59,7 +65,7 @@ def test_a_querys_text_shows_over_its_bar_and_stays_text(folder, tmp_path):
     assert all(re.fullmatch(r"""q\d+: a "b" <script>& it's — .*""", title) for title in titles)
 
 
-@pytest.mark.parametrize("chart", RUN_CHARTS)
+@pytest.mark.parametrize("chart", ["depth", "gain", "scores"])
 def test_run_files_have_the_charts_of_the_experiment_that_wrote_them(folder, tmp_path, chart):
     """The folder's first stage has more documents than were re-ranked; here it has those."""
     out, first = str(tmp_path / "chart.svg"), tmp_path / f"{FIRST_STAGE}.run"
@@ -83,7 +89,7 @@ def test_wrong_run_files_are_one_line(folder, tmp_path, capsys):
             "gain: shows one experiment, got good, poor; expected the folder of one, or two run files",
         ),
         ("gain", [first, str(folder)], f"{folder}: is a folder, expected it alone, or run files"),
-        ("learning", [first, good], "learning: needs the folder of an experiment; run files have gain, scores"),
+        ("learning", [first, good], "learning: needs the folder of an experiment; run files have depth, gain, scores"),
         ("depth", [good, first], "which good does not have; expected a re-ranking of it"),
     ):
         assert expected in failed(capsys, "plot", chart, *paths, "--out", str(tmp_path / "chart.pdf"))
@@ -101,3 +107,58 @@ def test_mistakes_are_one_line(folder, tmp_path, capsys):
         log.unlink()
     assert "good: no fold has a log.jsonl" in failed(capsys, "plot", "learning", str(folder / "good"), "--out", out)
     assert not (tmp_path / "chart.pdf").exists()
+
+
+def mean(results, run, measure="nDCG@5"):
+    values = evaluate(results.qrels, run, [measure])[measure]
+    return sum(values.values()) / len(values)
+
+
+def test_depth_goes_from_the_first_stage_to_the_run_below_the_upper_bound(results):
+    data = depths(results)
+    good = results.experiments[0]
+    assert (data.depths[0], data.depths[-1]) == (0, DEPTH)
+    for name, line in data.reached.items():
+        assert line[0] == pytest.approx(mean(results, good.first_stage))
+        assert all(value <= most + 1e-12 for value, most in zip(line, data.upper_bounds[FIRST_STAGE], strict=True)), (
+            name
+        )
+    assert data.reached["good"][-1] == pytest.approx(mean(results, good.run))
+    assert data.upper_bounds[FIRST_STAGE][-1] == pytest.approx(mean(results, ideal(good.first_stage, results.qrels)))
+
+
+def test_gains_are_differences_most_helped_first(results):
+    data = gains(results, results.experiments[0])
+    good = results.experiments[0]
+    before, after = (evaluate(results.qrels, run, ["nDCG@5"])["nDCG@5"] for run in (good.first_stage, good.run))
+    assert [query.gain for query in data.queries] == sorted((after[q] - before[q] for q in before), reverse=True)
+    assert sum(after.values()) > sum(before.values())
+    assert data.measure == "nDCG@5"
+
+
+def test_scores_fall_into_relevant_and_others(results):
+    good, poor = (scores(results, experiment) for experiment in results.experiments)
+    run = results.experiments[0].run
+    relevant = [s for q, of in run.items() for d, s in of.items() if results.qrels[q].get(d, 0) > 0]
+    assert sorted(good.relevant) == sorted(relevant)
+    assert len(good.others) == sum(map(len, run.values())) - len(relevant)
+    assert (
+        np.median(good.relevant) - np.median(good.others) > 0.4 > abs(np.median(poor.relevant) - np.median(poor.others))
+    )
+
+
+def test_the_kept_epoch_is_the_first_of_the_best(results, folder):
+    assert {curve.kept["epoch"] for curve in curves(results.experiments[0])} == {1}
+    log = folder / "good" / "fold2" / "log.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    records[1]["valid"] = records[2]["valid"] = 0.6
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert [curve.kept["epoch"] for curve in curves(read_results(folder, "AP").experiments[0])] == [1, 2, 1]
+
+
+def test_no_common_query_is_no_chart(folder):
+    for number in ("1", "2"):
+        (folder / "good" / f"fold{number}" / "test.run").unlink()
+    (folder / "poor" / "fold3" / "test.run").unlink()
+    with pytest.raises(UserError, match="no query was tested by all experiments"):
+        depths(read_results(folder, "AP"))

@@ -1,15 +1,53 @@
-"""Charts of a run: the change of the measure of each query, and the scores of relevant documents and of others."""
+"""Charts of one run: its learning curves, the change of the measure of each query, and the scores of documents."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rerank.evaluation.evaluate import evaluate
-from rerank.reports.charts.drawing import INK, SERIES, hover, legend_above
+from rerank.reports.charts.drawing import INK, QUIET, SERIES, colour, hover, legend_above
+from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
 
 BINS = 40
+
+
+class Curve(NamedTuple):
+    """A fold's log, one record per epoch; `kept` is the record of the epoch whose weights were kept."""
+
+    fold: str
+    records: list[dict[str, Any]]
+    kept: dict[str, Any]
+
+
+def curves(experiment: ExperimentResults) -> list[Curve]:
+    """The curves of the folds that were begun; raises UserError if there is no log."""
+    logs = [(fold.name, fold.history) for fold in experiment.folds if fold.history]
+    if not logs:
+        raise UserError(f"{experiment.name}: no fold has a log.jsonl, so there are no learning curves")
+    # Of several best epochs max takes the first, as training does.
+    return [Curve(name, history, max(history, key=lambda record: record["valid"])) for name, history in logs]
+
+
+def draw_curves(figure: Any, data: list[Curve]) -> None:
+    """Three panels over the epochs; a dot marks the kept epoch."""
+    loss, metric, valid = figure.subplots(3, 1, sharex=True)
+    for number, curve in enumerate(data):
+        epochs = [record["epoch"] for record in curve.records]
+        style = {"color": colour(number), "marker": "." if len(epochs) < 30 else ""}
+        for axes, key in ((loss, "loss"), (metric, "ndcg"), (valid, "valid")):
+            axes.plot(epochs, [record[key] for record in curve.records], **style)
+        epoch, value = curve.kept["epoch"], curve.kept["valid"]
+        (dot,) = valid.plot([epoch], [value], "o", color=colour(number), markersize=7)
+        hover(dot, f"fold {curve.fold}: epoch {epoch} kept, validation {value:.4f}")
+    loss.set_title("loss")
+    metric.set_title("NDCG of the training lists")
+    valid.set_title("validation; a dot is the kept epoch")
+    valid.set_xlabel("epoch", color=INK)
+    valid.xaxis.get_major_locator().set_params(integer=True)
+    lines = [loss.lines[number] for number in range(len(data))]
+    figure.legend(lines, [f"fold {curve.fold}" for curve in data], loc="outside upper left", ncols=5, labelcolor=QUIET)
 
 
 class Gain(NamedTuple):
@@ -86,11 +124,11 @@ def draw_scores(figure: Any, data: Scores) -> None:
     """Two histograms over the same bins, each in per cent of its documents."""
     axes = figure.subplots()
     edges = np.histogram_bin_edges(np.concatenate(data), BINS)
-    for values, name, colour in ((data.others, "others", SERIES[1]), (data.relevant, "relevant", SERIES[0])):
+    for values, name, shade in ((data.others, "others", SERIES[1]), (data.relevant, "relevant", SERIES[0])):
         share = 100 / len(values) * np.ones(len(values))
         label = f"{name} ({len(values):,})"
-        axes.hist(values, edges, weights=share, color=colour, alpha=0.55, histtype="stepfilled", label=label)
-        axes.axvline(float(np.median(values)), color=colour, linewidth=1.2)
+        axes.hist(values, edges, weights=share, color=shade, alpha=0.55, histtype="stepfilled", label=label)
+        axes.axvline(float(np.median(values)), color=shade, linewidth=1.2)
     axes.set_xlabel("score; a line is the median")
     axes.set_ylabel("% of these documents")
     legend_above(axes)

@@ -1,0 +1,47 @@
+"""The passage of a document that scored highest, and its text: what the model read is what the reader sees."""
+
+import pytest
+import torch
+from accelerate import Accelerator
+from transformers import AutoTokenizer
+
+from rerank.data import passage_texts
+from rerank.data.passage_texts import open_offset_tokenizer, passage_span
+from rerank.data.tokens import pieces
+from rerank.models.checkpoints import open_cross_encoder
+from rerank.models.memory import TokenBudget
+from rerank.models.pair_chunks import chunk_by_length, pairs_of
+from rerank.models.scoring import score_chunks
+from tests.support.small_world import WORDS, make_inputs, make_lists, make_texts
+from tests.support.tiny_encoders import KINDS, make_encoder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind, monkeypatch):
+    folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    offsets = open_offset_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    texts = make_texts({"long": 200, "short": 5, "empty": 0})
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, 48, {"q": "amber birch"}, texts, max_doc_tokens=100)
+    for doc_id, text in texts.items():
+        bounds = inputs_of.split("q", doc_id).tolist()
+        for number, (begin, end) in enumerate(bounds):
+            read = tokenizer.decode(inputs_of.documents[doc_id][begin:end]).strip()
+            span = passage_span(text, number, len(bounds), offsets, 100)
+            assert text[slice(*span)].split() == read.split()
+            with monkeypatch.context() as patch:  # a long text is tokenised in pieces
+                patch.setattr(passage_texts, "pieces", lambda text: pieces(text, size=25))
+                assert passage_span(text, number, len(bounds), offsets, 100) == span
+
+
+def test_the_best_passages_are_those_of_a_loop(tmp_path):
+    queries, texts, lists = make_lists(queries=2, documents=5, longest=150)
+    folder = make_encoder("bert", tmp_path / "bert", WORDS, max_positions=48)
+    model, tokenizer, max_length = open_cross_encoder(str(folder), "mean", 0)
+    inputs_of = make_inputs(tmp_path / "tokens", tokenizer, max_length, queries, texts)
+    cpu, budget = Accelerator(cpu=True), TokenBudget(200)
+    chunks = chunk_by_length(pairs_of(lists), inputs_of, budget.tokens)
+    for pair in score_chunks(model, inputs_of, chunks, cpu.device, cpu.autocast, budget, show=False):
+        with torch.no_grad():
+            scores = model(inputs_of([(pair.query_id, pair.doc_id)])).tolist()
+        assert (pair.best_passage, pair.passages) == (scores.index(max(scores)), len(scores))
