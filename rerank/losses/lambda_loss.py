@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.inputs import by_score, prepare_inputs
-from rerank.losses.kernels.autograd import with_gradient
-from rerank.losses.kernels.pairs import pair_sums
+from rerank.losses.kernels.blocks import pair_sums, with_gradient
 from rerank.losses.metrics import Metric, discount, gain, ideal_dcg, parse, ranks_like
 from rerank.losses.registry import loss
 

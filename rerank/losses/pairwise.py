@@ -7,9 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rerank.losses.inputs import prepare_inputs
-from rerank.losses.kernels.autograd import with_gradient
-from rerank.losses.kernels.hinge import hinge_sums
-from rerank.losses.kernels.pairs import pair_sums
+from rerank.losses.kernels.blocks import pair_sums, with_gradient
 from rerank.losses.registry import loss
 
 
@@ -18,8 +16,6 @@ def hinge(
     scores: Tensor, labels: Tensor, mask: Tensor | None = None, margin: float = 1.0, pairs: str = "all"
 ) -> Tensor:
     """Pairwise hinge loss: the mean over pairs of max(0, margin − (S_i − S_j)).
-
-    All pairs take O(N log N) per list, as they are counted instead of enumerated (`kernels.hinge`).
 
     Args:
         margin: difference of scores from which a pair costs nothing.
@@ -31,13 +27,16 @@ def hinge(
     """
     if pairs not in ("all", "matched"):
         raise ValueError(f"pairs must be all or matched, got {pairs}")
-    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     if pairs == "matched":
         return _matched_hinge(scores, labels, mask, margin)
-    with torch.no_grad():
-        sums, slopes, counts = hinge_sums(scores, labels, mask, margin)
-        values, gradient = _means(sums, slopes, counts, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
+
+    def cost(gaps: Tensor) -> tuple[Tensor, Tensor]:
+        costs = torch.relu(margin + gaps)
+        return costs, (costs > 0).to(costs.dtype)
+
+    # In float64, so that only scores at the kink decide what is there.
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    return _mean_over_pairs(cost, scores.double(), labels, mask).to(dtype)
 
 
 @loss("ranknet")
@@ -84,23 +83,20 @@ def _mean_over_pairs(
             return cost(gaps.masked_fill_(no_pair, -torch.inf))
 
         sums, slopes = pair_sums(ranked, firsts, block)
-        values, gradient = _means(sums, torch.zeros_like(slopes).scatter_(1, order, slopes), pairs, scores.dtype)
-    return with_gradient(scores, values, gradient).masked_fill(degenerate, 0)
+        pairs = pairs.clamp_min(1)
+        gradient = torch.zeros_like(slopes).scatter_(1, order, slopes / pairs[:, None])
+    return with_gradient(scores, sums / pairs, gradient).masked_fill(degenerate, 0)
 
 
-def _matched_hinge(scores: Tensor, labels: Tensor, mask: Tensor, margin: float) -> Tensor:
+def _matched_hinge(scores: Tensor, labels: Tensor, mask: Tensor | None, margin: float) -> Tensor:
     """The mean hinge loss of the k-th relevant and the k-th non-relevant document, for all k that have both: (lists,).
 
     By stable sorting, the documents of either group come first, in their order.
     """
+    scores, labels, mask, degenerate = prepare_inputs(scores, labels, mask)
     groups = (labels >= 1) & mask, (labels < 1) & mask
     counts = torch.minimum(*(group.sum(dim=1) for group in groups))
     i, j = (scores.gather(1, group.to(torch.uint8).argsort(dim=1, descending=True, stable=True)) for group in groups)
     unpaired = torch.arange(scores.shape[1], device=scores.device) >= counts[:, None]
-    costs = torch.relu(margin - (i - j))
-    return costs.masked_fill(unpaired, 0).sum(dim=1) / counts.clamp_min(1)
-
-
-def _means(sums: Tensor, slopes: Tensor, pairs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    pairs = pairs.clamp_min(1)
-    return (sums / pairs).to(dtype), (slopes / pairs[:, None]).to(dtype)
+    costs = torch.relu(margin - (i - j)).masked_fill(unpaired, 0)
+    return (costs.sum(dim=1) / counts.clamp_min(1)).masked_fill(degenerate, 0)

@@ -1,6 +1,5 @@
 """The register of losses: `@loss("name")` adds a function to LOSSES, `create` makes a loss from its name."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from rerank.utils.errors import nearest
 from rerank.utils.registry import TYPES, describe
 
 LossFunction = Callable[..., Tensor]
@@ -69,9 +69,7 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     ValueError: hinge: has no hyperparameter alpha; it takes margin, pairs
     """
     if name not in LOSSES:
-        close = difflib.get_close_matches(name, LOSSES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(sorted(LOSSES))}"
-        raise ValueError(f"{name}: no such loss; {hint}")
+        raise ValueError(f"{name}: no such loss; {nearest(name, LOSSES)}")
     expected = describe(name, LOSSES[name]).hyperparameters
     for key, value in hyperparameters.items():
         if key not in expected:

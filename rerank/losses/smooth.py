@@ -8,10 +8,9 @@ from rerank.losses import indicators, metrics
 from rerank.losses.inputs import check_positive, prepare_inputs
 from rerank.losses.kernels.blocks import in_blocks
 from rerank.losses.kernels.smoothi import smoothi_metric
-from rerank.losses.kernels.soft_ranks import tile_entries, tiled_soft_ranks
 from rerank.losses.metrics import Metric, metric_from_indicators
 from rerank.losses.registry import loss
-from rerank.losses.soft_ranks import metric_from_soft_ranks
+from rerank.losses.soft_ranks import metric_from_soft_ranks, tile_entries, tiled_soft_ranks
 
 
 @loss("smoothi")

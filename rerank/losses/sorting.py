@@ -5,14 +5,13 @@ from collections.abc import Callable
 from torch import Tensor
 
 from rerank.losses import indicators, metrics
-from rerank.losses.inputs import by_score, check_positive
+from rerank.losses.inputs import check_positive
 from rerank.losses.kernels.neuralsort import band_entries, neuralsort_ranked
-from rerank.losses.kernels.soft_ranks import tile_entries
 from rerank.losses.kernels.softsort import scan_entries, softsort_ranked
 from rerank.losses.metrics import Metric, metric_from_ranked
 from rerank.losses.registry import loss
 from rerank.losses.smooth import metric_loss
-from rerank.losses.soft_ranks import fast_soft_ranks, metric_from_soft_ranks
+from rerank.losses.soft_ranks import fast_soft_ranks, metric_from_soft_ranks, tile_entries
 
 SCALINGS = 50
 """Sinkhorn scalings of NeuralNDCG's indicators, as in the authors' code; theirs may stop earlier, at a tolerance."""
@@ -45,7 +44,6 @@ def pirank(
     mask: Tensor | None = None,
     metric: str = "ndcg",
     temperature: float = 1.0,
-    straight_through: bool = False,
 ) -> Tensor:
     """1 − metric of NeuralSort's rank indicators, with the expected gain at each rank.
 
@@ -55,7 +53,6 @@ def pirank(
     Args:
         metric: p@K, ndcg@K, ndcg or ap.
         temperature: of the indicators, above 0; the smaller, the closer to the true ranking.
-        straight_through: whether the value is that of the true ranking, with the gradient of the indicators.
 
     Reference:
         Swezey, Grover, Charron and Ermon: PiRank: Scalable Learning To Rank via Differentiable Sorting, NeurIPS 2021.
@@ -65,9 +62,6 @@ def pirank(
     def smooth_metric(scores: Tensor, labels: Tensor, mask: Tensor, metric: Metric) -> Tensor:
         gains = metrics.summed_gains(labels, metric)
         ranked = neuralsort_ranked(scores, gains, mask, temperature, metric.cutoff or scores.shape[1])
-        if straight_through:
-            true = gains.gather(1, by_score(scores, mask))[:, : metric.cutoff]
-            ranked = ranked + (true - ranked).detach()
         return metric_from_ranked(ranked, labels, metric, gains=True)
 
     return metric_loss(smooth_metric, scores, labels, mask, metric, entries=band_entries)

@@ -95,12 +95,8 @@ def expected_gain_metric(rows: list[List], y: list[float], metric: str) -> Tenso
     return total([gains[r - 1] * discount(r) for r in range(1, min(k, len(y)) + 1)]) / ideal(y, k)
 
 
-def pirank(s: List, y, metric="ndcg", temperature=1.0, straight_through=False) -> Tensor:
-    rows = neuralsort_rows(s, temperature)
-    if straight_through:
-        ranked = sorted(range(len(s)), key=lambda j: -s[j].item())
-        rows = [[x + (float(j == ranked[r]) - x).detach() for j, x in enumerate(row)] for r, row in enumerate(rows)]
-    return 1 - expected_gain_metric(rows, y, metric)
+def pirank(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:
+    return 1 - expected_gain_metric(neuralsort_rows(s, temperature), y, metric)
 
 
 def neural_ndcg(s: List, y, metric="ndcg", temperature=1.0) -> Tensor:

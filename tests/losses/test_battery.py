@@ -17,7 +17,6 @@ CASES = [
     ("approx", {"metric": "ap"}),
     ("lambda_loss", {"metric": "ap"}),
     ("distill_kl", {"temperature": 4.0}),
-    ("pirank", {"straight_through": True}),
 ]
 EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" for name, s in CASES])
 TAUGHT = [case for case in CASES if LABELS[case[0]] == "scores"]

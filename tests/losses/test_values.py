@@ -17,7 +17,6 @@ CASES = [
     *[("approx", {"metric": m, "alpha": 2.0, "beta": 1.5, "cutoff_offset": 0.3}) for m in METRICS],
     *[("neuralsort", {"metric": m, "temperature": 3.0}) for m in METRICS],
     *[("pirank", {"metric": m, "temperature": 3.0}) for m in METRICS],
-    *[("pirank", {"metric": m, "temperature": 3.0, "straight_through": True}) for m in FEW],
     *[("neural_ndcg", {"metric": m, "temperature": 3.0}) for m in FEW],
     *[("softsort", {"metric": m, "temperature": 0.7}) for m in METRICS],
     *[("fastsort", {"metric": m, "strength": 0.5, "beta": 2.0}) for m in METRICS],

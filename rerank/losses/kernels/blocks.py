@@ -1,4 +1,4 @@
-"""Losses in blocks of lists: values and gradients in the forward pass, in the memory of one block.
+"""Losses in blocks of lists or of pairs: values and gradients in the forward pass, in the memory of one block.
 
 Lists are independent and each has one value, so that the derivative of all values has the shape (lists, documents). It
 is computed with the values, block by block; the backward pass multiplies it by the incoming gradient. Padding costs
@@ -7,11 +7,11 @@ little: the lists of a block have similar lengths and are cut to the longest one
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
-
-from rerank.losses.kernels.autograd import wants_gradient, with_gradient
+from torch.autograd.function import once_differentiable
 
 CPU_BLOCK = 2**21
 """Numbers in one intermediate result of a block: 8 MB in float32. With half as many, the calls take a fifth longer."""
@@ -21,6 +21,12 @@ CPU_CALL = 2**18
 
 DEVICE_BLOCK = 2**24
 """As CPU_BLOCK, for devices on which starting an operation is expensive: 64 MB in float32."""
+
+PAIR_ROWS = 64
+"""Documents of a list in the rows of a block of pairs."""
+
+PAIR_BLOCK = 2**18
+"""Pairs in a block: as many lists as fit, but at least one."""
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -49,8 +55,8 @@ def in_blocks(
     values, gradient = scores.new_zeros(len(scores)), torch.zeros_like(scores)
     # Autocast would round the matrix products of the losses.
     with torch.autocast(scores.device.type, enabled=False):
-        limit = block_size(scores.device)
-        call_overhead = CPU_CALL if scores.device.type == "cpu" else limit
+        on_cpu = scores.device.type == "cpu"
+        limit, call_overhead = (CPU_BLOCK, CPU_CALL) if on_cpu else (DEVICE_BLOCK, DEVICE_BLOCK)
         for block, width in _blocks(lengths.tolist(), entries, limit, call_overhead):
             rows = order[block]
             real = torch.arange(width, device=mask.device) < lengths[block, None]
@@ -60,11 +66,6 @@ def in_blocks(
                 gradient[rows, :width] = torch.autograd.grad(block_values.sum(), part)[0]
             values[rows] = block_values.detach()
     return with_gradient(scores, values, gradient.gather(1, targets) if needs_gradient else None)
-
-
-def block_size(device: torch.device) -> int:
-    """The largest size of an intermediate result: CPU_BLOCK or DEVICE_BLOCK."""
-    return CPU_BLOCK if device.type == "cpu" else DEVICE_BLOCK
 
 
 def _real_first(mask: Tensor) -> Tensor:
@@ -94,3 +95,65 @@ def _blocks(
             end = best
         yield slice(start, end), lengths[start]
         start = end
+
+
+def pair_sums(
+    scores: Tensor, firsts: Tensor, block: Callable[[slice, slice, slice], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """The sum of the costs of pairs (row, column); documents are in some order, and columns come after their rows.
+
+    Args:
+        scores: (lists, documents) in that order; only the shape and the type are used.
+        firsts: (lists, rows), not decreasing along the rows: the first column with which a row is a pair. Documents
+            beyond the rows are columns only.
+        block: takes the slices of lists, rows and columns; returns the cost of each pair and its derivative with
+            respect to S_column - S_row, both (lists, rows, columns) and 0 if there is no pair.
+
+    Returns:
+        The sums (lists,) and their gradient (lists, documents).
+    """
+    lists, documents = scores.shape
+    values, gradient = torch.zeros_like(scores[:, 0]), torch.zeros_like(scores)
+    starts = firsts[:, ::PAIR_ROWS].T.tolist()
+    for number, start_of_list in enumerate(starts):
+        rows = slice(number * PAIR_ROWS, min((number + 1) * PAIR_ROWS, firsts.shape[1]))
+        widest = documents - min(start_of_list, default=documents)
+        size = max(1, PAIR_BLOCK // max(1, PAIR_ROWS * widest))
+        for start in range(0, lists, size):
+            part = slice(start, start + size)
+            columns = slice(min(start_of_list[part]), documents)
+            if columns.start < documents:
+                costs, slopes = block(part, rows, columns)
+                values[part] += costs.sum(dim=(1, 2))
+                gradient[part, rows] -= slopes.sum(dim=2)
+                gradient[part, columns] += slopes.sum(dim=1)
+    return values, gradient
+
+
+def wants_gradient(scores: Tensor) -> bool:
+    """Whether autograd needs the gradient with respect to these scores."""
+    return torch.is_grad_enabled() and scores.requires_grad
+
+
+def with_gradient(scores: Tensor, values: Tensor, gradient: Tensor | None) -> Tensor:
+    """Makes the values, (lists,), a function of the scores, (lists, documents), whose gradient can be taken once.
+
+    `gradient` is the derivative of each list's value, (lists, documents); None if it is not needed.
+    """
+    if gradient is None:
+        return values
+    differentiable: Tensor = _WithGradient.apply(scores, values, gradient)
+    return differentiable
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, values: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return values.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return grad[:, None] * gradient, None, None

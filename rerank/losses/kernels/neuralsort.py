@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from rerank.losses.inputs import by_score, tie_bounds
-from rerank.losses.kernels.autograd import wants_gradient
+from rerank.losses.kernels.blocks import wants_gradient
 
 ROWS = 128
 """Ranks in a tile: with fewer, the band is narrower; with more, there are fewer calls."""

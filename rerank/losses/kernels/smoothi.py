@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from rerank.losses.kernels.autograd import wants_gradient, with_gradient
+from rerank.losses.kernels.blocks import wants_gradient, with_gradient
 from rerank.losses.metrics import Metric, discount, normaliser, ranks_like, summed_labels, unnormalised_metric
 
 BLOCK = 2**18

@@ -8,9 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rerank.losses import LOSSES
+from rerank.losses import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels import blocks
 from rerank.losses.kernels import neuralsort as neuralsort_bands
-from rerank.losses.kernels import soft_ranks as tiled_soft_ranks
 from rerank.losses.kernels.blocks import in_blocks
 from tests.losses.graphs import loss_of, ragged_lists, value_and_gradient
 
@@ -99,18 +99,6 @@ def test_no_intermediate_result_is_larger_than_a_block(name: str, settings: dict
     assert scores.grad is not None
     # 16 lists of 60 documents have 57,600 pairs.
     assert watched.numbers <= 8_000
-
-
-def test_the_band_of_neuralsort_is_narrow_where_scores_are_apart(monkeypatch) -> None:
-    monkeypatch.setattr(neuralsort_bands, "ROWS", 10)
-    bands, found = [], neuralsort_bands._bands
-    monkeypatch.setattr(neuralsort_bands, "_bands", lambda *given: bands.append(found(*given)) or bands[-1])
-    scores = torch.arange(40.0, dtype=torch.float64)[None]
-    for scale in (1.0, 100.0, 1e-6):
-        neuralsort_bands.neuralsort_ranked(scores * scale, scores, torch.ones(1, 40, dtype=torch.bool), 1.0, 40)
-    # Seven neighbours up or down are 49 below the largest logit, eight are 64.
-    assert bands[0] == [(0, 17), (3, 27), (13, 37), (23, 40)]
-    assert bands[1:] == [[(0, 10), (10, 20), (20, 30), (30, 40)], [(0, 40)] * 4]
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e34])

@@ -1,14 +1,17 @@
 """Losses over pairs in blocks: lists longer than a block against loops, and any size of the blocks."""
 
+import math
+
 import pytest
 import torch
 
-from rerank.losses import LOSSES
-from rerank.losses.kernels import pairs as pair_blocks
+from rerank.losses import LOSSES, hinge
+from rerank.losses.kernels import blocks
 from tests.losses import loops
 from tests.losses.graphs import ragged_lists, value_and_gradient
 
 CASES = [
+    ("hinge", {"margin": 0.3}),
     ("ranknet", {}),
     ("pairwise_softmax", {}),
     *[("lambda_loss", {"metric": m}) for m in ("ndcg", "ndcg@3", "ndcg@70", "p@5", "p@70", "p@500", "ap")],
@@ -18,7 +21,7 @@ EVERY = pytest.mark.parametrize(("name", "settings"), CASES, ids=[f"{name}-{s}" 
 
 @EVERY
 def test_a_list_of_several_blocks_is_the_loop(name: str, settings: dict) -> None:
-    scores, labels, mask = ragged_lists(pair_blocks.ROWS + 9)
+    scores, labels, mask = ragged_lists(blocks.PAIR_ROWS + 9)
     values, gradient = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
     for i in (1, 4):
         row = [s.detach().clone().requires_grad_() for s in scores[i, mask[i]]]
@@ -40,15 +43,18 @@ def test_the_size_of_the_blocks_changes_nothing(
     assert expected[0].any() == (settings.get("metric") not in ("p@70", "p@500"))
     assert expected[0].isfinite().all()
     for rows, block in ((1, 1), (3, 10), (7, 600), (64, 1)):
-        monkeypatch.setattr(pair_blocks, "ROWS", rows)
-        monkeypatch.setattr(pair_blocks, "BLOCK", block)
+        monkeypatch.setattr(blocks, "PAIR_ROWS", rows)
+        monkeypatch.setattr(blocks, "PAIR_BLOCK", block)
         got = value_and_gradient(LOSSES[name], scores, labels, mask, **settings)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["ranknet", "pairwise_softmax", "lambda_loss", "hinge", "smoothi"])
-def test_transposed_scores_are_taken_as_they_are(name: str) -> None:
-    scores, labels, mask = ragged_lists(40)
-    expected = value_and_gradient(LOSSES[name], scores, labels, mask)
-    turned = (grid.T.contiguous().T for grid in (scores, labels, mask))
-    torch.testing.assert_close(value_and_gradient(LOSSES[name], *turned), expected, rtol=1e-12, atol=1e-13)
+def test_the_kink_of_the_hinge_has_no_gradient_and_a_score_far_away_hides_nothing() -> None:
+    values, gradient = value_and_gradient(hinge, torch.tensor([[2.0, 1.0, 0.5]]), torch.tensor([[1, 0, 0]]))
+    assert values.item() == 0
+    assert not gradient.any()
+    for far in (1e30, math.inf):
+        scores = torch.tensor([[far, 0.25, 0.5, -far]])
+        values, gradient = value_and_gradient(hinge, scores, torch.tensor([[2, 1, 0, 0]]))
+        assert values.item() == pytest.approx(1.25 / 5)
+        assert gradient[0].tolist() == pytest.approx([0, -0.2, 0.2, 0])
