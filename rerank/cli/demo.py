@@ -18,7 +18,7 @@ from rerank.runs.table import compare_files
 from rerank.utils.json_files import read_json_lines
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
-from rerank.utils.progress import Trainings, log
+from rerank.utils.progress import log
 
 LOSSES = {"hinge": LossSettings("hinge"), "smoothi": LossSettings("smoothi", {"alpha": 10.0})}
 """By experiment. Of the alphas 1 (the paper's), 3, 10, 30 and 100, validation prefers 10 (docs/results.md)."""
@@ -59,11 +59,8 @@ def _make_runs(folder: Path) -> None:
 
     start = time.time()
     make_inputs(folder)
-    experiments = [CollectionFolder(folder / "towns").experiment(name) for name in LOSSES]
-    folds = [experiment.fold(str(number + 1)) for experiment in experiments for number in range(FOLDS)]
-    trainings = Trainings(sum(not fold.finished for fold in folds))
     for name in LOSSES:
-        train_folds(demo_config(folder, name), "all", trainings=trainings)
+        train_folds(demo_config(folder, name))
     log.info(f"{time.time() - start:.0f} seconds")
 
 

@@ -31,7 +31,7 @@ from rerank.tasks.first_stage import find_index, first_stage_run
 from rerank.tasks.source_checks import expect_text
 from rerank.tasks.text import TextDataset
 from rerank.training.device import open_training_accelerator, precision_of, uses_tf32
-from rerank.training.processes import exclusive, expect_shared_folder
+from rerank.training.processes import exclusive
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json
@@ -74,7 +74,6 @@ def distill(
     given = [teachers] if isinstance(teachers, str) else list(teachers)
     _check(config, given, teacher_template)
     accelerator = open_training_accelerator(config.training)
-    expect_shared_folder(accelerator, Path(config.output.folder))
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold)
     assert isinstance(dataset, TextDataset)  # as expect_text has checked

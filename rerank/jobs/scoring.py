@@ -22,7 +22,6 @@ from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset
 from rerank.tasks.text_model import truncation_summary
 from rerank.tasks.trained_on import as_trained, open_trained_on
-from rerank.training.processes import expect_shared_folder
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -71,7 +70,6 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
-    expect_shared_folder(accelerator, Path(config.output.folder))
     with accelerator.main_process_first():
         settings, collection = open_queried(config.collection, checkpoint, model.settings)
         config = replace(

@@ -28,15 +28,14 @@ from rerank.tasks.training_lists import expect_same_lists
 from rerank.training.device import device_facts, kept_torch_settings, open_training_accelerator, peak_memory
 from rerank.training.gradients import Loss
 from rerank.training.loop import kept_epoch, train
-from rerank.training.losses import open_loss
-from rerank.training.processes import exclusive, expect_shared_folder
+from rerank.training.objective import open_loss, validation_value
+from rerank.training.processes import exclusive
 from rerank.training.tracking import tracked
-from rerank.training.validation import validation_value
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import files_below, record_of
 from rerank.utils.locks import locked
-from rerank.utils.progress import Trainings, log
+from rerank.utils.progress import log
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,6 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
         raise UserError(f"{FLAG} {folds_folder}: acts on --fold {FINAL} alone, got --fold {fold_name}")
     epochs = epochs_from(folds_folder, config) if folds_folder is not None else None
     accelerator = open_training_accelerator(config.training)
-    expect_shared_folder(accelerator, Path(config.output.folder))
     with accelerator.main_process_first():
         dataset = open_dataset(config, fold_name)
         dataset.write_references()
@@ -87,9 +85,7 @@ def open_experiment(config: Config, fold_name: str, folds_folder: Path | None = 
 
 
 @kept_torch_settings()
-def train_folds(
-    config: Config, fold: str = "all", epochs_from: Path | str | None = None, trainings: Trainings | None = None
-) -> ExperimentFolder:
+def train_folds(config: Config, fold: str = "all", epochs_from: Path | str | None = None) -> ExperimentFolder:
     """Trains the fold of that name, or "all", writes its runs, and returns the folder of the experiment.
 
     A finished fold is not trained again, an interrupted one is resumed. When all folds are finished, their test runs
@@ -97,13 +93,10 @@ def train_folds(
 
     The fold "final" is the model to deploy: every judged query of the collection trains but 10 %, which validate. With
     `epochs_from`, the folder of an experiment, all of them train, for the median of the best epochs of its folds.
-
-    `trainings` are those of the whole command, if these are not all.
     """
     experiment = open_experiment(config, fold, None if epochs_from is None else Path(epochs_from))
-    trainings = trainings or Trainings(sum(not experiment.folder.fold(part.name).finished for part in experiment.folds))
     for part in experiment.folds:
-        _train_unless_finished(experiment, part, trainings)
+        _train_unless_finished(experiment, part)
     folders = [experiment.folder.fold(name) for name in experiment.dataset.fold_names]
     if fold != FINAL and experiment.accelerator.is_main_process and all(folder.finished for folder in folders):
         write_run(experiment.folder.all_run, joined_test_runs(folders, config), experiment.folder.name)
@@ -111,30 +104,29 @@ def train_folds(
     return experiment.folder
 
 
-def _train_unless_finished(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
+def _train_unless_finished(experiment: Experiment, fold: Fold) -> None:
     folder = experiment.folder.fold(fold.name)
     with exclusive(experiment.accelerator, folder.path, LOCK):
         if folder.finished:
             log.info(f"{folder.tag}, fold {fold.name}: finished already")
         else:
-            train_fold(experiment, fold, trainings)
+            train_fold(experiment, fold)
 
 
-def train_fold(experiment: Experiment, fold: Fold, trainings: Trainings) -> None:
-    """Trains one fold; its folder gets the checkpoint, the runs, the best passages, the log and the manifest."""
+def train_fold(experiment: Experiment, fold: Fold) -> None:
+    """Trains one fold; its folder gets the checkpoint, the runs, the log and the manifest."""
     start = time.time()
     config, accelerator = experiment.config, experiment.accelerator
     folder, collection = experiment.folder.fold(fold.name), experiment.dataset.folder.path
-    which = f"{trainings.begin()}: {folder.tag}, fold {fold.name}"
-    log.info(f"{which}, with {experiment.dataset.model} on {accelerator.device}")
+    log.info(f"training {folder.tag}, fold {fold.name}, with {experiment.dataset.model} on {accelerator.device}")
     task, training, epochs = experiment.dataset.task(fold, accelerator), config.training, experiment.epochs
     if fold.name == FINAL:
         log.info(_describe_final(fold, experiment))
     validate = None if epochs else partial(validation_value, task, measure=training.measure, loss=experiment.loss)
     name = folder.path.relative_to(collection).as_posix()
-    median, left = epochs.median if epochs else None, trainings.left
+    median = epochs.median if epochs else None
     with tracked(accelerator, config, collection.name, name, folder.tracking):
-        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median, left=left)
+        history = train(task, experiment.loss, folder, training, accelerator, validate, epochs=median)
     accelerator.free_memory()
     task.load(folder.checkpoint)
     run = task.score("test") if fold.test else None

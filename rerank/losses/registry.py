@@ -1,5 +1,6 @@
 """The register of losses: `@loss("name")` adds a function to LOSSES, `create` makes a loss from its name."""
 
+import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +9,6 @@ from typing import Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from rerank.utils.errors import nearest
 from rerank.utils.registry import TYPES, describe
 
 LossFunction = Callable[..., Tensor]
@@ -69,7 +69,9 @@ def create(name: str, **hyperparameters: Any) -> Callable[..., Tensor]:
     ValueError: hinge: has no hyperparameter alpha; it takes margin, pairs
     """
     if name not in LOSSES:
-        raise ValueError(f"{name}: no such loss; {nearest(name, LOSSES)}")
+        close = difflib.get_close_matches(name, LOSSES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(sorted(LOSSES))}"
+        raise ValueError(f"{name}: no such loss; {hint}")
     expected = describe(name, LOSSES[name]).hyperparameters
     for key, value in hyperparameters.items():
         if key not in expected:

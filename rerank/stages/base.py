@@ -94,7 +94,7 @@ def expect_one_below(settings: "Stage") -> None:
 
 def check_loss(loss: str | LossSettings) -> None:
     """Raises UserError for a loss that does not exist, or takes other hyperparameters."""
-    from rerank.training.losses import open_loss  # loads torch
+    from rerank.training.objective import open_loss  # loads torch
 
     open_loss(loss_settings(loss), "loss")
 

@@ -71,8 +71,7 @@ class CrossEncoder:
         from rerank.tasks.text import TextDataset, TextTask  # these load torch
         from rerank.training.device import open_training_accelerator
         from rerank.training.loop import train
-        from rerank.training.losses import open_loss
-        from rerank.training.validation import validation_value
+        from rerank.training.objective import open_loss, validation_value
 
         (first,) = below
         query_ids, keep_scores = [*fold.train, *fold.valid], config.encoder.first_stage_weight > 0

@@ -8,7 +8,7 @@ from rerank.losses import LABELS
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
 from rerank.training.gradients import Loss
-from rerank.training.losses import open_loss
+from rerank.training.objective import open_loss
 from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest
 

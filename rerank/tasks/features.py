@@ -30,8 +30,8 @@ from rerank.runs.layout import CollectionFolder
 from rerank.tasks.source_checks import check_fold
 from rerank.training.device import precision_facts
 from rerank.training.gradients import Loss
+from rerank.training.objective import mean_loss_of
 from rerank.training.task import Part
-from rerank.training.validation import mean_loss_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.json_files import read_json

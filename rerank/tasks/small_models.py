@@ -19,9 +19,8 @@ from rerank.runs.layout import FoldFolder
 from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.losses import open_loss
+from rerank.training.objective import mean_loss, open_loss, validation_value
 from rerank.training.task import Part
-from rerank.training.validation import mean_loss, validation_value
 
 Inputs = Callable[[Sequence[Candidates]], Any]
 """The inputs of a model for some lists."""

@@ -30,8 +30,8 @@ from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, wri
 from rerank.tasks.text_model import kernels, open_model, truncation_summary
 from rerank.tasks.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.training.gradients import Loss
+from rerank.training.objective import mean_loss
 from rerank.training.task import Part
-from rerank.training.validation import mean_loss
 from rerank.utils.progress import log
 
 

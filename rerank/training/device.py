@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs
 
 from rerank.config import TrainingSettings
-from rerank.models.gpu import AUTOCAST, Precision, bf16_gain, choose_precision, has_flash_attention, unusable_gpu
+from rerank.models.gpu import AUTOCAST, Precision, choose_precision, unusable_gpu
 from rerank.models.memory import ALLOCATOR_SETTINGS, prefer_expandable_segments
 from rerank.utils.errors import UserError
 from rerank.utils.workers import GPUS
@@ -25,8 +25,6 @@ from rerank.utils.workers import GPUS
 LONGEST_WAIT = timedelta(days=1)
 """How long a process waits for the others: the main process alone downloads, indexes, retrieves and tokenises."""
 CUBLAS_SETTINGS = "CUBLAS_WORKSPACE_CONFIG"
-VECTOR_INSTRUCTIONS = ("amx", "asimd", "avx", "fma", "sve")
-"""How the names begin that Linux gives to the instructions of which a matrix product is made."""
 
 
 def open_accelerator(
@@ -99,8 +97,11 @@ def device_name(device: torch.device) -> str:
     """The name of the processor or the GPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    models = _cpuinfo("model name")
-    return models[0] if models else platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    found = (
+        re.search(r"^model name\s*: (.*)", info.read_text(encoding="utf-8"), re.MULTILINE) if info.is_file() else None
+    )
+    return found[1].strip() if found else platform.processor() or platform.machine()
 
 
 def device_facts(device: torch.device) -> dict[str, Any]:
@@ -135,23 +136,12 @@ def arithmetic() -> dict[str, Any]:
 
     Sums are split among threads, and every library and set of instructions adds in an order of its own.
     """
-    flags = next(iter(_cpuinfo("flags") or _cpuinfo("Features")), "").split()
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    libraries = re.findall(r"^Intel\(R\).*(?:Version|MKL-DNN) \S+", torch.__config__.parallel_info(), re.MULTILINE)
     return {
         "threads": torch.get_num_threads(),
         "blas": blas[1] if blas else None,
-        "libraries": libraries,
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "cpu_features": sorted(flag for flag in flags if flag.startswith(VECTOR_INSTRUCTIONS)),
     }
-
-
-def _cpuinfo(key: str) -> list[str]:
-    """The values under a key of Linux's list of processors; none on other systems."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    return [value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == key]
 
 
 def select_device(device: str) -> torch.device:
@@ -203,16 +193,12 @@ def describe_device(device: str, precision: Precision) -> str:
     selected = select_device(device)
     chosen = choose_precision(precision, selected)
     if selected.type == "cpu":
-        gain = f"products in bf16 are {bf16_gain():.1f} times as fast as in float32"
-        return f"CPU, {torch.get_num_threads()} threads, {chosen}: {gain}; training bert-base needs a GPU"
+        return f"CPU, {torch.get_num_threads()} threads, {chosen}; training bert-base needs a GPU"
     if selected.type == "mps":
         return f"Apple GPU, {chosen}"
     major, minor = torch.cuda.get_device_capability(selected)
-    attention = "FlashAttention" if has_flash_attention(selected) and chosen != "float32" else "SDPA"
-    return (
-        f"{torch.cuda.device_count()} × {torch.cuda.get_device_name(selected)}, compute capability {major}.{minor}, "
-        f"{chosen}, {attention}"
-    )
+    name = torch.cuda.get_device_name(selected)
+    return f"{torch.cuda.device_count()} × {name}, compute capability {major}.{minor}, {chosen}"
 
 
 def _be_deterministic() -> None:

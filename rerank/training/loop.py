@@ -9,17 +9,23 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import nn
 
 from rerank.batches.batch import Batch, Packed
 from rerank.config import TrainingSettings
 from rerank.data.types import Candidates, Run
 from rerank.training.average import AveragedWeights
 from rerank.training.gradients import Loss, accumulate_gradient, probe_memory
-from rerank.training.optimizer import make_optimizer, set_learning_rates
-from rerank.training.scaling import loss_scale, take_step
 from rerank.training.state import Trained, TrainingFolder, check_kept, restore_state, save_state
-from rerank.training.steps import Step, dropout_seeds, make_steps
+from rerank.training.steps import (
+    Step,
+    dropout_seeds,
+    loss_scale,
+    make_optimizer,
+    make_steps,
+    set_learning_rates,
+    sum_gradients,
+    take_step,
+)
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
@@ -38,7 +44,6 @@ def train(
     validate: Callable[[Run], float] | None,
     epochs: int | None = None,
     show: bool = True,
-    left: Callable[[float], str] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains the model of `task` in place and returns one record per epoch (see `_train_epoch`).
 
@@ -61,7 +66,6 @@ def train(
         validate: gives the value of a run of the validation queries; None: there are none.
         epochs: how many to train, if not all `settings.epochs`, over which the learning rates are scheduled.
         show: whether progress and a line for each epoch are shown.
-        left: says what is left of a command when this share of the training is done; the line of an epoch ends with it.
 
     Raises:
         UserError: a loss is not finite (before it reaches the weights), or the saved state is damaged, was trained
@@ -76,7 +80,7 @@ def train(
     training = _Training(task, loss, settings, accelerator, trained, show)
     history, kept = restore_state(folder, trained, accelerator.is_main_process)
     _expect_same_training(history, epochs, validate is not None, folder.state)
-    resumed, saved = len(history), time.monotonic()
+    saved = time.monotonic()
 
     def save_best(target: Path) -> None:
         with average.applied():
@@ -96,9 +100,7 @@ def train(
                 kept = save_state(folder, trained, kept, history, (save_best, run) if best else None)
                 saved = time.monotonic()
             if show:
-                at_most = "at most " if settings.patience < epochs else ""
-                share = (len(history) - resumed) / (epochs - resumed)
-                _report(record, best, f"; {at_most}{left(share)}" if left else "")
+                _report(record, best)
         log_epoch(accelerator, record)
         accelerator.wait_for_everyone()
     if accelerator.is_main_process:
@@ -151,10 +153,10 @@ def _expect_same_training(history: list[dict[str, Any]], epochs: int, validated:
         )
 
 
-def _report(record: dict[str, Any], best: bool, ending: str) -> None:
+def _report(record: dict[str, Any], best: bool) -> None:
     valid = f", validation {record['valid']:.4f}{' (best)' if best else ''}" if "valid" in record else ""
     losses = f"loss {record['loss']:.4f}, NDCG of the lists {record['ndcg']:.3f}"
-    log.info(f"epoch {record['epoch']}: {losses}{valid}{ending}")
+    log.info(f"epoch {record['epoch']}: {losses}{valid}")
 
 
 STATS = ("loss", "ndcg")
@@ -187,7 +189,7 @@ def _train_epoch(training: _Training, epoch: int) -> dict[str, Any]:
         weight = loss_scale(accelerator) / step.total
         stats = accumulate_gradient(model, batch, training.loss, weight, accelerator, task.memory)
         broken = [step.lists[row] for row in (~stats[:, 0].isfinite()).nonzero()[:, 0].tolist()]
-        if _sum_gradients(model, len(broken), accelerator):
+        if sum_gradients(model, len(broken), accelerator):
             raise _not_finite(broken, f"{what}, step {number}", accelerator)
         sums = sums + stats.sum(0)
         lists += len(stats)
@@ -218,27 +220,3 @@ def _not_finite(broken: list[Candidates], where: str, accelerator: Accelerator) 
         + ". The weights before this epoch are kept; try a smaller learning rate or --training.clip 1, under "
         "another --name"
     )
-
-
-def _sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:
-    """Sums the gradients, and the number of broken lists, over the processes; returns the latter.
-
-    Gradients of one data type become parts of one buffer, which is sent at once: a message for each parameter would
-    cost more in waiting than in bytes.
-    """
-    if accelerator.num_processes == 1:
-        return broken
-    by_type: dict[torch.dtype, list[nn.Parameter]] = {}
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            by_type.setdefault(parameter.grad.dtype, []).append(parameter)
-    total = 0
-    for dtype, parameters in by_type.items():
-        gradients = [parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]
-        number = torch.full((1,), broken, dtype=dtype, device=gradients[0].device)
-        buffer = torch.cat([*gradients, number])
-        torch.distributed.all_reduce(buffer)
-        for parameter, part in zip(parameters, buffer[:-1].split([len(g) for g in gradients]), strict=True):
-            parameter.grad = part.view_as(parameter)
-        total = int(buffer[-1])
-    return total

@@ -17,18 +17,10 @@ from rerank.data.types import Run
 from rerank.training.average import AveragedWeights
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import (
-    RECORD,
-    Record,
-    changes,
-    changes_since_record,
-    facts_of,
-    files_below,
-    write_record,
-)
+from rerank.utils.integrity import RECORD, Record, changes, changes_since_record, facts_of, files_below, write_record
 from rerank.utils.progress import log
 
-TENSORS, HISTORY, KEPT, SCALER = "state.safetensors", "history.json", "checkpoint.json", "scaler.json"
+TENSORS, EPOCHS = "state.safetensors", "epochs.json"
 
 
 class TrainingFolder(Protocol):
@@ -110,10 +102,8 @@ def save_state(
             kept = _stage(folder, *best, stack)
         tmp.mkdir()
         _write_tensors(_state_tensors(trained), tmp / TENSORS)
-        (tmp / HISTORY).write_text(json.dumps(history), encoding="utf-8")
-        (tmp / KEPT).write_text(json.dumps(kept), encoding="utf-8")
-        if trained.scaler:
-            (tmp / SCALER).write_text(json.dumps(trained.scaler.state_dict()), encoding="utf-8")
+        scaler = trained.scaler.state_dict() if trained.scaler else None
+        (tmp / EPOCHS).write_text(json.dumps([history, kept, scaler]), encoding="utf-8")
         write_record(tmp)
     _write_log(folder, history)
     return kept
@@ -158,11 +148,10 @@ def restore_state(folder: TrainingFolder, trained: Trained, writes: bool) -> tup
         if changed := changes_since_record(state):
             raise ValueError("; ".join(changed))
         tensors = load_file(state / TENSORS)
-        history = json.loads((state / HISTORY).read_text(encoding="utf-8"))
-        kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
+        history, kept, scaler = json.loads((state / EPOCHS).read_text(encoding="utf-8"))
         _restore(trained, tensors)
-        if trained.scaler and (state / SCALER).is_file():
-            trained.scaler.load_state_dict(json.loads((state / SCALER).read_text(encoding="utf-8")))
+        if trained.scaler and scaler:
+            trained.scaler.load_state_dict(scaler)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{state}: cannot resume training ({error}); remove the folder to start again") from error
     if writes:

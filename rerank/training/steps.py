@@ -1,14 +1,26 @@
-"""The steps of an epoch: which lists each process takes, and the seeds of their dropout."""
+"""The steps of a training: whose lists they take, their learning rates, their gradients, and what an optimizer does.
+
+In float16 the loss is scaled so that small gradients do not become 0, and a step whose gradient overflows is skipped
+(Micikevicius et al.: Mixed Precision Training, ICLR 2018). torch's GradScaler halves the scale after a step that
+overflows, and doubles it after 2,000 steps in a row that do not. Scales are powers of two, so scaling rounds nothing.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
+from rerank.config import TrainingSettings
 from rerank.data.types import Candidates
 from rerank.utils.errors import UserError
+
+INITIAL = "initial_lr"
+"""Where a parameter group keeps the learning rate that the schedule multiplies, as torch's schedulers have it."""
+
+SMALLEST = 2.0**-4
+"""The scale at which a gradient that still overflows is not one of float16's range but of a broken model."""
 
 
 class Step(NamedTuple):
@@ -39,3 +51,102 @@ def dropout_seeds(mask: Tensor, positions: Sequence[int], epoch: int, seed: int)
     """The dropout seed of each document, the same whichever process computes it: (documents,) int64."""
     list_seeds = torch.tensor([hash((seed, epoch, position)) % 2**62 for position in positions])
     return (list_seeds[:, None] + torch.arange(mask.shape[1]) * 7_368_787)[mask]
+
+
+def make_optimizer(groups: list[dict[str, Any]], weight_decay: float) -> torch.optim.Optimizer:
+    """Adam for parameter groups; with a weight decay AdamW (Loshchilov and Hutter, ICLR 2019).
+
+    Weight matrices and embeddings are decayed. Tensors of fewer than two dimensions are not: biases, the weights of
+    norms, and scalars.
+    """
+    if weight_decay:
+        groups = [
+            {**group, "params": some, "weight_decay": decay}
+            for group in groups
+            for some, decay in (
+                ([parameter for parameter in group["params"] if parameter.ndim > 1], weight_decay),
+                ([parameter for parameter in group["params"] if parameter.ndim <= 1], 0.0),
+            )
+            if some
+        ]
+    for group in groups:
+        group[INITIAL] = group["lr"]
+    return torch.optim.AdamW(groups, fused=True) if weight_decay else torch.optim.Adam(groups, fused=True)
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, settings: TrainingSettings, done: int, total: int) -> None:
+    """Sets the learning rates of the step after `done` of `total` steps; they depend on these numbers alone."""
+    factor = learning_rate_factor(settings, done, total)
+    for group in optimizer.param_groups:
+        group["lr"] = group[INITIAL] * factor
+
+
+def learning_rate_factor(settings: TrainingSettings, done: int, total: int) -> float:
+    """The factor of the learning rates after `done` of `total` steps.
+
+    It rises linearly over the first `settings.warmup_ratio` of the steps, up to 1; then it stays, or with the schedule
+    "linear" it falls by the same amount each step, so that it would be 0 after the last one.
+    """
+    warmup = settings.warmup_ratio * total
+    rising = (done + 1) / warmup if done + 1 < warmup else 1.0
+    if settings.schedule == "constant":
+        return rising
+    return min(rising, max(total - done, 0) / max(total - warmup, 1.0))
+
+
+def loss_scale(accelerator: Accelerator) -> float:
+    """The factor of the loss in the next step; 1 if the precision needs none."""
+    scaler = accelerator.scaler
+    if scaler is None:
+        return 1.0
+    return float(scaler.scale(torch.ones((), device=accelerator.device)))
+
+
+def sum_gradients(model: nn.Module, broken: int, accelerator: Accelerator) -> int:
+    """Sums the gradients, and the number of broken lists, over the processes; returns the latter.
+
+    Gradients of one data type become parts of one buffer, which is sent at once: a message for each parameter would
+    cost more in waiting than in bytes.
+    """
+    if accelerator.num_processes == 1:
+        return broken
+    by_type: dict[torch.dtype, list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            by_type.setdefault(parameter.grad.dtype, []).append(parameter)
+    total = 0
+    for dtype, parameters in by_type.items():
+        gradients = [parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]
+        number = torch.full((1,), broken, dtype=dtype, device=gradients[0].device)
+        buffer = torch.cat([*gradients, number])
+        torch.distributed.all_reduce(buffer)
+        for parameter, part in zip(parameters, buffer[:-1].split([len(g) for g in gradients]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        total = int(buffer[-1])
+    return total
+
+
+def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, clip: float, accelerator: Accelerator) -> bool:
+    """Clips the gradient to the norm `clip`, if it is not 0, and takes a step with it; False if the step is skipped.
+
+    The gradient is that of the loss times `loss_scale`, summed over the processes, so all of them decide alike. Raises
+    UserError if the gradient is not finite whatever the scale.
+    """
+    scaler = accelerator.scaler
+    if scaler is not None:
+        scaler.unscale_(optimizer)
+    if clip:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    if scaler is None:
+        optimizer.step()
+        return True
+    before = scaler.get_scale()
+    scaler.step(optimizer)
+    scaler.update()
+    after = float(scaler.get_scale())
+    if after < SMALLEST:
+        raise UserError(
+            f"the gradient is not finite in float16, even if the loss is scaled by {before:g}; take "
+            "--training.precision float32, under another --name"
+        )
+    return after >= float(before)

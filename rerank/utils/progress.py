@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -80,27 +79,6 @@ def _bar_class() -> Any:
 
         return notebook_tqdm
     return tqdm if sys.stderr.isatty() else None
-
-
-@dataclass
-class Trainings:
-    """The trainings of a command, one after the other: how many there are, and how many have begun since `start`."""
-
-    total: int
-    begun: int = 0
-    start: float = 0.0
-
-    def begin(self) -> str:
-        """Counts a training, and returns its name, such as "training 2 of 6, 3 min left in all"."""
-        self.start = self.start or time.monotonic()
-        self.begun += 1
-        left = f", {self.left(0)}" if self.begun > 1 else ""
-        return f"training {self.begun} of {self.total}{left}"
-
-    def left(self, share: float) -> str:
-        """The time that is left if this share of the current training is done, and the others take as long as those."""
-        done = self.begun - 1 + share
-        return f"{duration((time.monotonic() - self.start) / done * (self.total - done))} left in all"
 
 
 def duration(seconds: float) -> str:

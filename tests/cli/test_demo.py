@@ -33,9 +33,7 @@ def test_from_nothing_to_the_table_and_at_once_again(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     main(["demo"])
     table, told = capsys.readouterr()
-    assert "training 1 of 6: hinge, fold 1, with" in told
-    assert "training 6 of 6, " in told
-    assert told.count(" left in all\n") == 6
+    assert "training hinge, fold 1, with" in told
     assert "over 3 folds, 15 queries" in table
     assert all(f"\n{name}" in table for name in ("bm25", "hinge", "smoothi"))
     main(["demo"])

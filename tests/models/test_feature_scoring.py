@@ -11,8 +11,8 @@ from rerank.losses import listnet, smoothi
 from rerank.models import feature_scoring
 from rerank.models.feature_mlp import FeatureMLP
 from rerank.models.feature_scoring import run_of, score_features
-from rerank.training import validation
-from rerank.training.validation import mean_loss_of
+from rerank.training import objective
+from rerank.training.objective import mean_loss_of
 from rerank.utils.errors import UserError
 from tests.support.small_features import write_folds_of_features
 
@@ -42,7 +42,7 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
 
 @pytest.mark.parametrize("loss", [smoothi, listnet])
 def test_the_mean_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
-    monkeypatch.setattr(validation, "LISTS", 5)
+    monkeypatch.setattr(objective, "LISTS", 5)
     scores = torch.randn(int((features.stops - features.starts).sum()), generator=torch.Generator().manual_seed(0))
     one_by_one, done = [], 0
     for begin, end in zip(features.starts, features.stops, strict=True):

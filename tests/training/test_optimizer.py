@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rerank.config import TrainingSettings
-from rerank.training.optimizer import learning_rate_factor, make_optimizer
+from rerank.training.steps import learning_rate_factor, make_optimizer
 from tests.support.small_task import ListsTask, open_task, train_task
 from tests.support.small_world import make_lists
 
@@ -92,7 +92,3 @@ def test_all_groups_follow_the_schedule_over_epochs_and_steps(encoder, tmp_path,
     seen = rates_of_steps(encoder, tmp_path, monkeypatch, ThreeGroups, schedule="linear", warmup_ratio=1 / 3)
     factors = [0.5, 1, 1, 0.75, 0.5, 0.25]
     assert seen == [pytest.approx([1e-3 * factor, 1e-2 * factor, factor]) for factor in factors]
-
-
-def test_by_default_the_rates_stay_as_they_are(encoder, tmp_path, monkeypatch):
-    assert rates_of_steps(encoder, tmp_path, monkeypatch) == [[1e-3, 1e-2]] * 6

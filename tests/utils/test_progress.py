@@ -32,14 +32,6 @@ def test_a_rate_and_the_time_left_are_from_the_first_item_on(capsys, monkeypatch
     assert second == "embedding: 2/40, 0.005 documents/s, 2 h 7 min left"
 
 
-def test_the_time_left_of_several_trainings(monkeypatch):
-    monkeypatch.setattr(module.time, "monotonic", iter([100, 130, 160, 160]).__next__)
-    trainings = module.Trainings(3)
-    assert trainings.begin() == "training 1 of 3"
-    assert trainings.left(0.5) == "2 min left in all"
-    assert trainings.begin() == "training 2 of 3, 2 min left in all"
-
-
 def test_quick_work_and_silent_processes_print_nothing(capsys, monkeypatch):
     assert list(progress(range(4), 4, "counting")) == [0, 1, 2, 3]
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)

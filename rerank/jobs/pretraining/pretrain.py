@@ -32,10 +32,10 @@ from rerank.tasks.text_model import kernels, open_model
 from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
-from rerank.training.processes import exclusive, expect_shared_folder
+from rerank.training.objective import mean_loss, validation_value
+from rerank.training.processes import exclusive
 from rerank.training.task import Part
 from rerank.training.tracking import check_tracker, tracked
-from rerank.training.validation import mean_loss, validation_value
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_new_folder, short_hash
 from rerank.utils.integrity import files_below, record_of
@@ -73,7 +73,6 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     loss = pretraining_loss(config)
     check_tracker(config.training.track)
     check_encoder(config)
-    expect_shared_folder(accelerator, Path(config.output.folder))
     with accelerator.main_process_first():
         collection, index = documents_and_index(config)
     folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))

@@ -6,7 +6,7 @@ import pytest
 from rerank.config import sections, validate
 from rerank.jobs.sweep.grid import cells, read_grid
 from rerank.runs.settings import read_toml
-from rerank.training.losses import open_loss
+from rerank.training.objective import open_loss
 from rerank.utils.errors import UserError
 from tests.support.paths import ROOT
 from tests.support.small_grid import CELLS, GRID

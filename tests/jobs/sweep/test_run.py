@@ -137,7 +137,7 @@ def test_an_interrupt_stops_the_workers_and_the_same_command_goes_on(grid):
     words = [sys.executable, "-m", "rerank", "sweep", "grid.toml", "--fold", "1", "--workers", "2"]
     long = ["--epochs", "100000", "--training.patience", "100000"]  # no worker ends before the other begins
     process = subprocess.Popen([*words, *long], stderr=subprocess.PIPE, text=True)
-    until(lambda: len(list(grid.glob("*/fold1/state/history.json"))) == 2 or process.poll() is not None)
+    until(lambda: len(list(grid.glob("*/fold1/state/epochs.json"))) == 2 or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, told

@@ -1,4 +1,4 @@
-"""What training maximises: the mean of a measure, or minus the mean loss, on the validation queries."""
+"""What training minimises, a loss, and what validation maximises: the mean of a measure, or minus the mean loss."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,30 @@ import torch
 from torch import Tensor
 
 from rerank.batches.features import make_grid, rows_of
+from rerank.config import LossSettings
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.types import Candidates, Run
 from rerank.evaluation.evaluate import evaluate
+from rerank.losses import create
 from rerank.training.gradients import Loss
 from rerank.training.task import Task
+from rerank.utils.errors import UserError
+from rerank.utils.plugins import load_plugins
+
+LISTS = 512
+"""Lists of feature vectors whose losses are computed together."""
+
+
+def open_loss(settings: LossSettings, flag: str = "--loss") -> Loss:
+    """Returns the loss of these settings; `flag` names it in messages.
+
+    Raises UserError if there is no such loss or hyperparameter, or a value is out of range.
+    """
+    load_plugins()
+    try:
+        return create(settings.name, **settings.hyperparameters)
+    except ValueError as error:
+        raise UserError(f"{flag} {error}") from error
 
 
 def validation_value(task: Task, run: Run, measure: str, loss: Loss) -> float:
@@ -33,10 +52,6 @@ def mean_loss(run: Run, lists: Sequence[Candidates], loss: Loss) -> float:
         labels = torch.tensor([[float(label) for label in candidates.labels]])
         losses.append(float(loss(scores, labels, torch.ones_like(labels, dtype=torch.bool))))
     return sum(losses) / len(losses)
-
-
-LISTS = 512
-"""Lists whose losses are computed together."""
 
 
 def mean_loss_of(features: FeatureSet, scores: Tensor, loss: Loss) -> float:
