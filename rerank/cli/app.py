@@ -40,8 +40,8 @@ COMMANDS = {
     "Example: rerank train --collection my-collection --encoder microsoft/MiniLM-L12-H384-uncased --loss smoothi",
     "sweep": "Train every combination of a grid of settings in parallel.\n\nFinished cells are kept.\n\n"
     "Example: rerank sweep letor --collection MQ2008",
-    "distill": "Train an encoder on the scores of one cross-encoder or several, its teachers.\n\n"
-    "They score the candidates of every query, or of pseudo-queries, once; what they scored is kept.\n\n"
+    "distill": "Train an encoder on the scores of a cross-encoder, its teacher.\n\n"
+    "It scores the candidates of every query once; what it scored is kept.\n\n"
     "Example: rerank distill runs/my-collection/large --collection my-collection --encoder prajjwal1/bert-tiny",
     "score": "Rank queries with a fitted pipeline, or re-rank any run, or BM25's, with a cross-encoder.\n\n"
     "No judgments are needed; --collection.queries gives new queries.\n\n"
@@ -50,7 +50,7 @@ COMMANDS = {
     "serve": "Answer searches over HTTP, and re-ranking requests in the APIs of TEI, Jina, Cohere and vLLM.\n\n"
     "Documents of any length are split into passages; requests are scored together.",
     "export": "Write a checkpoint as a graph for a CPU, in float32 or int8.\n\n"
-    "`rerank score` and `Reranker.load` take its folder; --agreement compares its scores with the checkpoint's.",
+    "`rerank score` and `Reranker.load` take its folder.",
     "eval": "Evaluate and compare runs: means, standard errors, significance tests.",
     "verify": "Verify finished runs against their manifests: files, hashes, settings, values.\n\n"
     "Exit code 1 if something differs.",

@@ -14,7 +14,7 @@ from rerank.config import (
     TrainingSettings,
 )
 from rerank.runs.layout import CollectionFolder
-from rerank.runs.table import compare_files
+from rerank.runs.run_files import compare_files
 from rerank.utils.json_files import read_json_lines
 from rerank.utils.locks import make_once
 from rerank.utils.parameters import FilePath
@@ -41,7 +41,7 @@ def demo(folder: FilePath = Path("runs/demo")) -> None:
         log.info(f"the runs exist already in {folder}; remove the folder to make them again")
     else:
         _make_runs(folder)
-    print(compare_files([results.first_stage(FirstStageSettings()), *runs]))
+    print(compare_files([results.bm25_run(FirstStageSettings()), *runs]))
 
 
 def make_inputs(folder: Path) -> None:

@@ -1,12 +1,10 @@
-"""`rerank distill`: teachers score the candidates, and an encoder is trained on their scores."""
-
-from typing import Annotated
+"""`rerank distill`: a teacher scores the candidates, and an encoder is trained on its scores."""
 
 from cyclopts import Parameter
 
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.parameters import PathText, Whole, at_least
+from rerank.utils.parameters import PathText
 from rerank.utils.progress import print_result
 
 
@@ -16,31 +14,28 @@ from rerank.utils.progress import print_result
     "encoder",
     "loss",
     "training",
-    "pretraining",
     "output",
     flags={"encoder.name": Parameter(alias=("--encoder", "--student"))},
     defaults={"loss.name": "margin_mse"},
 )
 def distill(
-    *teachers: PathText,
+    teacher: PathText,
+    *,
     fold: str = "all",
     teacher_template: str = "",
-    pseudo_queries: Annotated[Whole, at_least(0)] = 0,
     config: Config,
 ) -> None:
-    """Trains an encoder, the student, on the scores that cross-encoders, the teachers, give to the candidates.
+    """Trains an encoder, the student, on the scores that a cross-encoder, the teacher, gives to the candidates.
 
     Parameters
     ----------
-    teachers
-        Checkpoints, or any Hugging Face cross-encoders.
+    teacher
+        A checkpoint, or any Hugging Face cross-encoder.
     fold
         The test fold: 1, 2, …, or all; or final, the model to deploy.
     teacher_template
-        The prompt of the teachers, as --encoder.template is that of the student.
-    pseudo_queries
-        How many pseudo-queries, made from the documents, the teachers score; 0: the queries of the collection.
+        The prompt of the teacher, as --encoder.template is that of the student.
     """
     from rerank.jobs.distill import distill
 
-    print_result(distill(config, teachers, fold, teacher_template, pseudo_queries).path)
+    print_result(distill(config, teacher, fold, teacher_template).path)

@@ -13,7 +13,7 @@ from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
 from rerank.retrieval.java import find_java
 from rerank.retrieval.lucene_index import choose_index
-from rerank.tasks.first_stage import open_settings
+from rerank.tasks.collection import open_settings
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins, plugin_versions
 

@@ -63,7 +63,7 @@ def evaluate(
     form = format or ("csv" if per_query else "text")
     if per_query and form not in ("csv", "json"):
         raise UserError(f"--per-query: expected --format csv or json, got {form}")
-    from rerank.runs.table import compare_files
+    from rerank.runs.run_files import compare_files
 
     comparison = compare_files(runs, qrels, folds, fold, measures, baseline=baseline, test=test, correction=correction)
     if form == "csv":

@@ -1,14 +1,10 @@
 """`rerank train`: fine-tuning on the folds of a collection."""
 
 import sys
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.cluster.jobs import LOCAL, Engine
-from rerank.utils.parameters import OptionalPath
 from rerank.utils.progress import print_result
 
 
@@ -16,7 +12,6 @@ from rerank.utils.progress import print_result
 def train(
     *,
     fold: str = "all",
-    epochs_from: Annotated[OptionalPath, Parameter(name="--training.epochs-from", metavar="FOLDS")] = None,
     on: Engine = LOCAL,
     config: Config,
 ) -> None:
@@ -26,8 +21,6 @@ def train(
     ----------
     fold
         The test fold: 1, 2, …, or all; final: the model to deploy, trained on every judged query but 10 % to validate.
-    epochs_from
-        With --fold final: no validation; the median of the best epochs of the folds in runs/<collection>/<experiment>.
     on
         Where the folds are trained: local, one after the other, or side by side on a Ray cluster: ray (of this
         machine, or RAY_ADDRESS), ray://HOST:10001.
@@ -35,11 +28,11 @@ def train(
     if on == LOCAL:
         from rerank.jobs.train import train_folds
 
-        print_result(train_folds(config, fold, epochs_from).path)
+        print_result(train_folds(config, fold).path)
         return
     from rerank.jobs.sweep.jobs import train_on_cluster
 
-    folder, failed = train_on_cluster(config, fold, on, epochs_from)
+    folder, failed = train_on_cluster(config, fold, on)
     print_result(folder.path)
     for name, error in failed.items():
         print(f"failed: fold {name}: {error}", file=sys.stderr)

@@ -59,10 +59,6 @@ def validate(config: Config) -> None:
     for name, settings in sections(config).items():
         for key, value in settings.items():
             validate_setting(flag_name(name, key), value, types[name].get(key))
-    if not any(config.pretraining.weights().values()):
-        raise UserError(
-            "--pretraining.titles, --pretraining.sentences, --pretraining.keywords: all are 0; one must be above 0"
-        )
     check_language(config.collection.language)
     check_files(config)
 

@@ -91,37 +91,11 @@ class PretrainingSettings:
     """Maximum number of optimizer steps; 0: no pre-training."""
     lists_per_step: Annotated[Whole, at_least(1)] = 8
     """Lists (a pseudo-query and its documents) per optimizer step."""
-    titles: Annotated[float, at_least(0)] = 2.0
-    """Weight of titles among the pseudo-queries, relative to the next two."""
-    sentences: Annotated[float, at_least(0)] = 1.0
-    """Weight of sentences (inverse cloze task)."""
-    keywords: Annotated[float, at_least(0)] = 1.0
-    """Weight of keyword queries."""
-    keep_sentence: Annotated[float, between(0, 1)] = 0.1
-    """Probability that a sentence query stays in its document."""
-    hard_negatives: Annotated[Whole, at_least(1)] = 3
-    """Negatives per list from the top of BM25 for the pseudo-query."""
-    depth: Annotated[Whole, at_least(1)] = 50
-    """BM25 depth from which the hard negatives are drawn."""
-    random_negatives: Annotated[Whole, at_least(0)] = 1
-    """Negatives per list that are drawn from all documents."""
-    loss: str = "softmax"
-    """Any loss of --loss."""
     lr: Annotated[float, at_least(0)] = 5e-5
     """Adam's learning rate for the encoder."""
     head_lr: Annotated[float, at_least(0)] = 1e-3
     """Adam's learning rate for the scoring layer."""
-    schedule: Literal["constant", "linear"] = "constant"
-    """As --training.schedule, over the maximum number of steps."""
-    warmup_ratio: Annotated[float, between(0, 1)] = 0.0
-    """As --training.warmup-ratio."""
     held_out: Annotated[Whole, at_least(1)] = 100
     """Documents (at most a fifth) whose pseudo-queries are held out for validation by MRR."""
     validate_every: Annotated[Whole, at_least(1)] = 50
     """Steps between two validations."""
-    patience: Annotated[Whole, at_least(1)] = 3
-    """Validations without a better MRR before pre-training stops."""
-
-    def weights(self) -> dict[str, float]:
-        """The weight of each kind of pseudo-query."""
-        return {"title": self.titles, "sentence": self.sentences, "keywords": self.keywords}

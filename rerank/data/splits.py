@@ -87,13 +87,11 @@ def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], 
     return train, tuple(query_id for query_id in query_ids if query_id in drawn)
 
 
-def final_fold(query_ids: Iterable[str], seed: int = 0, validated: bool = True) -> Fold:
-    """The fold of the model to deploy: these queries train, but for those that validate, if it is `validated`.
+def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
+    """The fold of the model to deploy, without test queries: these queries train, but for those that validate.
 
-    It has no test queries. Raises UserError for too few queries.
+    Raises UserError for too few queries.
     """
-    if not validated:
-        return Fold(FINAL, tuple(dict.fromkeys(query_ids)), (), ())
     train, valid = hold_out(query_ids, seed)
     return Fold(FINAL, train, valid, ())
 

@@ -51,28 +51,21 @@ def cut(tokens: np.ndarray, parts: int) -> list[int]:
 class Parts:
     """The parts of the run `out`; part number n, from 1, is the queries bounds[n - 1]:bounds[n].
 
-    `facts` are what the scores depend on, in JSON's types; their name is the last column of the run. Without a
-    `given_folder`, a hash of them is in the name of the folder, so that parts of different inputs are never joined.
+    `facts` are what the scores depend on, in JSON's types; their name is the last column of the run. A hash of them is
+    in the name of the folder, so that parts of different inputs are never joined.
     """
 
     out: Path
     facts: dict[str, Any]
     bounds: list[int]
-    given_folder: Path | None = None
-
-    @property
-    def plan(self) -> str:
-        """The hash of what the scores depend on, including the cut."""
-        return short_hash(json.dumps(self.facts, sort_keys=True), *self.bounds)
 
     @property
     def folder(self) -> Path:
-        """The folder of the parts."""
-        return self.given_folder or self.out.with_name(f"{self.out.name}.parts-{self.plan[:8]}")
+        plan = short_hash(json.dumps(self.facts, sort_keys=True), *self.bounds)
+        return self.out.with_name(f"{self.out.name}.parts-{plan[:8]}")
 
     @property
     def numbers(self) -> range:
-        """The numbers of all parts."""
         return range(1, len(self.bounds))
 
     def queries(self, number: int) -> slice:

@@ -3,9 +3,7 @@
 Parts are scored the same way in one process, in several, and on the nodes of a Ray cluster.
 """
 
-import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -21,15 +19,14 @@ from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.models.scoring import make_run, score_chunks
-from rerank.runs.manifest import write_manifest
-from rerank.runs.output_run import manifest_of, tag_of
+from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.checks import check_encoder
-from rerank.tasks.source_checks import expect_text
+from rerank.tasks.collection import expect_text
 from rerank.training.device import device_facts, open_accelerator, open_training_accelerator, precision_facts
 from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import file_hash, short_hash
+from rerank.utils.files import STANDARD_OUTPUT, file_hash, short_hash
 from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures
@@ -66,8 +63,6 @@ def rescore(
     """
     manifest, here = manifest_of(out), engine == LOCAL
     tag_of(out)  # so that a name that gives no tag is refused before any work
-    if manifest is None and not here:
-        raise UserError(f"--on {engine}: the parts of a run are in a folder beside it; expected --out FILE")
     expect_engine(engine)
     check_encoder(config)
     if config.collection.source:
@@ -80,30 +75,25 @@ def rescore(
         accelerator = open_accelerator(device="cpu")  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, accelerator)
-    with contextlib.ExitStack() as stack:
-        folder = None if manifest else Path(stack.enter_context(tempfile.TemporaryDirectory())) / "parts"
-        plan = _plan(scoring, out, parts, folder)
-        missing, count = plan.missing(), len(plan.numbers)
-        if len(missing) < count:
-            log.info(f"{plan.folder}: {count - len(missing)} of {count} parts are there already")
-        if here:
-            _score_parts(scoring, plan, missing)
-        elif not _score_on_cluster(config, scoring, run, plan, missing, engine):
-            return False
-        if accelerator.is_main_process:
-            device = plan.join()
-            if manifest:
-                _write_manifest(manifest, scoring, plan, device)
-            plan.remove()
+    plan = _plan(scoring, out if manifest else STANDARD_OUTPUT, parts)
+    missing, count = plan.missing(), len(plan.numbers)
+    if len(missing) < count:
+        log.info(f"{plan.folder}: {count - len(missing)} of {count} parts are there already")
+    if here:
+        _score_parts(scoring, plan, missing)
+    elif not _score_on_cluster(config, scoring, run, plan, missing, engine):
+        return False
+    if accelerator.is_main_process:
+        device = plan.join()
+        if manifest:
+            _write_manifest(manifest, scoring, plan, device)
+        plan.remove()
     return True
 
 
-def _plan(scoring: Scoring, out: Path, parts: int | None, folder: Path | None = None) -> Parts:
-    """The parts of the run, by default as many as `default_parts` gives, and a folder beside `out`.
-
-    Raises UserError for more parts than queries.
-    """
-    tokens, config, checkpoint = scoring.tokens, scoring.config, scoring.checkpoint
+def _plan(scoring: Scoring, out: Path, parts: int | None) -> Parts:
+    """The parts of the run, by default as many as `default_parts` gives; raises UserError for more than queries."""
+    tokens, settings, checkpoint = scoring.tokens, scoring.dataset.config, scoring.checkpoint
     if parts and parts > len(tokens):
         raise UserError(
             f"--parts {parts}: the run has {len(tokens)} queries with candidates; expected {len(tokens)} or less"
@@ -112,17 +102,17 @@ def _plan(scoring: Scoring, out: Path, parts: int | None, folder: Path | None = 
     graph = [file_hash(Path(checkpoint) / EXPORT_FILE)] if is_export(checkpoint) else None  # of its other files' hashes
     facts = {
         "run": kept_hash(scoring.dataset.first_stage),
-        "depth": config.first_stage.depth,
+        "depth": settings.first_stage.depth,
         "queries": short_hash(*((found.query_id, texts[found.query_id]) for found in scoring.lists)),
         "documents": scoring.passages.documents.sha256(),
         "checkpoint": short_hash(*(graph or file_hashes(checkpoint))),
         "pooling": scoring.model.pooling,
         "template": scoring.model.template,
         "max_length": scoring.passages.max_length,
-        **{key: getattr(config.training, key) for key in ("precision", "tf32", "max_tokens_per_forward")},
+        **{key: getattr(settings.training, key) for key in ("precision", "tf32", "max_tokens_per_forward")},
         "name": tag_of(out),
     }
-    return Parts(out, facts, cut(tokens, parts or default_parts(tokens)), folder)
+    return Parts(out, facts, cut(tokens, parts or default_parts(tokens)))
 
 
 def _score_parts(scoring: Scoring, plan: Parts, numbers: Sequence[int]) -> None:
@@ -166,7 +156,9 @@ def _score_on_cluster(
     """
     if not numbers:
         return True
-    score = partial(_score_part, replace(config, collection=scoring.config.collection), scoring.checkpoint, run, plan)
+    score = partial(
+        _score_part, replace(config, collection=scoring.dataset.config.collection), scoring.checkpoint, run, plan
+    )
     ended = work_on_ray(engine, score, numbers, plan.folder, gpus=config.training.device != "cpu")
     failed = failures(ended, len(numbers), "scoring", lambda number: f"part {number}")
     for number, error in failed:
@@ -193,7 +185,7 @@ def _write_manifest(file: Path, scoring: Scoring, plan: Parts, device: dict[str,
     facts = {
         "model": scoring.checkpoint,
         "pretraining": scoring.model.settings.get("pretraining"),
-        "config": sections(scoring.config),
+        "config": sections(scoring.dataset.config),
         "documents": {"fingerprint": scoring.collection.fingerprint, "tokens": plan.facts["documents"]},
         "first_stage": {"run": str(scoring.dataset.first_stage), "sha256": plan.facts["run"]},
         "queries": plan.facts["queries"],

@@ -4,10 +4,9 @@ from pathlib import Path
 
 from rerank.config import Config
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.first_stage import first_stage_run, open_settings
-from rerank.tasks.folds import write_references
-from rerank.tasks.ranked_collection import open_checked, rank_collection
-from rerank.tasks.source_checks import expect_text
+from rerank.tasks.collection import expect_text, open_settings
+from rerank.tasks.first_stage import first_stage_run, open_checked
+from rerank.tasks.folds import queries_in_use, write_references
 
 
 def retrieve(config: Config) -> Path:
@@ -17,15 +16,12 @@ def retrieve(config: Config) -> Path:
     they are of the collection's own queries. Raises UserError for invalid settings, and for files that are missing or
     malformed.
     """
-    if not config.collection.queries:
-        collection = open_checked(config)
-        if config.training.lists:  # from a file of settings: refused now, not when it trains
-            from rerank.tasks.training_lists import open_lists  # loads torch
-
-            open_lists(config, collection)
-        found = rank_collection(config, collection)
-        write_references(found.folder, found.collection, config.collection.folds, keeps_folds=True)
-        return found.first_stage
-    expect_text(config.collection.source)
-    collection = open_settings(config.collection)
-    return first_stage_run(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))
+    if config.collection.queries:
+        expect_text(config.collection.source)
+        collection = open_settings(config.collection)
+        return first_stage_run(config, collection, CollectionFolder(Path(config.output.folder) / collection.name))
+    collection = open_checked(config)
+    folder = CollectionFolder(Path(config.output.folder) / collection.name)
+    run = first_stage_run(config, collection, folder, queries_in_use(config, collection))
+    write_references(folder, collection, config.collection.folds)
+    return run

@@ -9,7 +9,7 @@ import numpy as np
 from accelerate import Accelerator
 
 from rerank.batches.passages import PassageBuilder
-from rerank.config import CollectionSettings, Config
+from rerank.config import Config
 from rerank.data.candidates import select_candidates
 from rerank.data.collections import Collection, open_collection
 from rerank.data.trec_arrays import read_run_arrays
@@ -18,10 +18,10 @@ from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.pair_chunks import pairs_of
 from rerank.runs.layout import CollectionFolder
+from rerank.tasks.collection import as_trained, open_trained_on
 from rerank.tasks.first_stage import first_stage_run, with_texts
 from rerank.tasks.text import TextDataset
 from rerank.tasks.text_model import truncation_summary
-from rerank.tasks.trained_on import as_trained, open_trained_on
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
@@ -33,11 +33,10 @@ QUERIES_AT_ONCE = 1000
 class Scoring:
     """What scores a run: the model on its device, the passages and the lists of candidates, without empty ones.
 
-    `config` is that of the caller, completed with what the checkpoint and the collection record.
+    The settings of the data set are those of the caller, completed with what the checkpoint and the collection record.
     """
 
     checkpoint: str
-    config: Config
     collection: Collection
     dataset: TextDataset
     model: Any
@@ -48,7 +47,7 @@ class Scoring:
     @cached_property
     def memory(self) -> TokenBudget:
         """The tokens of a forward pass."""
-        return open_budget(self.config.training.max_tokens_per_forward, self.accelerator.device)
+        return open_budget(self.dataset.config.training.max_tokens_per_forward, self.accelerator.device)
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -65,16 +64,23 @@ class Scoring:
 def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator: Accelerator) -> Scoring:
     """Opens the model and the candidates of the run; retrieves and tokenises what is missing.
 
-    Logs which queries are left out and how many texts are cut.
+    Without a collection in the settings it is the one of the checkpoint. Logs which queries are left out and how many
+    texts are cut. Raises UserError for a checkpoint that records no collection if the settings have none.
     """
     model, tokenizer, max_length, max_doc_tokens = open_trained_cross_encoder(
         checkpoint, config.encoder.pooling, config.encoder.max_doc_tokens, config.encoder.template
     )
     with accelerator.main_process_first():
-        settings, collection = open_queried(config.collection, checkpoint, model.settings)
+        settings = config.collection
+        if settings.source:
+            collection = open_collection(settings.source)
+        else:
+            collection = open_trained_on(checkpoint, model.settings)
+            settings = as_trained(settings, model.settings)
+        collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
         config = replace(
             config,
-            collection=settings,
+            collection=replace(settings, source=collection.source),
             encoder=replace(config.encoder, max_doc_tokens=max_doc_tokens, first_stage_weight=model.first_stage_weight),
             first_stage=replace(config.first_stage, run=str(run) if run else config.first_stage.run),
         )
@@ -84,22 +90,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
     for line in (truncation_summary(passages, max_doc_tokens), *placed):
         log.info(line)
     lists = [candidates for candidates in dataset.candidates.values() if candidates.doc_ids]
-    return Scoring(checkpoint, config, collection, dataset, model, passages, lists, accelerator)
-
-
-def open_queried(
-    settings: CollectionSettings, checkpoint: str, saved: dict[str, Any]
-) -> tuple[CollectionSettings, Collection]:
-    """The collection of the settings, by default that of the checkpoint, with the queries of the settings.
-
-    Raises UserError for a checkpoint that records no collection if the settings have none.
-    """
-    if settings.source:
-        collection = open_collection(settings.source)
-    else:
-        collection, settings = open_trained_on(checkpoint, saved), as_trained(settings, saved)
-    collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
-    return replace(settings, source=collection.source), collection
+    return Scoring(checkpoint, collection, dataset, model, passages, lists, accelerator)
 
 
 def _run_dataset(config: Config, collection: Collection) -> TextDataset:
@@ -127,5 +118,4 @@ def _run_dataset(config: Config, collection: Collection) -> TextDataset:
     if unused and file and config.first_stage.run:  # BM25 has logged which queries find nothing
         log.info(f"{file}: {unused} of its {len(collection.queries)} queries are not in {run}, so they are not used")
     candidates = select_candidates(found, {}, depth, known, keep_scores)
-    collection = with_texts(config, collection, folder)
-    return TextDataset(config, folder, collection, run, candidates, config.encoder.name)
+    return TextDataset(config, folder, with_texts(config, collection, folder), run, candidates, config.encoder.name)

@@ -17,7 +17,7 @@ from rerank.runs.manifest import judgments_hash, read_manifest, write_manifest
 from rerank.stages.base import Stage
 from rerank.stages.tables import table_of
 from rerank.stages.world import World
-from rerank.tasks.first_stage import open_settings
+from rerank.tasks.collection import open_settings
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes, files_below, record_of

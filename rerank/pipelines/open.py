@@ -7,7 +7,7 @@ from pathlib import Path
 from rerank.config import Config, flag_name, sections, validate
 from rerank.data.trec import ranked
 from rerank.data.types import Run
-from rerank.jobs.sample import DOCUMENTS, QUERIES, Sample, evenly_spaced
+from rerank.jobs.int8 import DOCUMENTS, QUERIES, Sample, evenly_spaced
 from rerank.models.reranker import Reranker
 from rerank.pipelines.fitted import Fitted
 from rerank.pipelines.folder import is_pipeline, load_fitted
@@ -17,8 +17,7 @@ from rerank.stages.base import Ranker
 from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder, CrossEncoderRanker, RankPassages
 from rerank.stages.world import World
-from rerank.tasks.source_checks import expect_text
-from rerank.tasks.trained_on import as_trained, open_trained_on
+from rerank.tasks.collection import as_trained, expect_text, open_trained_on
 from rerank.training.open_reranker import open_reranker
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
@@ -124,4 +123,4 @@ def candidates_of(pipeline: Pipeline) -> Sample | None:
         for query_id in queries
         if found.get(query_id)
     }
-    return Sample(world.collection.name, queries, documents, world.collection.qrels) if documents else None
+    return Sample(world.collection.name, queries, documents) if documents else None

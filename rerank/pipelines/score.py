@@ -7,8 +7,7 @@ from rerank.config import Config
 from rerank.data.queries import read_queries
 from rerank.data.trec import lines_of_query
 from rerank.pipelines.open import load_beside
-from rerank.runs.manifest import write_manifest
-from rerank.runs.output_run import manifest_of, tag_of
+from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, file_hash
 from rerank.utils.progress import log, progress

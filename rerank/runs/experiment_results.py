@@ -1,19 +1,21 @@
 """Reads the files of one experiment: settings, logs, manifests and runs."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from rerank.config import FirstStageSettings
+from rerank.config import Config, FirstStageSettings, sections
 from rerank.data.trec import first_documents, read_qrels, read_run
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
 from rerank.runs.manifest import read_manifest
-from rerank.runs.settings import read_settings
+from rerank.runs.settings import differences, read_settings
 from rerank.utils.errors import UserError
+from rerank.utils.files import file_hash
 from rerank.utils.json_files import read_json_lines
 
 
@@ -27,6 +29,10 @@ class FoldEpoch(TypedDict):
     seconds: NotRequired[float]
     documents: NotRequired[int]
     tokens: NotRequired[int]
+
+
+SAME = {"first_stage": "sha256", "training_lists": "sha256", "documents": "fingerprint"}
+"""Facts of the input that all folds share, and their keys that identify it."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ class ExperimentResults:
         for fold in self.folds:
             if "first_stage" in fold.facts:  # the settings alone do not tell its name
                 return collection.path / Path(fold.facts["first_stage"]["run"]).name
-        return collection.first_stage(FirstStageSettings(depth=self.depth))
+        return collection.bm25_run(FirstStageSettings(depth=self.depth))
 
     @functools.cached_property
     def first_stage(self) -> Run:
@@ -147,3 +153,33 @@ class ExperimentResults:
                 f"{self.name}: the first stage's run {self.first_stage_file} is missing, so it cannot be compared with"
             )
         return self.first_stage
+
+
+def joined_test_runs(folds: Sequence[FoldFolder], config: Config) -> Run:
+    """The test runs of finished folds as one run.
+
+    Raises UserError, which names the fold and what differs, for a fold with other settings than `config`, with other
+    input than the first one, without a manifest, or whose test run is not the one that its manifest records.
+    """
+    joined: Run = {}
+    first: dict[str, Any] = {}
+    for fold in folds:
+        try:
+            facts = read_manifest(fold.manifest, "outcome")
+            first = first or facts
+            different = differences(facts["config"], sections(config)).items()
+            changed = [f"{key} = {old}, now {new}" for key, (old, new) in different]
+            for name, key in SAME.items():
+                before, now = (of.get(name, {}).get(key) for of in (first, facts))
+                changed += [f"another {name.replace('_', ' ')} than fold {folds[0].name}"] if before != now else []
+            if not changed and facts["outcome"]["test"]["sha256"] != file_hash(fold.test_run):
+                changed = [f"{fold.test_run.name} is not the file that {fold.manifest.name} records"]
+        except UserError as error:
+            changed = [str(error)]
+        if changed:
+            raise UserError(
+                f"{fold.path}: not joined with the other folds: {'; '.join(changed)}; remove the folder to train the "
+                "fold again"
+            )
+        joined |= read_run(fold.test_run)
+    return joined

@@ -13,8 +13,7 @@ from rerank.evaluation.evaluate_runs import map_to_folds
 from rerank.evaluation.fusion import RRF_K, Weights, check_runs, check_weights, fuse_ranks, fuse_scores, queries_of
 from rerank.evaluation.measures import measure_name
 from rerank.evaluation.weights import MEASURE, tune_on, tune_on_fold
-from rerank.runs.manifest import write_manifest
-from rerank.runs.output_run import manifest_of, tag_of
+from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.runs.run_files import FOLDERS_UP, FOLDS, QRELS, find_nearby
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash

@@ -16,8 +16,8 @@ from rerank.config import PRETRAINED, CollectionSettings, FirstStageSettings
 from rerank.data.folds import FINAL
 from rerank.utils.locks import is_locked
 
-COLLECTION = CollectionSettings()
-"""The default settings, which no name shows."""
+DEFAULT = CollectionSettings()
+"""The settings that no name shows."""
 
 MANIFEST = "manifest.json"
 LOCK = "fold"
@@ -56,7 +56,6 @@ class FoldFolder(ModelFolder):
 
     @property
     def name(self) -> str:
-        """The fold's name, such as "1"."""
         return self.path.name.removeprefix("fold")
 
     @property
@@ -66,7 +65,6 @@ class FoldFolder(ModelFolder):
 
     @property
     def experiment(self) -> "ExperimentFolder":
-        """The folder of the experiment."""
         return ExperimentFolder(self.path.parent)
 
     @property
@@ -96,7 +94,6 @@ class PretrainingFolder(ModelFolder):
 
     @property
     def tag(self) -> str:
-        """The name of the pre-training."""
         return self.path.name
 
 
@@ -107,17 +104,14 @@ class ExperimentFolder:
     path: Path
 
     settings = Inside("config.toml")  # the configuration as TOML
-    lists = Inside("lists.json")  # the hash of the file of training lists, if the experiment has one
     all_run = Inside("all.run")  # the test runs of all folds in one file; written when all folds are finished
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.path.absolute().name
 
     @property
     def collection(self) -> "CollectionFolder":
-        """The folder of the collection."""
         return CollectionFolder(self.path.absolute().parent)
 
     def fold(self, name: str) -> FoldFolder:
@@ -161,21 +155,31 @@ class CollectionFolder:
     features = Inside("features")  # a cache: the parsed feature vectors
     feature_hashes = Inside("features.json")  # the hash of each fold's feature files
 
-    def first_stage(
+    def bm25_run(
         self,
         settings: FirstStageSettings,
-        collection: CollectionSettings = COLLECTION,
+        collection: CollectionSettings = DEFAULT,
         queries: str = "",
         drawn: str = "",
     ) -> Path:
-        """The run to re-rank: the one that the settings name, or BM25's. For `queries` and `drawn` see `bm25_name`."""
-        if settings.run:
-            return Path(settings.run)
-        return self.path / f"{bm25_name(settings, collection, queries, drawn)}.run"
+        """BM25's run: every setting that is not the default is in its name, so that no two runs share one.
 
-    def pseudo_query_run(self, identity: str) -> Path:
-        """Lists of pseudo-queries for teachers to score; a hash names the documents and the settings."""
-        return self.path / f"pseudo-queries-{identity}.run"
+        A file of queries is named with `queries`, the hash of its content; `drawn` is the hash of the queries that were
+        drawn.
+        """
+        values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
+        parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(FirstStageSettings(), name)]
+        if collection.queries:
+            stem = Path(collection.queries).name.partition(".")[0]
+            parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
+        if drawn:
+            parts.append(f"-drawn={drawn}")
+        if collection.query_field:
+            parts.append(f"-query-field={collection.query_field}")
+        if collection.language != DEFAULT.language:
+            parts.append(f"-language={collection.language}")
+        name = re.sub(r"[\s/]", "_", "".join(parts))
+        return self.path / f"bm25{name}.run"
 
     def teacher_lists(self, identity: str) -> Path:
         """Lists with teachers' scores, as training lists; a hash names the teachers and what they scored."""
@@ -207,30 +211,3 @@ class CollectionFolder:
     def pretraining(self, identity: str) -> PretrainingFolder:
         """The folder of the pre-training with that hash."""
         return PretrainingFolder(self.path / f"{PRETRAINED}{identity}")
-
-
-def bm25_name(
-    settings: FirstStageSettings, collection: CollectionSettings = COLLECTION, queries: str = "", drawn: str = ""
-) -> str:
-    """The name of BM25's run: every setting that is not the default, so that no two runs share a name.
-
-    A file of queries is named with `queries`, the hash of its content; `drawn` is the hash of the queries that were
-    drawn.
-
-    >>> bm25_name(FirstStageSettings(depth=100), CollectionSettings(language="de"))
-    'bm25-depth=100-language=de'
-    >>> bm25_name(FirstStageSettings(), CollectionSettings(queries="new/topics.tsv"), "a1b2c3d4")
-    'bm25-queries=topics-a1b2c3d4'
-    """
-    values = {name: getattr(settings, name) for name in ("index", "depth", "k1", "b")}
-    parts = [f"-{name}={value}" for name, value in values.items() if value != getattr(FirstStageSettings(), name)]
-    if collection.queries:
-        stem = Path(collection.queries).name.partition(".")[0]
-        parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
-    if drawn:
-        parts.append(f"-drawn={drawn}")
-    if collection.query_field:
-        parts.append(f"-query-field={collection.query_field}")
-    if collection.language != COLLECTION.language:
-        parts.append(f"-language={collection.language}")
-    return re.sub(r"[\s/]", "_", f"bm25{''.join(parts)}")

@@ -1,4 +1,4 @@
-"""The manifest of a run: settings, versions, device, hashes of the inputs, and results."""
+"""Manifests: settings, versions, device, hashes and results of a run; and the name that a run has in its lines."""
 
 import hashlib
 import importlib.metadata
@@ -16,9 +16,8 @@ from rerank.data.trec import read_run
 from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
-from rerank.runs.settings import canonical
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, file_hash
+from rerank.utils.files import STANDARD_OUTPUT, atomic_write, check_output, file_hash, output_target
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 from rerank.utils.plugins import plugin_versions
@@ -34,8 +33,6 @@ REMEDY = "expected a manifest as rerank wrote it; restore the file"
 
 def write_manifest(path: Path, facts: dict[str, Any]) -> None:
     """Writes `facts` with the versions, the git commit, the machine and a hash of all of it as JSON."""
-    if "config" in facts:
-        facts = {**facts, "config": canonical(facts["config"])}
     about = {
         "format": FORMAT,
         "versions": {
@@ -121,3 +118,24 @@ def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
         return subprocess.run(git, cwd=root, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # git is missing, or does not trust the folder
         return None
+
+
+def tag_of(out: Path) -> str:
+    """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
+    if output_target(out) == STANDARD_OUTPUT:
+        return "rerank"
+    name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, a run is
+    tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
+    if not tag:
+        raise UserError(f"--out {out}: expected a name before .run, which is the last column of the run")
+    return tag
+
+
+def manifest_of(out: Path) -> Path | None:
+    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
+    check_output(out)
+    if output_target(out) == STANDARD_OUTPUT:
+        return None
+    manifest = out.with_name(f"{out.name}.json")
+    check_output(manifest, "--out: its manifest")
+    return manifest

@@ -1,17 +1,19 @@
-"""Run files: reads and names runs, groups the files of their folds, and finds the files in the folders around them."""
+"""Run files: groups them into runs, finds their judgments and folds in the folders around them, and compares them."""
 
-import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rerank.data.folds import read_folds
 from rerank.data.splits import SPLIT
-from rerank.data.trec import read_run
+from rerank.data.trec import read_qrels, read_run
 from rerank.data.types import Run
-from rerank.runs.layout import CollectionFolder, ExperimentFolder, FoldFolder
-from rerank.runs.manifest import read_manifest
+from rerank.evaluation.compare import Comparison
+from rerank.evaluation.evaluate_runs import check_run, evaluate_runs, map_to_folds, select_queries
+from rerank.evaluation.measures import DEFAULT_MEASURES, measure_names
+from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.utils.errors import UserError
 
 FOLD_NUMBER = re.compile(  # the last one of a path; the fold of a published split has a word in place of a number
@@ -134,19 +136,38 @@ def expect_qrels(paths: list[Path], qrels: Path | None) -> Path:
     return found
 
 
-def pretraining_notes(files: dict[str, dict[str, Path]]) -> list[str]:
-    """A note for each pre-training on pseudo-queries that runs began with, from the manifests next to the runs."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for name, by_number in files.items():
-        for which in dict.fromkeys(which for path in by_number.values() for which in _pretrainings(path)):
-            names[which].append(name)
-    return [f"Pre-trained on the documents alone: {', '.join(runs)} ({which})." for which, runs in names.items()]
+def compare_files(
+    runs: Iterable[Path] | RunFiles,
+    qrels: Path | None = None,
+    folds: Path | None = None,
+    fold: str | None = None,
+    measures: Iterable[str] | None = None,
+    *,
+    baseline: str | None = None,
+    test: str = "t",
+    correction: str = "bonferroni",
+) -> Comparison:
+    """Compares the runs in TREC files, read or not, as `rerank eval` does; `compare` has the same for runs in memory.
 
+    Files whose names differ only in the number of a fold are the folds of one run. `folds` is a folds.json and `qrels`
+    a file of judgments; without them, those next to a run or up to three folders above are used, and without a
+    folds.json the fold numbers in the file names. `fold` limits the comparison to the test queries of that fold, as
+    does a folds.json with one fold; "all" is every fold. A judged query that a run does not have counts 0.
 
-def _pretrainings(run: Path) -> Iterator[str]:
-    """The pre-trainings of a run file: by its own manifest, that of its fold, or those of its experiment's folds."""
-    folds = [FoldFolder(run.parent), *ExperimentFolder(run.parent).folds]
-    for manifest in [run.with_name(f"{run.name}.json"), *(fold.manifest for fold in folds)]:
-        with contextlib.suppress(UserError):  # there may be none, or the file of another program
-            if facts := read_manifest(manifest, "pretraining")["pretraining"]:
-                yield f"{facts['steps']} steps, MRR of held-out pseudo-queries {facts['mrr_held_out']}, {facts['hash']}"
+    Raises UserError if a file is missing or malformed, there are no judgments, a query is in two folds or in two files
+    of a run, judged queries are in no fold, a run has no query of a fold, a fold does not exist, a measure, the test or
+    the correction is unknown, no run is called `baseline`, or a run has no judged query.
+    """
+    names = measure_names(measures or DEFAULT_MEASURES)
+    files = runs if isinstance(runs, RunFiles) else RunFiles.read(runs)
+    qrels = expect_qrels(files.paths, qrels)
+    judged = {query_id: judgments for query_id, judgments in read_qrels(qrels).items() if judgments}
+    folds = folds or find_nearby(files.paths, FOLDS)
+    fold_of = map_to_folds(read_folds(folds), str(folds)) if folds else files.fold_of()
+    if fold in (None, "all") and folds and len(set(fold_of.values())) == 1:  # only its test queries must count
+        fold = next(iter(fold_of.values()))
+    fold = None if fold == "all" else fold
+    queries = select_queries(judged, fold_of, fold, str(folds or "the folds in the names of the files"))
+    for name, run in files.runs.items():
+        check_run(name, run, queries, str(qrels))
+    return Comparison(evaluate_runs(files.runs, judged, queries, names), baseline, test, correction)

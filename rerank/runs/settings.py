@@ -1,13 +1,11 @@
 """The settings of an experiment as files have them: read, written and compared."""
 
-import contextlib
 import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from rerank.config import Config, check_types, sections
-from rerank.evaluation.measures import measure_name
 from rerank.runs.layout import ExperimentFolder
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
@@ -49,38 +47,10 @@ def read_settings(path: Path) -> Sections:
     return tables
 
 
-def settings_of(config: Config) -> Sections:
-    """The configuration as files have it (see `canonical`)."""
-    return canonical(sections(config))
-
-
-def canonical(settings: Sections) -> Sections:
-    """The settings with lists in place of tuples, and with the validation measure by its name of ir_measures.
-
-    >>> canonical({"training": {"measure": "ndcg_cut_20"}})
-    {'training': {'measure': 'nDCG@20'}}
-    """
-    return {
-        section: {key: canonical_value(f"{section}.{key}", value) for key, value in values.items()}
-        for section, values in settings.items()
-    }
-
-
-def canonical_value(key: str, value: Any) -> Any:
-    """The value of a setting such as training.measure, as `canonical` has it; an unknown measure stays as it is."""
-    if isinstance(value, tuple):
-        return list(value)
-    if key != "training.measure" or not isinstance(value, str) or value == "loss":
-        return value
-    with contextlib.suppress(UserError):  # an unknown measure is left to the command that uses it
-        return measure_name(value)
-    return value
-
-
 def to_toml(config: Config) -> str:
     """The configuration as TOML that `--config` reads back; settings that are None are left out."""
     lines = []
-    for section, values in settings_of(config).items():
+    for section, values in sections(config).items():
         given = [(key, json.dumps(value, ensure_ascii=False)) for key, value in values.items() if value is not None]
         lines += [f"[{section}]", *(f"{key} = {value}" for key, value in given), ""]
     return "\n".join(lines)
@@ -93,7 +63,7 @@ def save_settings(config: Config, path: Path) -> None:
     its default. Only one command at a time may save: the caller holds a lock.
     """
     if path.exists() and ExperimentFolder(path.parent).begun:
-        changed = differences(read_settings(path), settings_of(config))
+        changed = differences(read_settings(path), sections(config))
         if not changed:
             return
         old, new = ("; ".join(f"{key} = {values[i]}" for key, values in changed.items()) for i in (0, 1))
@@ -107,8 +77,8 @@ def save_settings(config: Config, path: Path) -> None:
 
 def differences(before: Sections, now: Sections) -> dict[str, tuple[Any, Any]]:
     """section.key -> both values, of the settings that differ and have an effect; a missing one has its default."""
-    defaults = _flat(settings_of(Config()))
-    old, new = (defaults | _flat(canonical(settings)) for settings in (before, now))
+    defaults = _flat(sections(Config()))
+    old, new = (defaults | _flat(settings) for settings in (before, now))
     return {key: (old.get(key), new.get(key)) for key in sorted(old.keys() | new) if old.get(key) != new.get(key)}
 
 

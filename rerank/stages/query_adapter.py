@@ -18,7 +18,7 @@ from rerank.utils.progress import log
 
 if TYPE_CHECKING:
     from rerank.models.query_adapter import QueryAdapter as Matrix
-    from rerank.tasks.candidate_vectors import CandidateVectors
+    from rerank.tasks.small_models import CandidateVectors
 
 SCALED_BY = 1000
 """Training queries, at most, whose candidates give the scale of the scores."""
@@ -132,6 +132,6 @@ class AdapterRanker:
 
 
 def _vectors(encoder: str, world: World, queries: Mapping[str, str]) -> "CandidateVectors":
-    from rerank.tasks.candidate_vectors import CandidateVectors
+    from rerank.tasks.small_models import CandidateVectors
 
     return CandidateVectors(world.encoder(encoder), world.vectors(encoder), world.query_vectors(encoder, queries))

@@ -16,7 +16,8 @@ from rerank.data.types import Run
 from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product, search_exactly
 from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.first_stage import find_index, open_settings, with_texts
+from rerank.tasks.collection import open_settings
+from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.late_interaction import LateInteraction, open_late_interaction
 from rerank.tasks.vectors import open_vectors, vectors_folder
 from rerank.utils.progress import log

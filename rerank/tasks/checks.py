@@ -1,13 +1,12 @@
 """What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
 
 from rerank.batches.text_template import check_text_template
-from rerank.config import Config, LossSettings, validate
+from rerank.config import Config, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name
 from rerank.losses import LABELS
 from rerank.models.lora import check_lora
 from rerank.models.pooling import POOLINGS
-from rerank.training.gradients import Loss
 from rerank.training.objective import open_loss
 from rerank.training.tracking import check_tracker
 from rerank.utils.errors import UserError, nearest
@@ -52,8 +51,6 @@ def check_settings(config: Config) -> None:
             "have; expected a measure such as nDCG@20"
         )
     check_tracker(config.training.track)
-    if config.pretraining.steps:
-        pretraining_loss(config)
 
 
 def check_encoder(config: Config) -> None:
@@ -63,18 +60,3 @@ def check_encoder(config: Config) -> None:
     if config.encoder.template:
         check_text_template(config.encoder.template)
     check_lora(config.encoder.lora_rank)
-
-
-def pretraining_loss(config: Config) -> Loss:
-    """The loss of a pre-training, with its default hyperparameters.
-
-    Raises UserError for an unknown name, and for a loss that takes a teacher's scores.
-    """
-    name = config.pretraining.loss
-    loss = open_loss(LossSettings(name), "--pretraining.loss")
-    if LABELS[name] == "scores":
-        raise UserError(
-            f"--pretraining.loss {name}: learns from a teacher's scores, which pseudo-queries do not have; "
-            "expected another loss, such as softmax"
-        )
-    return loss

@@ -27,7 +27,7 @@ from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature
 from rerank.models.feature_scoring import run_of, score_features
 from rerank.models.feature_transforms import training_quantiles
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.source_checks import check_fold
+from rerank.tasks.folds import check_fold
 from rerank.training.device import precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.objective import mean_loss_of
@@ -62,9 +62,9 @@ class FeatureDataset:
         """The queries and the files of a fold, or of the final model."""
         return self.everything if fold_name == FINAL else self.sets[fold_name][1]
 
-    def final_fold(self, validated: bool) -> Fold:
+    def final_fold(self) -> Fold:
         """All queries; some of them, drawn by `--seed`, validate."""
-        return final_fold(self.everything.features.query_ids, self.config.training.seed, validated)
+        return final_fold(self.everything.features.query_ids, self.config.training.seed)
 
     def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
         """The training, validation and test queries of a fold or of the final model."""

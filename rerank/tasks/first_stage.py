@@ -1,19 +1,23 @@
-"""The first stage of an experiment: a run that the settings name, or BM25's, retrieved once."""
+"""The collection of an experiment and its first stage: a run that the settings name, or BM25's, retrieved once.
+
+Imports no torch, which takes 230 MB.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rerank.config import CollectionSettings, Config, validate
+from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
-from rerank.data.collections import Collection, open_collection, queries_to_search, queries_to_train
+from rerank.data.collections import Collection, queries_to_search, queries_to_train
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import find_java
 from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.source_checks import expect_text
+from rerank.tasks.collection import expect_text, open_settings
+from rerank.tasks.folds import check_fold, describe_folds, expect_same_folds, fold_names_of
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, short_hash
@@ -24,19 +28,25 @@ from rerank.utils.locks import make_once
 from rerank.utils.progress import log
 
 
-def open_settings(settings: CollectionSettings) -> Collection:
-    """The collection that the settings name, with their queries."""
-    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
+def open_checked(config: Config, fold_name: str = "all", judged: bool = False) -> Collection:
+    """The collection of the settings, its folds checked; what is noteworthy of them is logged.
 
-
-def recorded(settings: CollectionSettings) -> dict[str, str]:
-    """What a checkpoint records of its collection: the source, and the language and field of queries if changed."""
-    changed = {
-        key: getattr(settings, key)
-        for key in ("language", "query_field")
-        if getattr(settings, key) != getattr(CollectionSettings(), key)
-    }
-    return {"collection": settings.source} | changed
+    `judged` is whether judgments are needed, as for training. Raises UserError for settings that are invalid, a fold
+    that does not exist, and files that are missing or malformed.
+    """
+    validate(config)
+    expect_text(config.collection.source)
+    collection = open_settings(config.collection)
+    if judged:
+        collection.expect_judgments()
+        queries_to_train(collection)  # before its folds: a file of queries may lack some
+    check_fold(fold_name, fold_names_of(collection, config.collection.folds))
+    for line in describe_folds(config, collection):
+        log.info(line)
+    if collection.qrels:  # before the first stage is retrieved, which would be for other queries
+        folder = CollectionFolder(Path(config.output.folder) / collection.name)
+        expect_same_folds(folder, collection, config.collection.folds)
+    return collection
 
 
 def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
@@ -59,7 +69,7 @@ def first_stage_run(
     """
     settings, language = config.first_stage, config.collection.language
     if settings.run:
-        return folder.first_stage(settings)
+        return Path(settings.run)
     queries, source = queries_to_search(collection), config.collection.queries or collection.source
     if not queries:
         raise UserError(
@@ -69,7 +79,7 @@ def first_stage_run(
     if in_use is not None and len(in_use) != len(queries_to_train(collection)):
         queries = dict(in_use)
         drawn = short_hash(*queries.items())[:8]
-    file = folder.first_stage(settings, config.collection, name, drawn)
+    file = folder.bm25_run(settings, config.collection, name, drawn)
     origin = file.with_suffix(".json")
     searched, all_searched = (
         {"documents": collection.fingerprint, "queries": short_hash(*texts.items())}
@@ -137,16 +147,3 @@ def with_texts(config: Config, collection: Collection, folder: CollectionFolder)
     if collection.has_documents:
         return collection
     return with_indexed_texts(collection, find_index(config, collection, folder))
-
-
-def documents_and_index(config: Config) -> tuple[Collection, Path]:
-    """The documents of the collection and an index of them; no query, judgment or fold is read.
-
-    Raises UserError if they cannot be had.
-    """
-    validate(config)
-    expect_text(config.collection.source)
-    collection = open_collection(config.collection.source)
-    folder = CollectionFolder(Path(config.output.folder) / collection.name)
-    index = find_index(config, collection, folder)
-    return (collection if collection.has_documents else with_indexed_texts(collection, index)), index

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import nn
@@ -13,10 +14,13 @@ from torch import nn
 from rerank.batches.batch import Batch, make_batch
 from rerank.batches.sampling import epoch_lists
 from rerank.config import ListsSettings, LossSettings, TrainingSettings
+from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.models.bi_encoder import BiEncoder
+from rerank.models.query_adapter import VectorPairs, compared
 from rerank.models.scoring import PairScore, make_run
 from rerank.runs.layout import FoldFolder
-from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
+from rerank.tasks.fold_lists import judgments_of, measured_candidates, trainable_candidates
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.objective import mean_loss, open_loss, validation_value
@@ -24,6 +28,35 @@ from rerank.training.task import Part
 
 Inputs = Callable[[Sequence[Candidates]], Any]
 """The inputs of a model for some lists."""
+
+
+@dataclass(frozen=True)
+class CandidateVectors:
+    """The vectors of queries, query_id to (dimensions,), and of the documents, by a bi-encoder."""
+
+    encoder: BiEncoder
+    documents: EmbeddingStore
+    queries: Mapping[str, np.ndarray]
+
+    def of(self, lists: Sequence[Candidates]) -> VectorPairs:
+        """The vectors of the lists' queries, and of the passages of their documents."""
+        doc_ids = [doc_id for found in lists for doc_id in found.doc_ids]
+        of_list = np.repeat(np.arange(len(lists)), [len(found.doc_ids) for found in lists])
+        known = self.documents.numbers(doc_ids)
+        places = np.array([place for place, doc_id in enumerate(doc_ids) if doc_id in known], dtype=np.int64)
+        numbers = np.array([known[doc_ids[place]] for place in places], dtype=np.int64)
+        begins, ends = self.documents.offsets[numbers], self.documents.offsets[numbers + 1]
+        rows = [row for begin, end in zip(begins, ends, strict=True) for row in range(begin, end)]
+        documents = np.repeat(places, ends - begins)
+        passages = np.take(self.documents.vectors, np.array(rows, dtype=np.int64), axis=0)
+        queries = np.stack([self.queries[found.query_id] for found in lists])
+        return VectorPairs(
+            compared(torch.from_numpy(queries), self.encoder),
+            compared(torch.from_numpy(passages), self.encoder),
+            torch.from_numpy(of_list[documents]),
+            torch.from_numpy(documents),
+            len(doc_ids),
+        )
 
 
 def score_lists(model: nn.Module, inputs: Inputs, lists: Sequence[Candidates], weight: float, device: Any) -> Run:

@@ -14,21 +14,21 @@ from rerank.batches.sampling import epoch_lists
 from rerank.batches.text_template import open_template
 from rerank.config import Config
 from rerank.data.candidates import distinct_doc_ids
-from rerank.data.collections import Collection, queries_to_train
+from rerank.data.collections import Collection
 from rerank.data.lists import TrainingLists
 from rerank.data.splitting import Splitting
 from rerank.data.tokens import open_store
-from rerank.data.types import Candidates, Fold, Judgments, Qrels, Run
+from rerank.data.types import Candidates, Fold, Qrels, Run
 from rerank.losses import LABELS
 from rerank.models.checkpoints import open_cross_encoder, save_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder
-from rerank.tasks.first_stage import first_stage_facts, recorded
-from rerank.tasks.fold_candidates import judgments_of, measured_candidates, trainable_candidates
+from rerank.tasks.collection import recorded
+from rerank.tasks.first_stage import first_stage_facts
+from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
 from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
 from rerank.tasks.text_model import kernels, open_model, truncation_summary
-from rerank.tasks.training_lists import FoldLists, lists_of_fold, texts_of
 from rerank.training.gradients import Loss
 from rerank.training.objective import mean_loss
 from rerank.training.task import Part
@@ -59,9 +59,9 @@ class TextDataset:
         """
         return drawn_folds(self.config, self.collection)
 
-    def final_fold(self, validated: bool) -> Fold:
+    def final_fold(self) -> Fold:
         """All judged queries; some of them, drawn by `--seed`, validate."""
-        return drawn_final_fold(self.config, self.collection, validated)
+        return drawn_final_fold(self.config, self.collection)
 
     @property
     def fold_names(self) -> list[str]:
@@ -73,19 +73,8 @@ class TextDataset:
         """The name or the folder of the encoder."""
         return self.encoder
 
-    @property
-    def qrels(self) -> Judgments:
-        """All judgments of the collection; {} if it has none."""
-        return self.collection.qrels
-
-    @property
-    def unused_queries(self) -> int:
-        """How many queries of `--collection.queries` have no judgments, so that training does not use them."""
-        used = len(queries_to_train(self.collection))
-        return len(self.collection.queries) - used if self.config.collection.queries else 0
-
     def write_references(self) -> None:
-        """Writes the judgments and the folds, which evaluation reads; nothing for a collection without judgments.
+        """Writes the judgments and the folds, which evaluation reads.
 
         Raises UserError if experiments with other folds are in the same folder.
         """
@@ -125,8 +114,7 @@ class TextTask:
     """A fold of text and a cross-encoder: see `rerank.training.task.Task`.
 
     Raises UserError if no training query has a relevant candidate, or no validation or test query is judged and has a
-    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries,
-    and it may have no validation queries.
+    candidate; with `--training.lists`, if none of its lists is left for the fold. The final model has no test queries.
     """
 
     judged_parts: ClassVar[tuple[Part, ...]] = ("train", "valid", "test")
@@ -142,27 +130,27 @@ class TextTask:
         if accelerator.is_main_process:
             log.info(truncation_summary(self.passages, config.encoder.max_doc_tokens))
         self.memory: TokenBudget = open_budget(config.training.max_tokens_per_forward, accelerator.device)
-        self.from_file: FoldLists | None = self._lists_from_file()
+        candidates, qrels = dataset.candidates, dataset.collection.qrels
+        self.of_file: dict[str, Any] = {}  # the facts of --training.lists
         self.lists: dict[Part, Sequence[Candidates]] = {
-            "valid": measured_candidates("valid", fold, dataset.candidates, dataset.qrels),
-            "test": measured_candidates("test", fold, dataset.candidates, dataset.qrels),
-            "train": self.from_file.lists
-            if self.from_file
-            else trainable_candidates(fold, dataset.candidates, accelerator.is_main_process),
+            "valid": measured_candidates("valid", fold, candidates, qrels),
+            "test": measured_candidates("test", fold, candidates, qrels),
+            "train": self._lists_of_file(dataset.lists)
+            if dataset.lists
+            else trainable_candidates(fold, candidates, accelerator.is_main_process),
         }
 
-    def _lists_from_file(self) -> FoldLists | None:
-        """The lists of `--training.lists` that train this fold; None without it."""
-        file, fold = self.dataset.lists, self.fold
-        if file is None:
-            return None
-        found = lists_of_fold(file, fold, self.dataset.collection.queries, self.config.loss.name)
+    def _lists_of_file(self, file: TrainingLists) -> Sequence[Candidates]:
+        """The lists of `--training.lists` that train this fold."""
+        lists, facts = lists_of_fold(file, self.fold, self.dataset.collection.queries, self.config.loss.name)
+        self.of_file = facts
         if self.accelerator.is_main_process:
             log.info(
-                f"fold {fold.name}: {len(found.lists)} of {len(file.lists)} lists of {file.path}; left out: "
-                f"{found.held_out} of validation or test queries, {found.without_relevant} without a label of 1 or more"
+                f"fold {self.fold.name}: {facts['trained_on']} of {facts['lists']} lists of {file.path}; left out: "
+                f"{facts['held_out']} of validation or test queries, {facts['without_relevant']} without a label of 1 "
+                "or more"
             )
-        return found
+        return lists
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Two groups: the encoder with `lr`, the layers on top with `head_lr`."""
@@ -171,7 +159,7 @@ class TextTask:
     def training_lists(self, epoch: int) -> Sequence[Candidates]:
         """Lists drawn from the candidates of the training queries (`--lists`), or whole lists of the file."""
         lists, training = self.config.lists, self.config.training
-        relevant, non_relevant = ("all", "all") if self.from_file else (lists.relevant, lists.non_relevant)
+        relevant, non_relevant = ("all", "all") if self.of_file else (lists.relevant, lists.non_relevant)
         return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
@@ -189,7 +177,7 @@ class TextTask:
 
     def qrels(self, part: Part) -> Qrels:
         """The judgments of a part's queries."""
-        return judgments_of(part, self.fold, self.dataset.qrels)
+        return judgments_of(part, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
         """Writes a Hugging Face folder that records the collection, and a first stage whose scores it adds."""
@@ -209,7 +197,7 @@ class TextTask:
         """The texts, the first stage and the encoder, for the manifest."""
         dataset, documents = self.dataset, self.passages.documents
         return {
-            **({"training_lists": self.from_file.facts(dataset.lists)} if self.from_file and dataset.lists else {}),
+            **({"training_lists": self.of_file} if self.of_file else {}),
             "pretraining": self.model.settings.get("pretraining"),
             "texts": {**documents.statistics(), "queries_cut": self.passages.truncated_queries()},
             "documents": {"fingerprint": dataset.collection.fingerprint, "tokens": documents.sha256()},

@@ -10,7 +10,7 @@ from rerank.data import demo
 from rerank.data.trec import read_qrels, read_run
 from rerank.evaluation.evaluate import evaluate
 from rerank.jobs.train import train_folds
-from rerank.runs.table import compare_files
+from rerank.runs.run_files import compare_files
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rerank.cli.main import main
 from rerank.data.folds import make_folds, write_folds
 from rerank.data.trec import read_run, write_qrels, write_run
 from rerank.data.types import Qrels, Run
-from rerank.runs.table import compare_files
+from rerank.runs.run_files import compare_files
 from rerank.utils.errors import UserError
 from tests.support.paths import SHARED_DATA
 from tests.support.small_collection import failed

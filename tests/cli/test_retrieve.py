@@ -24,14 +24,6 @@ def test_retrieve_writes_run_judgments_and_folds_once(here, capsys):
     assert (here / "runs" / "towns" / "bm25-k1=1.2.run").exists()
 
 
-def test_retrieve_keeps_the_folds_that_a_training_may_use(here, capsys):
-    folds = here / "runs" / "towns" / "folds.json"
-    before = folds.read_bytes()
-    main(["retrieve", "--collection", "towns", "--collection.folds", "3"])
-    assert "folds.json: has other folds than --collection.folds 3 would give; they are kept" in capsys.readouterr().err
-    assert folds.read_bytes() == before
-
-
 def test_the_judged_queries_are_searched_and_all_where_none_is_judged(here, capsys):
     """The hash in bm25.json is that of earlier versions, whose run folders stay valid."""
     add_query("towns", "q99", "amber")

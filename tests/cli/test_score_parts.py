@@ -126,9 +126,6 @@ def test_parts_of_two_precisions_are_not_joined(there, capsys, monkeypatch):
 def test_standard_output_and_gzip_have_the_same_bytes(there, capfd):
     score("--parts", "4", out="-")
     assert capfd.readouterr().out.encode().replace(b" rerank\n", b" out\n") == whole()
-    assert "--on ray: the parts of a run are in a folder" in failed(
-        capfd, "score", CHECKPOINT, RUN, "--out", "-", "--on", "ray"
-    )
     score("--parts", "4", out="out.run.gz")
     assert gzip.decompress(Path("out.run.gz").read_bytes()) == whole()
     score("--parts", "4", out="out.gz")

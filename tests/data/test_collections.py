@@ -264,7 +264,7 @@ def test_a_registered_reader_opens_files_with_other_keys(folder, monkeypatch):
     ("modules", "heavy"),
     [
         ("data.letor, rerank.data.collections, rerank.retrieval", "torch pyarrow ir_datasets pyserini jnius"),
-        ("data.trec, rerank.data.candidates, rerank.data.folds, rerank.runs.table", "torch transformers scipy pandas"),
+        ("data.trec, rerank.data.candidates, rerank.runs.run_files", "torch transformers scipy pandas"),
         ("cli.train, rerank.cli.score", "torch"),
     ],
 )

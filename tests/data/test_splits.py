@@ -61,7 +61,6 @@ def test_the_final_fold_has_every_query_and_tests_none():
     fold = final_fold(QUERIES, seed=1)
     assert (fold.name, fold.test) == ("final", ())
     assert (fold.train, fold.valid) == hold_out(QUERIES, 1)
-    assert final_fold(QUERIES, seed=1, validated=False) == Fold("final", tuple(QUERIES), (), ())
 
 
 def test_a_folder_with_train_dev_and_test(folder):

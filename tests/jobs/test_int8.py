@@ -4,17 +4,14 @@ import pytest
 
 from rerank import Reranker
 from rerank.jobs import int8
-from rerank.jobs.int8 import int8_if_faster
-from rerank.jobs.sample import DOCUMENTS as DOCUMENTS_EACH
-from rerank.jobs.sample import QUERIES as QUERIES_OF_SAMPLE
-from rerank.jobs.sample import Sample, texts_of_python
+from rerank.jobs.int8 import Sample, int8_if_faster, texts_of_python
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 
 pytest.importorskip("nncf")
 QUERIES = {"a": "amber birch", "b": "cedar"}
 DOCUMENTS = {query_id: {f"{query_id}{n}": " ".join(WORDS[n : n + 3]) for n in range(4)} for query_id in QUERIES}
-SAMPLE = Sample("four texts", QUERIES, DOCUMENTS, {"b": {"b0": 1}})
+SAMPLE = Sample("four texts", QUERIES, DOCUMENTS)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +27,7 @@ def limits(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def expect(**values):
-        for name, value in ({"SMALL": 0, "LEAST_GAIN": 0, "LEAST_TAU": -1, "MOST_LOST": 2} | values).items():
+        for name, value in ({"SMALL": 0, "LEAST_GAIN": 0, "LEAST_TAU": -1} | values).items():
             monkeypatch.setattr(int8, name, value)
 
     expect()
@@ -54,7 +51,6 @@ def test_a_graph_is_made_once_and_scores_as_the_model(checkpoint, limits, caplog
     [
         ({"LEAST_GAIN": 1e9}, "times as fast here"),
         ({"LEAST_TAU": 1.1}, "int8 ranks otherwise, with Kendall's tau"),
-        ({"MOST_LOST": -1}, "0.0000 of nDCG@10 0."),
     ],
 )
 def test_a_graph_that_does_not_serve_is_not_taken_and_a_line_says_why(checkpoint, limits, caplog, values, line):
@@ -90,6 +86,6 @@ def test_a_model_in_bf16_is_compared_as_it_is(checkpoint, limits, caplog):
 
 def test_the_texts_of_python_are_queries_with_as_many_documents_each():
     sample = texts_of_python()
-    assert len(sample.queries) == len(sample.documents) == QUERIES_OF_SAMPLE
-    assert all(len(set(texts.values())) == DOCUMENTS_EACH for texts in sample.documents.values())
+    assert len(sample.queries) == len(sample.documents) == int8.QUERIES
+    assert all(len(set(texts.values())) == int8.DOCUMENTS for texts in sample.documents.values())
     assert all(sample.queries.values())

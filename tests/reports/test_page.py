@@ -9,7 +9,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.runs.manifest import write_manifest
-from rerank.runs.table import compare_files
+from rerank.runs.run_files import compare_files
 from tests.support.parsed_html import Page
 from tests.support.small_results import FIRST_STAGE
 

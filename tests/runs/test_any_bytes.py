@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 
-from rerank.config import Config
+from rerank.config import Config, sections
 from rerank.runs.experiment_results import ExperimentResults, FoldResults
 from rerank.runs.layout import ExperimentFolder
-from rerank.runs.settings import differences, read_settings, settings_of, to_toml
+from rerank.runs.settings import differences, read_settings, to_toml
 from tests.support.any_bytes import bounded, damaged, damaged_json, value_or_error
 
 EPOCH = {"epoch": 1, "loss": 0.5, "ndcg": 0.5, "valid": 0.25, "tokens": 9}
@@ -43,6 +43,6 @@ def test_a_manifest(folder, content):
 def test_settings(folder, content):
     def read(path):
         results = ExperimentResults(ExperimentFolder(path.parent))
-        return differences(read_settings(path), settings_of(Config())), results.depth, results.first_stage_file
+        return differences(read_settings(path), sections(Config())), results.depth, results.first_stage_file
 
     value_or_error(read, folder.parent / "config.toml", content)

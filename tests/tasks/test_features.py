@@ -285,9 +285,6 @@ def test_the_final_model_has_all_queries_of_the_set(here, capsys, source):
     assert {q: {d: labels[d] for d in documents} for q, documents in valid.items()} == {q: judged[q] for q in valid}
     assert len(judged) == 30
     assert Path(f"runs/{collection}/folds.json").read_bytes() == folds
-    words = ["--fold", "final", "--name", "whole", "--training.epochs-from", f"runs/{collection}/smoothi"]
-    main(command("--collection", source, *words))
-    assert len(json.loads(Path(f"runs/{collection}/whole/final/manifest.json").read_text())["fold"]["train"]) == 30
     capsys.readouterr()
     assert exit_code("verify", f"runs/{collection}") == 0
     assert "smoothi/final" in capsys.readouterr().out

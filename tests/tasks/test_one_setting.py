@@ -1,6 +1,5 @@
 """All folds of an experiment have the same settings, whatever commands run side by side, are killed, or ran before."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -40,20 +39,6 @@ def test_other_settings_are_refused_before_the_first_epoch_of_a_command_ends(her
     assert "config.toml: this experiment was begun with other settings: there training.lr = 0.001; here" in told[0]
     assert read_toml(EXPERIMENT / "config.toml")["training"]["lr"] == 1e-3
     assert not (EXPERIMENT / "fold2").exists()
-
-
-def test_another_file_of_training_lists_is_refused_too(here, monkeypatch, capsys):
-    file, told = Path("lists.jsonl"), []
-    line = {"query_id": "q1", "doc_ids": ["d1-0", "d1-1"], "labels": [1, 0]}
-    file.write_text("".join(json.dumps({**line, "query_id": f"q{n}"}) + "\n" for n in range(15)))
-    words = (*ONE, "--training.lists", "lists.jsonl")
-
-    def second():
-        file.write_text(file.read_text().replace("[1, 0]", "[2, 0]"))
-        told.append(failed(capsys, *command("--fold", "2", *words)))
-
-    beside(monkeypatch, second, words)
-    assert "lists.jsonl: has changed since this experiment was begun" in told[0]
 
 
 def test_the_same_settings_train_other_folds_meanwhile(here, monkeypatch):

@@ -1,4 +1,4 @@
-"""`rerank train --training.lists`: whole lists, none of a validation or test query, the same file on resuming."""
+"""`rerank train --training.lists`: whole lists, none of a validation or test query."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from rerank.config import Config, LossSettings, TrainingSettings
 from rerank.data.lists import read_training_lists
 from rerank.data.types import Fold
 from rerank.jobs.train import open_experiment
-from rerank.tasks.training_lists import lists_of_fold
+from rerank.tasks.fold_lists import lists_of_fold
 from rerank.utils.errors import UserError
 from tests.support.small_collection import command, exit_code, failed
 from tests.support.small_features import SETTINGS, write_folds_of_features
@@ -89,9 +89,9 @@ def test_lists_of_validation_and_test_queries_are_left_out_by_id_and_by_text(tmp
     file = read_training_lists(path, texts, "judgments")
 
     def used(fold, loss="hinge"):
-        found = lists_of_fold(file, fold, texts, loss)
-        assert found.held_out == len(lists) - len(found.lists)
-        return [file.lists.index(kept) for kept in found.lists]
+        found, facts = lists_of_fold(file, fold, texts, loss)
+        assert facts["held_out"] == len(lists) - len(found)
+        return [file.lists.index(kept) for kept in found]
 
     assert used(Fold("1", ("a", "c"), ("b",), ())) == [0, 2, 3, 5, 6]
     assert used(Fold("1", ("a", "b"), (), ("d",))) == [0, 1, 4, 6]
@@ -131,25 +131,6 @@ def test_an_epoch_has_whole_lists_in_an_order_that_seed_and_epoch_decide(here):
     assert {asked.count(query_id) for query_id in asked} == {4}  # 36 lists: every one four times
 
 
-def test_an_interrupted_training_goes_on_with_the_same_file_only(here, capsys, interrupted):
-    write(*(mined(number) for number in range(15)))
-    words = command("--fold", "1", "--loss", "distill_kl", "--training.lists", str(LISTS))
-    assert interrupted(words) == 130
-    kept = LISTS.read_text()
-    write(*(mined(number) for number in range(14)))
-    capsys.readouterr()
-    line = failed(capsys, *words)
-    assert "lists.jsonl: has changed since this experiment was begun (15 lists then, 14 now)" in line
-    LISTS.write_text(kept)
-    Path("moved.jsonl").write_text(kept)
-    assert "training.lists = moved.jsonl" in failed(capsys, *words[:-1], "moved.jsonl")
-    main(words)
-    assert "resuming after epoch 1" in capsys.readouterr().err
-    main([*words, "--name", "whole"])
-    runs = [Path(f"runs/towns/{name}/fold1/test.run").read_text() for name in ("distill_kl", "whole")]
-    assert runs[0].replace(" distill_kl\n", " whole\n") == runs[1]
-
-
 def test_a_file_of_other_lists_does_not_pass_verification(here, capsys):
     write(*(mined(number) for number in range(15)))
     main(command("--fold", "1", "--loss", "margin_mse", "--training.lists", str(LISTS)))
@@ -162,7 +143,6 @@ def test_a_file_of_other_lists_does_not_pass_verification(here, capsys):
 TAUGHT = "--loss margin_mse --training.lists lists.jsonl"
 MISTAKES = [
     ("--loss margin_mse", [], "--loss margin_mse: learns from a teacher's scores, not from judgments"),
-    ("--pretraining.steps 2 --pretraining.loss margin_mse", [], "--pretraining.loss margin_mse: learns from a teacher"),
     ("--training.lists towns", [], "--training.lists towns: is a folder, expected a file"),
     (f"{TAUGHT} --training.measure loss", [{}], "--training.measure loss: margin_mse needs a teacher's scores"),
     ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 to 30 under 'labels'"),

@@ -12,13 +12,14 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
-from rerank.config import Config, sections
-from rerank.data.collections import Collection
+from rerank.config import Config, sections, validate
+from rerank.data.collections import Collection, open_collection
 from rerank.data.lists import read_training_lists
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates, Qrels, Run
 from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
+from rerank.losses import softmax
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.models.config_file import CheckpointConfig
 from rerank.models.hub import file_hashes
@@ -26,8 +27,9 @@ from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder, PretrainingFolder
 from rerank.runs.manifest import changed_files, write_manifest
-from rerank.tasks.checks import check_encoder, pretraining_loss
-from rerank.tasks.first_stage import documents_and_index, recorded
+from rerank.tasks.checks import check_encoder
+from rerank.tasks.collection import expect_text, recorded
+from rerank.tasks.first_stage import find_index, with_texts
 from rerank.tasks.text_model import kernels, open_model
 from rerank.training.device import open_training_accelerator
 from rerank.training.gradients import Loss
@@ -44,6 +46,8 @@ from rerank.utils.progress import log
 
 STEPS = 400
 """Steps of `rerank pretrain` if the settings give none."""
+PATIENCE = 3
+"""Validations without a better MRR before pre-training stops."""
 
 
 def pretrain_into(config: Config, out: Path) -> Path:
@@ -70,12 +74,16 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
     interrupted pre-training is resumed. Queries, judgments and folds are not read. Raises UserError if the documents
     are too few or too short.
     """
-    loss = pretraining_loss(config)
+    validate(config)
     check_tracker(config.training.track)
     check_encoder(config)
+    expect_text(config.collection.source)
     with accelerator.main_process_first():
-        collection, index = documents_and_index(config)
-    folder = CollectionFolder(Path(config.output.folder) / collection.name).pretraining(_identity(config, collection))
+        collection = open_collection(config.collection.source)
+        of_collection = CollectionFolder(Path(config.output.folder) / collection.name)
+        index = find_index(config, collection, of_collection)
+        collection = with_texts(config, collection, of_collection)
+    folder = of_collection.pretraining(_identity(config, collection))
     with exclusive(accelerator, folder.path, "pre-training"):  # folds may be trained in parallel
         if folder.manifest.is_file():
             if errors := changed_files(folder.manifest):
@@ -91,7 +99,7 @@ def pretrain(config: Config, accelerator: Accelerator) -> Path:
                     write_lists(folder.held_out, held_out, once=True)
                     write_lists(folder.lists, lists)
             task = PretrainingTask(config, collection, folder, accelerator)
-            _train(config, task, loss, folder, accelerator)
+            _train(config, task, folder, accelerator)
     return folder.checkpoint
 
 
@@ -183,7 +191,6 @@ class PretrainingTask:
             "encoder": config.encoder.name,
             "steps": -(-lists // config.pretraining.lists_per_step),
             "pseudo_queries": lists,
-            "loss": config.pretraining.loss,
             "mrr_held_out": round(self.mrr, 4),
             "mrr_before": round(self.mrr_before, 4),
         }
@@ -191,12 +198,10 @@ class PretrainingTask:
         save_cross_encoder(self.model, self.tokenizer, folder, config.encoder.max_doc_tokens, settings)
 
 
-def _train(
-    config: Config, task: PretrainingTask, loss: Loss, folder: PretrainingFolder, accelerator: Accelerator
-) -> None:
+def _train(config: Config, task: PretrainingTask, folder: PretrainingFolder, accelerator: Accelerator) -> None:
     def validate(run: Run) -> float:
         """MRR of the held-out lists."""
-        task.mrr = validation_value(task, run, "RR", loss)
+        task.mrr = validation_value(task, run, "RR", softmax)
         return task.mrr
 
     task.mrr_before = validate(task.score("valid"))
@@ -208,14 +213,14 @@ def _train(
         config.training,
         epochs=-(-len(task.lists) // task.lists_per_epoch),  # each list is used once
         lists_per_step=config.pretraining.lists_per_step,
-        schedule=config.pretraining.schedule,
-        warmup_ratio=config.pretraining.warmup_ratio,
-        weight_decay=0.0,  # this and the average are of the training that follows
+        schedule="constant",  # this and the next three are of the training that follows
+        warmup_ratio=0.0,
+        weight_decay=0.0,
         average=0.0,
-        patience=config.pretraining.patience,
+        patience=PATIENCE,
     )
     with tracked(accelerator, config, folder.path.parent.name, folder.path.name, folder.tracking):
-        history = train(task, loss, folder, settings, accelerator, validate)
+        history = train(task, softmax, folder, settings, accelerator, validate)
     accelerator.free_memory()
     if accelerator.is_main_process:
         _finish(config, task, history)

@@ -5,7 +5,6 @@ Negatives are documents that BM25 ranks high for the pseudo-query, and random on
 
 import json
 import random
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from rerank.data.collections import Collection
 from rerank.data.types import Document, Run
 from rerank.jobs.pretraining.pseudo_queries import (
     CHUNK,
-    KINDS,
     MIN_WORDS,
     GetDocuments,
     PseudoQuery,
@@ -30,19 +28,20 @@ from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
 
+HARD_NEGATIVES, DEPTH, RANDOM_NEGATIVES = 3, 50, 1
+"""Negatives of a training list: from the first DEPTH documents of BM25, and from all documents."""
+HELD_OUT_NEGATIVES = 9
 SPARE = 3
 """Random documents drawn beyond those requested, as some are too short."""
 MIN_DOCUMENTS = 10
-HELD_OUT_NEGATIVES = 9
 SHINGLE = 3
 MIN_SIMILARITY = 0.5
 
 
 class PseudoList(NamedTuple):
-    """A pseudo-query and its documents in random order; their texts lack the part that became the query."""
+    """A pseudo-query and its documents in random order; their texts lack a title that became the query."""
 
     query: PseudoQuery
-    doc_ids: Sequence[str]
     texts: Sequence[str]
     labels: Sequence[int]
 
@@ -56,7 +55,7 @@ def make_pseudo_lists(
     Raises UserError if fewer than MIN_DOCUMENTS can be used.
     """
     settings, seed = config.pretraining, config.training.seed
-    weights, total = settings.weights(), settings.steps * settings.lists_per_step
+    total = settings.steps * settings.lists_per_step
     doc_ids: list[str] = []
 
     def texts() -> Iterator[str]:
@@ -65,29 +64,27 @@ def make_pseudo_lists(
             yield document.text
 
     frequencies = frequencies_of(texts())
-    usable, examined = usable_documents(doc_ids, collection.get, frequencies, weights, total + settings.held_out, seed)
+    usable, examined = usable_documents(doc_ids, collection.get, frequencies, total + settings.held_out, seed)
     enough = f"{len(usable)} of {examined} documents can make pseudo-queries"
     if len(usable) < MIN_DOCUMENTS:
-        kinds = ", ".join(kind for kind in KINDS if weights[kind] > 0)
         raise UserError(
-            f"{collection.source}: {enough} ({kinds}), expected {MIN_DOCUMENTS} or more: the others have fewer than "
+            f"{collection.source}: {enough}, expected {MIN_DOCUMENTS} or more: the others have fewer than "
             f"{MIN_WORDS} words, or nothing to take one from; train without pseudo-queries, or on more documents"
         )
     log.info(f"{collection.source}: {enough}")
     held_out = usable[: min(settings.held_out, len(usable) // 5)]
     train = usable[len(held_out) :]
-    of_train = pseudo_queries(train, total, weights, settings.keep_sentence, seed)
-    of_held_out = pseudo_queries(held_out, len(held_out), weights, settings.keep_sentence, seed)
+    of_train = pseudo_queries(train, total, seed)
+    of_held_out = pseudo_queries(held_out, len(held_out), seed)
     asked = {query_id: query.text for query_id, query in (of_train | of_held_out).items()}
     first = config.first_stage
     threads, language = first.threads or None, config.collection.language
-    ranked = search(index, asked, settings.depth, first.k1, first.b, threads, language)
+    ranked = search(index, asked, DEPTH, first.k1, first.b, threads, language)
     reserved = {document.doc_id for document, _ in held_out}
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
-    get, hard, others = collection.get, settings.hard_negatives, settings.random_negatives
     return (
-        make_lists(of_train, ranked, allowed, get, hard, others, seed),
-        make_lists(of_held_out, ranked, sorted(doc_ids), get, HELD_OUT_NEGATIVES, 0, seed),
+        make_lists(of_train, ranked, allowed, collection.get, HARD_NEGATIVES, RANDOM_NEGATIVES, seed),
+        make_lists(of_held_out, ranked, sorted(doc_ids), collection.get, HELD_OUT_NEGATIVES, 0, seed),
     )
 
 
@@ -96,20 +93,20 @@ def write_lists(file: Path, lists: Iterable[PseudoList], once: bool = False) -> 
 
     With `once`, only the first of the lists of equal pseudo-queries is written. Raises UserError if there is no list.
     """
-    kinds: Counter[str] = Counter()
-    written = set()
+    written: list[PseudoQuery] = []
+    texts = set()
     with atomic_write(file) as tmp, tmp.open("w", encoding="utf-8") as out:
         for found in lists:
-            if once and found.query.text in written:
+            if once and found.query.text in texts:
                 continue
-            written.add(found.query.text)
-            kinds[found.query.kind] += 1
+            texts.add(found.query.text)
+            written.append(found.query)
             record = {"query": found.query.text, "documents": found.texts, "labels": found.labels}
             out.write(json.dumps(record, ensure_ascii=False) + "\n")
-        if not kinds:
+        if not written:
             raise UserError(f"{file}: no pseudo-query has a negative document; expected more documents")
-    mixture = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kind in kinds)
-    log.info(f"{file}: {kinds.total()} lists of pseudo-queries ({mixture})")
+    titles = sum(query.is_title for query in written)
+    log.info(f"{file}: {len(written)} lists of pseudo-queries ({titles} titles, the others keywords)")
 
 
 def make_lists(
@@ -137,14 +134,13 @@ def make_lists(
         documents = {document.doc_id: document for document in get(needed)}
         for query_id in chunk:
             query, rng = queries[query_id], rngs[query_id]
-            texts = select_negatives(query, hard[query_id], others[query_id], documents, hard_count, random_count, rng)
+            found = select_negatives(query, hard[query_id], others[query_id], documents, hard_count, random_count, rng)
+            texts = list(found.values())
             if not texts:
                 continue
-            doc_ids = list(texts)
-            doc_ids.insert(rng.randint(0, len(doc_ids)), query.doc_id)  # random: losses may break ties by position
-            texts[query.doc_id] = text_of(documents[query.doc_id], query.hidden)
-            labels = [int(doc_id == query.doc_id) for doc_id in doc_ids]
-            yield PseudoList(query, doc_ids, [texts[doc_id] for doc_id in doc_ids], labels)
+            place = rng.randint(0, len(texts))  # random: losses may break ties by position
+            texts.insert(place, text_of(documents[query.doc_id], query.is_title))
+            yield PseudoList(query, texts, [int(number == place) for number in range(len(texts))])
 
 
 def select_negatives(
@@ -162,18 +158,17 @@ def select_negatives(
     titles of all negatives are hidden, or else their presence would tell them from the source; documents of which too
     little remains are left out.
     """
-    hidden = "title" if query.kind == "title" else ""
-    whole, shown = (text_of(documents[query.doc_id], part) for part in ("", query.hidden))
+    whole, shown = (text_of(documents[query.doc_id], hide_title) for hide_title in (False, query.is_title))
     chosen: dict[str, str] = {}
     for doc_ids, total in ((rng.sample(hard, len(hard)), hard_count), (others, hard_count + random_count)):
         for doc_id in doc_ids:
             if len(chosen) >= total:
                 break
-            text = text_of(documents[doc_id], hidden)
+            text = text_of(documents[doc_id], query.is_title)
             again = doc_id in (query.doc_id, *chosen) or text in (shown, *chosen.values())
             if again or len(words(text)) < MIN_WORDS:
                 continue
-            if not near_duplicate(query, whole, text_of(documents[doc_id], "")):
+            if not near_duplicate(query, whole, text_of(documents[doc_id], False)):
                 chosen[doc_id] = text
     return chosen
 
@@ -181,11 +176,11 @@ def select_negatives(
 def near_duplicate(query: PseudoQuery, source: str, other: str) -> bool:
     """Whether the text `other` answers the pseudo-query as well as the text of its source does.
 
-    It does if half of their shingles of three words are common (Jaccard, Broder 1997), or if it contains a title or a
-    sentence word for word: a series of articles with one title, a news item that quotes another.
+    It does if half of their shingles of three words are common (Jaccard, Broder 1997), or if it contains a title
+    word for word, as in a series of articles with one title.
     """
     source_words, other_words = words(source), words(other)
-    if query.kind != "keywords" and f" {' '.join(words(query.text))} " in f" {' '.join(other_words)} ":
+    if query.is_title and f" {' '.join(words(query.text))} " in f" {' '.join(other_words)} ":
         return True
     first, second = _shingles(source_words), _shingles(other_words)
     return len(first & second) >= MIN_SIMILARITY * len(first | second)

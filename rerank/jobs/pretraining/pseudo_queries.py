@@ -1,14 +1,10 @@
-"""Makes pseudo-queries from a document: its title, one of its sentences, its most distinctive terms.
-
-Sentences: Lee, Chang, Toutanova, "Latent Retrieval for Weakly Supervised Open Domain Question Answering", ACL 2019, the
-inverse cloze task.
-"""
+"""Makes pseudo-queries from a document: its title, or its most distinctive terms."""
 
 import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -16,31 +12,25 @@ from rerank.data.types import Document
 
 CHUNK = 256
 """Documents or pseudo-queries that are processed together."""
-KINDS = ("title", "sentence", "keywords")
-
+TITLES = 2 / 3
+"""The share of titles among the pseudo-queries of documents that have one."""
 MIN_WORDS = 10
-"""Words of a document that remain when the part that became the pseudo-query is hidden."""
-
+"""Words of a document that remain when the title that became the pseudo-query is hidden."""
 TITLE_WORDS = (3, 30)
-SENTENCE_WORDS = (5, 40)
+LONG_TITLE = 5  # words; a shorter title may be a phrase of the body that is no repetition
 KEYWORDS = (2, 5)  # as long as most titles of TREC topics
 TERMS = 6  # the most distinctive words of a document, from which its keywords are drawn
-
-# Not after a single letter, which is an initial or ends an abbreviation ("u.s. force", "J. Smith").
-END = r"\s?[.!?]+[\"')\]]*\s+"
-END_OF_SENTENCE = re.compile(r"(?<!\b\w)(?<!\b\w\s)" + END)
 
 GetDocuments = Callable[[Sequence[str]], Iterator[Document]]
 """Gives documents by their ids, in the order asked for."""
 
 
 class PseudoQuery(NamedTuple):
-    """A query of one of the KINDS whose relevant document is `doc_id` with a part hidden (see `text_of`)."""
+    """A query whose relevant document is `doc_id`, with its title hidden if that is the query."""
 
-    kind: str
     text: str
     doc_id: str
-    hidden: str
+    is_title: bool
 
 
 class Frequencies(NamedTuple):
@@ -51,10 +41,9 @@ class Frequencies(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """What pseudo-queries of a document are made from: title, numbers of sentences, terms with their tf-idf."""
+    """What pseudo-queries of a document are made from: its title, "" if none can be, and terms with their tf-idf."""
 
-    title: list[str]
-    sentence: list[int]
+    title: str
     keywords: list[tuple[float, str]]
 
 
@@ -67,41 +56,21 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
-def sentences(body: str) -> list[str]:
-    """Splits a body into sentences, without the full stops.
+def text_of(document: Document, hide_title: bool) -> str:
+    """The text of a document, without its title if that is to be hidden.
 
-    >>> sentences("One of U.S. origin . Two, by J. Doe. Three?")
-    ['One of U.S. origin', 'Two, by J. Doe', 'Three']
-    """
-    return [part for piece in END_OF_SENTENCE.split(f"{body} ") if (part := piece.strip().rstrip(".!?").strip())]
+    A title is also removed from the beginning of the body, and from the whole body if it is long.
 
-
-def text_of(document: Document, hidden: str) -> str:
-    """The text of a document with a part hidden: "" for none, "title", or "sentence 3" (counted from 0).
-
-    A title is also removed from the beginning of the body, and from the whole body if it is as long as a sentence.
-
-    >>> text_of(Document("d", "On wings", "On wings. Lift and drag."), "title")
+    >>> text_of(Document("d", "On wings", "On wings. Lift and drag."), hide_title=True)
     'Lift and drag.'
     """
-    whole = f"{document.title} {document.body}".strip()
-    if not hidden:
-        return whole
-    if hidden == "title":
-        return _without_title(document)
-    sentence = sentences(document.body)[int(hidden.split()[1])]
-    rest = re.sub(
-        f"{re.escape(sentence)}(?:{END})?", " ", f"{document.body} "
-    )  # with its full stop, which would show where it was
-    return " ".join(f"{document.title} {rest}".split())
-
-
-def _without_title(document: Document) -> str:
     title = words(document.title)
+    if not hide_title:
+        return f"{document.title} {document.body}".strip()
     if not title:
         return document.body.strip()
     repeated = r"(?<!\w)" + r"[\W_]+".join(map(re.escape, title)) + r"(?!\w)[\s.;:)\]]*"
-    start = "" if len(title) >= SENTENCE_WORDS[0] else r"^\W*"
+    start = "" if len(title) >= LONG_TITLE else r"^\W*"
     return re.sub(start + repeated, " ", document.body, flags=re.IGNORECASE).strip()
 
 
@@ -117,20 +86,13 @@ def frequencies_of(texts: Iterable[str]) -> Frequencies:
 
 def sources_of(document: Document, frequencies: Frequencies) -> Sources:
     """What pseudo-queries of the document can be made from; all empty if too little of the document would remain."""
-    title = words(document.title)
-    sources = Sources([], [], [])
-    if len(words(text_of(document, ""))) < MIN_WORDS:
-        return sources
-    if TITLE_WORDS[0] <= len(title) <= TITLE_WORDS[1] and len(words(_without_title(document))) >= MIN_WORDS:
-        sources.title.append(document.title)
-    for number, sentence in enumerate(sentences(document.body)):
-        length = len(words(sentence))
-        rest = words(text_of(document, f"sentence {number}"))
-        if SENTENCE_WORDS[0] <= length <= SENTENCE_WORDS[1] and len(rest) >= MIN_WORDS and words(sentence) != title:
-            sources.sentence.append(number)
-    terms = _distinctive(words(text_of(document, "")), frequencies)
-    sources.keywords.extend(terms if len(terms) >= KEYWORDS[0] else [])
-    return sources
+    text, length = words(text_of(document, hide_title=False)), len(words(document.title))
+    if len(text) < MIN_WORDS:
+        return Sources("", [])
+    remains = len(words(text_of(document, hide_title=True))) >= MIN_WORDS
+    title = " ".join(document.title.split()) if TITLE_WORDS[0] <= length <= TITLE_WORDS[1] and remains else ""
+    terms = _distinctive(text, frequencies)
+    return Sources(title, terms if len(terms) >= KEYWORDS[0] else [])
 
 
 def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float, str]]:
@@ -144,12 +106,7 @@ def _distinctive(text: list[str], frequencies: Frequencies) -> list[tuple[float,
 
 
 def usable_documents(
-    doc_ids: Sequence[str],
-    get: GetDocuments,
-    frequencies: Frequencies,
-    weights: Mapping[str, float],
-    requested: int,
-    seed: int,
+    doc_ids: Sequence[str], get: GetDocuments, frequencies: Frequencies, requested: int, seed: int
 ) -> tuple[list[tuple[Document, Sources]], int]:
     """At least `requested` documents that can make a pseudo-query, if there are so many, in random order.
 
@@ -162,57 +119,34 @@ def usable_documents(
         chunk = order[examined : examined + CHUNK]
         for document in get(chunk):
             sources = sources_of(document, frequencies)
-            if any(getattr(sources, kind) for kind, weight in weights.items() if weight > 0):
+            if any(sources):
                 usable.append((document, sources))
         examined += len(chunk)
     return usable, examined
 
 
-def pseudo_queries(
-    usable: Sequence[tuple[Document, Sources]],
-    requested: int,
-    weights: Mapping[str, float],
-    keep_sentence: float,
-    seed: int,
-) -> dict[str, PseudoQuery]:
+def pseudo_queries(usable: Sequence[tuple[Document, Sources]], requested: int, seed: int) -> dict[str, PseudoQuery]:
     """The requested number of pseudo-queries by query_id: one per document and turn, in a new order each turn."""
     queries: dict[str, PseudoQuery] = {}
     for turn in count():
         for document, sources in random.Random(f"{seed} {turn}").sample(usable, len(usable)):
             if len(queries) == requested:
                 return queries
-            query = pseudo_query(document, sources, turn, weights, keep_sentence, seed)
-            if query is not None:
-                queries[f"{query.kind} {turn} of {document.doc_id}"] = query
+            queries[f"{turn} of {document.doc_id}"] = pseudo_query(document, sources, turn, seed)
     raise AssertionError
 
 
-def pseudo_query(
-    document: Document, sources: Sources, turn: int, weights: Mapping[str, float], keep_sentence: float, seed: int
-) -> PseudoQuery | None:
-    """The pseudo-query of the document in this turn; None if it has none of a kind with a weight above 0.
+def pseudo_query(document: Document, sources: Sources, turn: int, seed: int) -> PseudoQuery:
+    """The pseudo-query of the document in this turn, which depends on seed, doc_id and turn alone.
 
-    The kind is drawn by weight among those that the document has. A sentence stays in the document with probability
-    `keep_sentence`. The result depends on seed, doc_id and turn alone.
+    Keywords are terms drawn without replacement, weighted by tf-idf, in the order of the document.
     """
     rng = random.Random(f"{seed} {document.doc_id} {turn}")
-    kinds = [kind for kind in KINDS if getattr(sources, kind) and weights[kind] > 0]
-    if not kinds:
-        return None
-    kind = rng.choices(kinds, [weights[kind] for kind in kinds])[0]
-    if kind == "title":
-        return PseudoQuery(kind, " ".join(document.title.split()), document.doc_id, "title")
-    if kind == "sentence":
-        number = rng.choice(sources.sentence)
-        hidden = "" if rng.random() < keep_sentence else f"sentence {number}"
-        return PseudoQuery(kind, " ".join(sentences(document.body)[number].split()), document.doc_id, hidden)
-    return PseudoQuery(kind, _keywords(document, sources, rng), document.doc_id, "")
-
-
-def _keywords(document: Document, sources: Sources, rng: random.Random) -> str:
-    """Terms drawn without replacement, weighted by tf-idf, in the order of the document."""
-    count = min(rng.randint(*KEYWORDS), len(sources.keywords))
+    if sources.title and (not sources.keywords or rng.random() < TITLES):
+        return PseudoQuery(sources.title, document.doc_id, is_title=True)
+    size = min(rng.randint(*KEYWORDS), len(sources.keywords))
     # Efraimidis and Spirakis 2006: the largest u^(1/w) are a weighted draw without replacement.
-    drawn = sorted(sources.keywords, key=lambda pair: rng.random() ** (1 / pair[0]), reverse=True)[:count]
+    drawn = sorted(sources.keywords, key=lambda pair: rng.random() ** (1 / pair[0]), reverse=True)[:size]
     chosen = {term for _, term in drawn}
-    return " ".join(dict.fromkeys(word for word in words(text_of(document, "")) if word in chosen))
+    text = " ".join(dict.fromkeys(word for word in words(text_of(document, hide_title=False)) if word in chosen))
+    return PseudoQuery(text, document.doc_id, is_title=False)

@@ -14,7 +14,7 @@ from rerank.config import Config, replace_setting, sections
 from rerank.config.files import config_file
 from rerank.config.flags import config_of, fill, parameters
 from rerank.config.registered import describe_hyperparameters
-from rerank.runs.settings import canonical_value, read_toml
+from rerank.runs.settings import read_toml
 from rerank.utils.errors import UserError, nearest
 
 KEYS = ("config", "fold", "grid")
@@ -99,7 +99,7 @@ def _table(path: Path, number: int, table: dict[str, Any]) -> dict[str, list[Any
     for key, values in _flat(table).items():
         if key not in valid:
             raise UserError(f"{where}: {key}: no such setting; {nearest(key, valid)}")
-        settings[key] = [canonical_value(key, value) for value in (values if isinstance(values, list) else [values])]
+        settings[key] = values if isinstance(values, list) else [values]
         if not settings[key] or any(isinstance(value, (list, dict)) for value in settings[key]):
             raise UserError(f"{where}: {key}: got {values}, expected a value or an array of values")
     return settings

@@ -12,7 +12,7 @@ import torch
 from rerank.config import Config
 from rerank.jobs.train import open_experiment, train_folds
 from rerank.runs.layout import CollectionFolder, ExperimentFolder
-from rerank.tasks.folds import draws_queries
+from rerank.tasks.folds import drawing_flags
 from rerank.training.device import visible_gpus
 from rerank.training.processes import expect_one_process
 from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
@@ -29,7 +29,6 @@ class Job(NamedTuple):
 
     config: Config
     fold: str
-    epochs_from: Path | None = None
 
 
 class Shared(NamedTuple):
@@ -40,7 +39,7 @@ class Shared(NamedTuple):
     all_folds: list[str]
 
 
-def prepare_shared(configs: Sequence[Config], fold: str, epochs_from: Path | None = None) -> list[Shared]:
+def prepare_shared(configs: Sequence[Config], fold: str) -> list[Shared]:
     """Retrieves, pre-trains and tokenises; for each experiment, what it shares with those that differ in OWN alone.
 
     Raises UserError for invalid input.
@@ -48,16 +47,16 @@ def prepare_shared(configs: Sequence[Config], fold: str, epochs_from: Path | Non
     prepared: dict[str, Shared] = {}
     shared = []
     for config in configs:
-        drawing = [config.training.validate_queries, config.training.seed] if draws_queries(config) else []
+        drawing = [config.training.validate_queries, config.training.seed] if drawing_flags(config) else []
         key = str([values for section, values in asdict(config).items() if section not in OWN] + drawing)
         if key not in prepared:
-            prepared[key] = _prepare(config, fold, epochs_from)
+            prepared[key] = _prepare(config, fold)
         shared.append(prepared[key])
     return shared
 
 
-def _prepare(config: Config, fold: str, epochs_from: Path | None) -> Shared:
-    experiment = open_experiment(config, fold, epochs_from)
+def _prepare(config: Config, fold: str) -> Shared:
+    experiment = open_experiment(config, fold)
     expect_one_process(experiment.accelerator, "training in parallel", ", with --workers N or --on ray")
     experiment.dataset.task(experiment.folds[0], experiment.accelerator)  # writes the token store
     experiment.accelerator.free_memory()
@@ -65,13 +64,13 @@ def _prepare(config: Config, fold: str, epochs_from: Path | None) -> Shared:
     return Shared(experiment.dataset.folder, names, experiment.dataset.fold_names)
 
 
-def unfinished_jobs(config: Config, shared: Shared, epochs_from: Path | None = None) -> list[Job]:
+def unfinished_jobs(config: Config, shared: Shared) -> list[Job]:
     """The folds without results, or with results but without all.run, which the last fold to end writes."""
     experiment = shared.folder.experiment(config.output.name or config.loss.name)
     finished = {name: experiment.fold(name).finished for name in [*shared.all_folds, *shared.folds]}
     joined = experiment.all_run.exists() or not all(finished[name] for name in shared.all_folds)
     return [
-        Job(config, name, epochs_from)
+        Job(config, name)
         for name in shared.folds
         if not (finished[name] and experiment.fold(name).manifest.exists() and joined)
     ]
@@ -91,17 +90,15 @@ def train_jobs(jobs: list[Job], total: int, engine: str, workers: int | None = N
     return failures(ended, len(jobs), "training", lambda job: f"{job.config.output.name}, fold {job.fold}".lstrip(", "))
 
 
-def train_on_cluster(
-    config: Config, fold: str, engine: str, epochs_from: Path | None = None
-) -> tuple[ExperimentFolder, dict[str, str]]:
+def train_on_cluster(config: Config, fold: str, engine: str) -> tuple[ExperimentFolder, dict[str, str]]:
     """Trains the fold of that name, or "all", on the Ray cluster `engine`: a sweep of one cell (`train --on ray`).
 
     Returns the folder of the experiment, and the folds that failed, with the reason; the same command trains them
     again. Raises UserError as `train_folds` and `work_on_ray` do.
     """
     expect_engine(engine)
-    (shared,) = prepare_shared([config], fold, epochs_from)
-    failed = train_jobs(unfinished_jobs(config, shared, epochs_from), len(shared.folds), engine)
+    (shared,) = prepare_shared([config], fold)
+    failed = train_jobs(unfinished_jobs(config, shared), len(shared.folds), engine)
     return shared.folder.experiment(config.output.name or config.loss.name), {job.fold: error for job, error in failed}
 
 
@@ -125,4 +122,4 @@ def _train(threads: int | None, job: Job) -> None:
     """Trains a job, with as many threads as that, or as many as torch has been told by the environment."""
     if threads is not None:
         torch.set_num_threads(min(torch.get_num_threads(), threads))
-    train_folds(job.config, job.fold, job.epochs_from)
+    train_folds(job.config, job.fold)

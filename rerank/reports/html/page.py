@@ -22,8 +22,7 @@ from rerank.reports.html.queries import (
 from rerank.reports.html.tables import cost_table, settings_tables, upper_bound_table
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results, compared_with_first, read_results
-from rerank.runs.run_files import RunFiles, are_run_files
-from rerank.runs.table import compare_files
+from rerank.runs.run_files import RunFiles, are_run_files, compare_files
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write, check_output
 from rerank.utils.progress import log

@@ -16,7 +16,6 @@ from rerank.jobs.pretraining.pseudo_lists import (
     write_lists,
 )
 from rerank.jobs.pretraining.pseudo_queries import (
-    KINDS,
     PseudoQuery,
     frequencies_of,
     pseudo_queries,
@@ -26,11 +25,9 @@ from rerank.jobs.pretraining.pseudo_queries import (
 from rerank.utils.errors import UserError
 from tests.support.small_documents import write_documents
 
-WEIGHTS = dict.fromkeys(KINDS, 1.0)
 LONG = "one two three four five six seven eight nine ten eleven twelve"
-TITLE = PseudoQuery("title", "Wings at speed.", "s", "title")
-SENTENCE = PseudoQuery("sentence", "seven eight nine", "s", "sentence 0")
-KEYWORDS = PseudoQuery("keywords", "wings at speed", "s", "")
+TITLE = PseudoQuery("Wings at speed.", "s", True)
+KEYWORDS = PseudoQuery("wings at speed", "s", False)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +37,7 @@ def documents(tmp_path_factory):
 
 def usable(documents, wanted=100, seed=0):
     doc_ids, texts = zip(*((document.doc_id, document.text) for document in documents.documents()), strict=True)
-    return usable_documents(doc_ids[::-1], documents.get, frequencies_of(texts), WEIGHTS, wanted, seed)
+    return usable_documents(doc_ids[::-1], documents.get, frequencies_of(texts), wanted, seed)
 
 
 def test_every_document_is_asked_for_as_often_as_any_other_in_an_order_of_the_seed(documents):
@@ -49,28 +46,26 @@ def test_every_document_is_asked_for_as_often_as_any_other_in_an_order_of_the_se
     order = [document.doc_id for document, _ in found]
     assert order == [document.doc_id for document, _ in usable(documents)[0]]
     assert order != [document.doc_id for document, _ in usable(documents, seed=1)[0]]
-    queries = pseudo_queries(found, 100, WEIGHTS, 0.1, 0)
+    queries = pseudo_queries(found, 100, 0)
     asked = [query.doc_id for query in queries.values()]
     assert {asked.count(f"d{i}") for i in range(40)} == {2, 3}
-    assert {query.kind for query in queries.values()} == set(KINDS)
+    assert {query.is_title for query in queries.values()} == {True, False}
 
 
 def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
     found, _ = usable(documents)
-    queries = pseudo_queries(found, 60, WEIGHTS, 0.1, 0)
+    queries = pseudo_queries(found, 60, 0)
     run = {query_id: {f"d{i}": 50.0 - i for i in range(30)} for query_id in queries}
     allowed = [f"d{i}" for i in range(5, 40)]
-    texts = {document.doc_id: document for document in documents.documents()}
+    whole = {document.doc_id: document for document in documents.documents()}
     lists = list(make_lists(queries, run, allowed, documents.get, 3, 1, 0))
     assert [made.query for made in lists] == list(queries.values())
-    for query, doc_ids, shown, labels in lists:
+    for query, texts, labels in lists:
         assert sorted(labels) == [0, 0, 0, 0, 1]
-        assert len(set(doc_ids)) == 5
-        assert doc_ids[labels.index(1)] == query.doc_id
-        assert {*doc_ids} - {query.doc_id} <= set(allowed)
-        for doc_id, text in zip(doc_ids, shown, strict=True):
-            hidden = query.hidden if doc_id == query.doc_id or query.kind == "title" else ""
-            assert text == text_of(texts[doc_id], hidden)
+        assert len(set(texts)) == 5
+        assert texts[labels.index(1)] == text_of(whole[query.doc_id], query.is_title)
+        shown = {text_of(whole[doc_id], query.is_title) for doc_id in allowed}
+        assert {*texts} - {texts[labels.index(1)]} <= shown
     assert {made.labels.index(1) for made in lists} == {0, 1, 2, 3, 4}
     assert lists == list(make_lists(queries, run, allowed, documents.get, 3, 1, 0))
     assert lists != list(make_lists(queries, run, allowed, documents.get, 3, 1, 1))
@@ -78,8 +73,8 @@ def test_a_list_has_one_source_among_neighbours_that_are_allowed(documents):
 
 def test_lists_are_training_lists(tmp_path):
     lists = [
-        PseudoList(PseudoQuery("title", "Größe “x”", "d1", "title"), ["d1", "d2"], ["é", "b"], [1, 0]),
-        PseudoList(PseudoQuery("keywords", "Größe “x”", "d3", ""), ["d2", "d3"], ["b", "c"], [0, 1]),
+        PseudoList(PseudoQuery("Größe “x”", "d1", True), ["é", "b"], [1, 0]),
+        PseudoList(PseudoQuery("Größe “x”", "d3", False), ["b", "c"], [0, 1]),
     ]
     for once, count in ((True, 1), (False, 2)):
         write_lists(tmp_path / "lists.jsonl", lists, once=once)
@@ -100,11 +95,9 @@ def test_near_duplicates_share_half_of_their_shingles():
     assert not near_duplicate(TITLE, LONG, "one two three four " + LONG[::-1])
 
 
-def test_a_document_with_the_same_title_or_the_quoted_sentence_answers_as_well():
+def test_a_document_with_the_same_title_answers_as_well():
     assert near_duplicate(TITLE, LONG, f"wings - at speed {LONG[::-1]}")
     assert not near_duplicate(TITLE, LONG, f"wings at speeds {LONG[::-1]}")
-    quoted = PseudoQuery("sentence", "twelve is the last", "s", "sentence 2")
-    assert near_duplicate(quoted, LONG, f"They say: twelve is the last! {LONG[::-1]}")
     assert not near_duplicate(KEYWORDS, LONG, f"wings at speed {LONG[::-1]}")
 
 
@@ -115,13 +108,13 @@ def negatives(query, neighbours, others, seed=0):
     made["copy"] = made["d0"]._replace(doc_id="copy")
     made["short"] = Document("short", "A title of seven words and more", "and no body")
     found = select_negatives(query, neighbours, others, made, 2, 1, random.Random(seed))
-    assert found == {doc_id: text_of(made[doc_id], "title" if query is TITLE else "") for doc_id in found}
+    assert found == {doc_id: text_of(made[doc_id], query is TITLE) for doc_id in found}
     return list(found)
 
 
 def test_negatives_are_neighbours_and_others_without_the_source_and_its_twin():
     for seed in range(20):
-        found = negatives(SENTENCE, ["s", "twin", "d0", "d1", "d2"], ["s", "twin", "d7"], seed)
+        found = negatives(KEYWORDS, ["s", "twin", "d0", "d1", "d2"], ["s", "twin", "d7"], seed)
         assert len(found) == 3
         assert set(found[:2]) < {"d0", "d1", "d2"}
         assert found[2] == "d7"

@@ -1,0 +1,114 @@
+"""The lists of a fold: candidates that train or are measured, and training lists from a file with their texts."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rerank.data.candidates import ListsOf, without_relevant
+from rerank.data.collections import Collection
+from rerank.data.folds import FINAL
+from rerank.data.lists import OF_TEXT, TrainingLists
+from rerank.data.sources import UnknownDocumentError
+from rerank.data.types import Candidates, Fold, Judgments, Qrels
+from rerank.losses import LABELS
+from rerank.training.task import Part
+from rerank.utils.errors import UserError
+from rerank.utils.progress import log
+
+NAMES = {"valid": "validation", "test": "test"}
+
+
+def measured_candidates(
+    part: Part, fold: Fold, candidates: Mapping[str, Candidates], qrels: Judgments
+) -> Sequence[Candidates]:
+    """The candidates of the validation or the test queries that have any.
+
+    Raises UserError if none of these queries is judged; the final model has no test queries at all.
+    """
+    query_ids: tuple[str, ...] = getattr(fold, part)
+    if fold.name == FINAL and not query_ids:
+        return []
+    found = [query_id for query_id in query_ids if candidates[query_id].doc_ids]
+    if not any(query_id in qrels for query_id in found):
+        raise UserError(
+            f"fold {fold.name}: none of its {NAMES[part]} queries is judged and has a candidate: nothing to measure"
+        )
+    return ListsOf(candidates, found)
+
+
+def trainable_candidates(fold: Fold, candidates: Mapping[str, Candidates], show: bool) -> Sequence[Candidates]:
+    """The candidates of the training queries that have a relevant one; raises UserError if none has."""
+    skipped = set(without_relevant(candidates, fold.train))
+    if skipped and show:
+        log.info(
+            f"fold {fold.name}: {len(skipped)} of {len(fold.train)} training queries have no relevant candidate: "
+            "skipped"
+        )
+    if len(skipped) == len(fold.train):
+        raise UserError(
+            f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant candidate: "
+            "nothing to learn"
+        )
+    return ListsOf(candidates, [query_id for query_id in fold.train if query_id not in skipped])
+
+
+def judgments_of(part: Part, fold: Fold, qrels: Judgments) -> Qrels:
+    """The judgments of a part's queries."""
+    query_ids: tuple[str, ...] = getattr(fold, part)
+    return {query_id: qrels[query_id] for query_id in query_ids if query_id in qrels}
+
+
+def lists_of_fold(
+    file: TrainingLists, fold: Fold, queries: Mapping[str, str], loss: str
+) -> tuple[list[Candidates], dict[str, Any]]:
+    """The lists of the file that train the fold, and what its manifest says of them.
+
+    Lists whose query is a validation or test query of the fold, or has the text of one, are left out (`held_out`);
+    white space and case do not count. So are lists without a label of 1 or more for a loss that takes judgments.
+    `queries` are the collection's, query_id to text. Raises UserError if no list is left.
+    """
+
+    def normalised(text: str) -> str:
+        return " ".join(text.split()).casefold()
+
+    held_out = {normalised(queries[query_id]) for query_id in (*fold.valid, *fold.test)}
+    asked = {query_id: normalised(text) for query_id, text in file.query_texts(queries).items()}
+    allowed = [found for found in file.lists if asked[found.query_id] not in held_out]
+    useful = allowed
+    if LABELS[loss] == "judgments":
+        useful = [found for found in allowed if any(label >= 1 for label in found.labels)]
+    facts = {
+        "file": str(file.path),
+        "sha256": file.sha256,
+        "lists": len(file.lists),
+        "trained_on": len(useful),
+        "held_out": len(file.lists) - len(allowed),
+        "without_relevant": len(allowed) - len(useful),
+    }
+    if not useful:
+        raise UserError(
+            f"{file.path}: fold {fold.name} can train on none of its {len(file.lists)} lists: {facts['held_out']} are "
+            f"of validation or test queries, {facts['without_relevant']} without a label of 1 or more"
+        )
+    return useful, facts
+
+
+def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
+    """The texts of documents of the collection and then of those that the file gives by text, these up to its last.
+
+    Raises UserError, with file and line, for a document of the file that the collection does not have.
+    """
+    own = [doc_id for doc_id in doc_ids if not (file and doc_id.startswith(OF_TEXT))]
+    try:
+        for document in collection.get(own):
+            yield document.text
+    except UnknownDocumentError as error:
+        place = file.place_of(error.doc_id) if file else None
+        if place is None:
+            raise
+        raise UserError(
+            f"{place}: the collection has no document {error.doc_id}; give texts under 'documents', or drop the line"
+        ) from error
+    if file is not None:
+        given = len(doc_ids) - len(own)
+        yield from itertools.islice(file.texts(), len(file.doc_ids()[1]) - given, None)
