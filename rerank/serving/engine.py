@@ -1,9 +1,7 @@
 """Engine: one thread that scores the waiting pairs of all requests together, within the model's token budget."""
 
 import contextlib
-import math
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -17,10 +15,8 @@ from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.utils.progress import log
 
-SMOOTHING = 0.2
-"""The weight of the last chunk in the mean rate of tokens."""
-LONGEST_WAIT = 60
-"""Seconds that Retry-After says at most."""
+RETRY_AFTER = 1
+"""Seconds after which a full queue may have space."""
 ENDED = "the model's thread has ended; start the server again"
 
 
@@ -63,9 +59,9 @@ class Engine:
         self._stopping = False
         self.healthy = True
         self.documents = self.requests = 0
-        self._tokens_per_second = 0.0
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
-        metrics.show_queue(lambda: self.documents, lambda: self.requests, lambda: self._tokens_per_second)
+        metrics.queue_documents.set_function(lambda: self.documents)
+        metrics.queue_requests.set_function(lambda: self.requests)
         self._thread.start()
 
     def stop(self) -> None:
@@ -79,15 +75,9 @@ class Engine:
         """Raises RefusalError if this number of documents does not fit into the queue, or the thread has ended."""
         with self._changed:
             self._check_health()
-            if self.documents + documents <= self._max_queue:
-                return
-            tokens = sum(job.tokens for job in tuple(self._unfinished))
-            wait = math.ceil(tokens / self._tokens_per_second) if self._tokens_per_second else 1
-            raise RefusalError(
-                Reason.OVERLOADED,
-                f"the queue is full: {self.documents} documents wait, {self._max_queue} is the limit (--max-queue)",
-                min(max(wait, 1), LONGEST_WAIT),
-            )
+            if self.documents + documents > self._max_queue:
+                line = f"{self.documents} documents wait, {self._max_queue} is the limit (--max-queue)"
+                raise RefusalError(Reason.OVERLOADED, f"the queue is full: {line}", RETRY_AFTER)
 
     @contextlib.contextmanager
     def room(self, documents: int) -> Iterator[None]:
@@ -159,7 +149,6 @@ class Engine:
 
     def _score(self, parts: Sequence[Part]) -> None:
         """Scores a chunk; if that fails, each job by itself, so that one does not fail for another."""
-        started = time.perf_counter()
         try:
             inputs = [job.passages.builder([job.passages.pairs[place] for place in places]) for job, places in parts]
             scored = self._scorer.score_packed(join_packed(inputs))
@@ -173,7 +162,8 @@ class Engine:
             failure = RefusalError(Reason.FAILED, f"the model could not score the documents: {type(error).__name__}")
             _finish(parts[0][0], failure)
             return
-        self._count(parts, time.perf_counter() - started)
+        tokens = sum(int(job.totals[places].sum()) for job, places in parts)
+        self._metrics.chunk(tokens, sum(len(places) for _, places in parts), len(parts))
         begin = 0
         for job, places in parts:
             end = begin + len(places)
@@ -184,13 +174,6 @@ class Engine:
                 _finish(job, job.scores.take(job.passages.places))
             elif not job.left:
                 _finish(job, RefusalError(Reason.FAILED, "the model's score is not finite; is the checkpoint broken?"))
-
-    def _count(self, parts: Sequence[Part], seconds: float) -> None:
-        tokens = sum(int(job.totals[places].sum()) for job, places in parts)
-        self._metrics.chunk(tokens, sum(len(places) for _, places in parts), len(parts))
-        rate = tokens / max(seconds, 1e-9)
-        before = self._tokens_per_second or rate
-        self._tokens_per_second = before + SMOOTHING * (rate - before)
 
 
 def _finish(job: Job, found: PairScores | RefusalError) -> None:

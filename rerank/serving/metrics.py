@@ -1,6 +1,5 @@
 """The metrics of a server, in Prometheus' text format."""
 
-from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -26,17 +25,9 @@ class Metrics:
         self._tokens = counter("rerank_tokens", "Tokens scored, query and special tokens included.")
         text = "Requests whose documents were scored in one pass."
         self._chunk_requests = histogram("rerank_chunk_requests", text, buckets=REQUESTS)
-        self._queue = (
-            gauge("rerank_queue_documents", "Documents that wait or are being scored."),
-            gauge("rerank_queue_requests", "Requests that wait or are being scored."),
-            gauge("rerank_tokens_per_second", "Tokens per second of the last passes of the model."),
-        )
+        self.queue_documents = gauge("rerank_queue_documents", "Documents that wait or are being scored.")
+        self.queue_requests = gauge("rerank_queue_requests", "Requests that wait or are being scored.")
         ProcessCollector(registry=registry)
-
-    def show_queue(self, *values: Callable[[], float]) -> None:
-        """Takes the gauges from an engine: documents, requests and tokens per second, asked for when they are read."""
-        for gauge, value in zip(self._queue, values, strict=True):
-            gauge.set_function(value)
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """A request was answered."""

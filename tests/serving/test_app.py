@@ -66,7 +66,6 @@ def test_metrics_count_requests_queue_tokens_and_seconds(reranker):
         assert server.metric('rerank_request_seconds_count{path="/v1/rerank"}') == 1
         assert server.metric("rerank_documents_total") == 2
         assert server.metric("rerank_tokens_total") == answer.json["usage"]["total_tokens"]
-        assert server.metric("rerank_tokens_per_second") > 0
         assert server.metric("rerank_queue_documents") == server.metric("rerank_queue_requests") == 0
         assert families["process_resident_memory_bytes"].samples[0].value > 1e6
 

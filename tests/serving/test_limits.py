@@ -86,7 +86,7 @@ def test_a_full_queue_answers_when_to_come_back(server, reranker):
     assert (first.status, second.status) == (200, 200)
     for answer in answers:
         assert answer.status == 429
-        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        assert answer.headers["retry-after"] == "1"
     assert answers[0].json["error_type"] == "Overloaded"
     assert server.ask("/rerank", GOOD).status == 200
     assert server.service.engine.documents == 0
