@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rerank.cli.main import main
+import pytest
+
+from rerank.cli.main import main, run_and_exit
 from rerank.retrieval import lucene_index
 from rerank.training import state as training
 from tests.support.small_collection import command, failed, write_collection
@@ -80,3 +82,28 @@ def test_a_checkpoint_that_is_gone_says_what_to_remove(here, capsys, interrupted
     line = failed(capsys, *words)
     assert "fold1: the best epoch's files have changed since they were written (checkpoint/config.json" in line
     assert line.endswith("expected a file, found none); remove runs/towns/smoothi/fold1/state to train again")
+
+
+def raises(error):
+    """A call that raises the error."""
+
+    def call():
+        raise error
+
+    return lambda _=None: run_and_exit(call)
+
+
+@pytest.mark.parametrize("file", ["some/file", b"some/file"])
+def test_an_error_of_the_system_about_a_file_is_one_line(capsys, file):
+    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENOENT, errno.EEXIST):
+        line = failed(capsys, main=raises(OSError(number, os.strerror(number), file)))
+        assert line == f"rerank: some/file: {os.strerror(number)}"
+
+
+def test_an_error_of_the_system_without_the_name_of_a_file_keeps_its_traceback():
+    """It may be a mistake in a program."""
+    refused, numbered = OSError(errno.ECONNREFUSED, "refused"), OSError(errno.EACCES, "of an open file", 3)
+    for error in (refused, numbered, OSError("of another package")):
+        with pytest.raises(OSError) as raised:  # noqa: PT011 - the same object
+            raises(error)()
+        assert raised.value is error

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from rerank.cli.main import main
-from tests.support.forks import ended, fork
+from tests.support.processes import ended, fork
 from tests.support.small_collection import command
 
 SEED = 0

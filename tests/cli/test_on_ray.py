@@ -18,10 +18,10 @@ from rerank.pipelines import crossfit
 from rerank.utils.cluster import jobs as clusters
 from rerank.utils.cluster.jobs import work_on_ray
 from tests.support.patience import until
+from tests.support.processes import beside
 from tests.support.ray_cluster import Cluster
 from tests.support.small_collection import command, exit_code, failed, in_a_copy
 from tests.support.small_grid import job, work_here
-from tests.support.threads import beside
 
 pytest.importorskip("ray", reason="the extra `cluster` is not installed")
 

@@ -1,8 +1,6 @@
 """What a command may write to: new and regular files, what a link points to, and standard output."""
 
 import os
-import socket
-import stat
 from pathlib import Path
 
 import pytest
@@ -36,19 +34,6 @@ def here(there):
     return there
 
 
-def make_socket(path):
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path.name)  # in the current folder: an address has at most 107 bytes
-
-
-def make_device(path):
-    """The same device as /dev/null: a test must not be able to replace that."""
-    try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except OSError:
-        pytest.skip("only root may make a device")
-
-
 def make_link_to_a_fifo(path):
     os.mkfifo("pipe")
     path.symlink_to("pipe")
@@ -62,8 +47,6 @@ def identity(path):
 REFUSED = {
     "a FIFO": os.mkfifo,
     "FIFO": make_link_to_a_fifo,
-    "a socket": make_socket,
-    "a character device": make_device,
     "Too many levels": lambda path: path.symlink_to(path.name),
     "folder|already exists": lambda path: (path / "file").mkdir(parents=True),
 }

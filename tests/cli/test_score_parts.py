@@ -12,8 +12,8 @@ from rerank.data.trec import read_run
 from rerank.jobs import rescore
 from rerank.jobs.parts import cut, default_parts
 from rerank.utils.files import file_hash
+from tests.support.processes import in_two_processes
 from tests.support.small_collection import failed, in_a_copy
-from tests.support.two_processes import in_two_processes
 
 CHECKPOINT = "runs/towns/smoothi/fold1/checkpoint"
 RUN = "runs/towns/bm25.run"

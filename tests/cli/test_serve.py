@@ -18,8 +18,7 @@ from rerank.config import CollectionSettings, Config, FirstStageSettings, Output
 from rerank.pipelines.open import bm25_and
 from tests.support.paths import ROOT
 from tests.support.servers import SECONDS, Server, in_threads, wait_until
-from tests.support.small_collection import failed
-from tests.support.small_documents import write_documents
+from tests.support.small_collection import failed, write_documents
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_cross_encoder
 

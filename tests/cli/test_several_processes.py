@@ -9,8 +9,8 @@ from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs import train
 from rerank.models.memory import ALLOCATOR_SETTINGS
+from tests.support.processes import in_two_processes
 from tests.support.small_collection import command, write_qrels
-from tests.support.two_processes import in_two_processes
 
 
 def ended(words):

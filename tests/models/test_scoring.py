@@ -8,8 +8,8 @@ from rerank.models.memory import TokenBudget
 from rerank.models.scoring import score_candidates
 from rerank.utils.errors import UserError
 from tests.models.tiny import open_tiny
+from tests.support.processes import in_two_processes
 from tests.support.small_world import make_lists, scores_of
-from tests.support.two_processes import in_two_processes
 
 QUERIES, TEXTS, LISTS = make_lists(queries=4, documents=9, longest=150)
 

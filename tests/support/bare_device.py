@@ -6,12 +6,9 @@ test sees which operations and types a GPU such as Apple's would be asked for.
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -55,25 +52,3 @@ class BareDevice(TorchDispatchMode):
 
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
     return (x for x in tree_leaves(tree) if isinstance(x, torch.Tensor))
-
-
-@cache
-def kernels() -> dict[str, set[str]]:
-    """For each operation of torch, such as aten::add.Tensor, the devices and the composites that implement it."""
-    import torchgen
-
-    file = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
-    found: dict[str, dict[str, Any]] = {}
-    for entry in yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        found[entry["func"].partition("(")[0]] = entry
-    keys = {}
-    for name, entry in found.items():
-        delegate = found.get(entry.get("structured_delegate", ""), {})
-        named = [*entry.get("dispatch", ()), *delegate.get("dispatch", ())] or ["CompositeImplicitAutograd"]
-        keys[f"aten::{name}"] = {key.strip() for group in named for key in group.split(",")}
-    return keys
-
-
-def lacks_kernel(name: str, backend: str) -> bool:
-    """Whether torch has no implementation of an operation for a backend such as MPS."""
-    return not any(key == backend or key.startswith("Composite") for key in kernels().get(name, ()))

@@ -16,7 +16,7 @@ import sys
 from typing import NamedTuple
 
 from tests.support.paths import ROOT
-from tests.support.ports import free_port
+from tests.support.processes import free_port
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
 

@@ -29,6 +29,9 @@ lr = 1e-3
 """
 """The settings that the tests train with."""
 
+NAMES = [first + second for first in WORDS[:10] for second in WORDS[10:16]]
+"""A name of its own for each of 60 documents, in its title and in its first and last sentence."""
+
 
 def write_collection(folder: Path, queries: int = 15, documents: int = 6, seed: int = 0) -> Path:
     """Queries of one own word each; a third of the documents that have it also say "good": the relevant ones."""
@@ -59,6 +62,19 @@ def write_german(folder: Path) -> Path:
     queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(asked)]
     for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def write_documents(folder: Path, titles: bool = True, count: int = 40, seed: int = 0) -> Path:
+    """Titles and bodies of three sentences in words that a tiny encoder knows; neither queries nor judgments."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True)
+    with (folder / "corpus.jsonl").open("w") as out:
+        for number, name in enumerate(NAMES[:count]):
+            said = [" ".join(rng.choices(WORDS, k=rng.randint(5, 9))) for _ in range(3)]
+            title = f"{name} {rng.choice(WORDS)} {rng.choice(WORDS)}" if titles else ""
+            body = f"{name} {said[0]}. {said[1]}. {said[2]} {name}."
+            out.write(json.dumps({"_id": f"d{number}", "title": title, "text": body}) + "\n")
     return folder
 
 

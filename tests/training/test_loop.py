@@ -10,9 +10,9 @@ from rerank.losses import smoothi
 from rerank.training import loop
 from rerank.training.device import open_accelerator
 from rerank.utils.errors import UserError
+from tests.support.processes import in_two_processes
 from tests.support.small_task import open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
-from tests.support.two_processes import in_two_processes
 
 WORLD = make_lists(queries=8, documents=4)
 LISTS = WORLD[2]

@@ -10,7 +10,7 @@ from rerank.training.device import open_accelerator
 from rerank.training.processes import exclusive
 from rerank.utils.locks import locked
 from rerank.utils.progress import log
-from tests.support.two_processes import in_two_processes
+from tests.support.processes import in_two_processes
 
 
 def begin(folder):

@@ -17,7 +17,7 @@ from rerank.losses import smoothi
 from rerank.models.checkpoints import save_cross_encoder
 from rerank.training import loop, state
 from rerank.utils.errors import UserError
-from tests.support.forks import ended, fork
+from tests.support.processes import ended, fork
 from tests.support.small_task import ListsTask, open_task, train_task, weights_of, without_times
 from tests.support.small_world import make_lists
 

@@ -11,8 +11,8 @@ import pytest
 from rerank.utils.workers import work
 from tests.support.paths import ROOT
 from tests.support.patience import until
+from tests.support.processes import beside
 from tests.support.small_grid import job
-from tests.support.threads import beside
 
 
 def test_a_job_that_fails_and_a_worker_that_dies_cost_that_job_alone():

@@ -13,8 +13,14 @@ from rerank.data.formats import beir
 from rerank.data.trec import read_run
 from rerank.jobs.pretraining import pretrain
 from rerank.training import loop
-from tests.support.small_collection import SETTINGS, failed, run_beside_another, write_collection
-from tests.support.small_documents import NAMES, write_documents
+from tests.support.small_collection import (
+    NAMES,
+    SETTINGS,
+    failed,
+    run_beside_another,
+    write_collection,
+    write_documents,
+)
 from tests.support.small_world import WORDS
 from tests.support.tiny_encoders import make_encoder
 

@@ -23,7 +23,7 @@ from rerank.jobs.pretraining.pseudo_queries import (
     usable_documents,
 )
 from rerank.utils.errors import UserError
-from tests.support.small_documents import write_documents
+from tests.support.small_collection import write_documents
 
 LONG = "one two three four five six seven eight nine ten eleven twelve"
 TITLE = PseudoQuery("Wings at speed.", "s", True)
