@@ -36,7 +36,7 @@ def test_the_doctor_says_what_torch_cannot_run_on(here, capsys, monkeypatch):
         return code, next(line for line in capsys.readouterr().out.splitlines() if line.split()[1] == "device")
 
     insert_card(monkeypatch, "Tesla T4", (7, 5))
-    assert device_line() == (0, "ready    device       1 × Tesla T4, compute capability 7.5, fp16, SDPA")
+    assert device_line() == (0, "ready    device       1 × Tesla T4, compute capability 7.5, fp16")
     insert_card(monkeypatch, "Tesla K80", (3, 7))
     code, line = device_line()
     assert code == 1
