@@ -15,9 +15,6 @@ from rerank.utils.progress import print_result
 
 
 @with_settings(
-    "collection.train",
-    "collection.valid",
-    "collection.query_field",
     "collection.language",
     "first_stage.index",
     "first_stage.threads",

@@ -15,7 +15,6 @@ from rerank.utils.parameters import OptionalPath, OutputPath, Whole, at_least
 @with_settings(
     *OF_RANKING,
     "collection.queries",
-    "collection.query_field",
     "encoder.max_doc_tokens",
     "training.tf32",
     flags={"collection.source": OF_CHECKPOINT},

@@ -22,8 +22,6 @@ def check_files(config: Config) -> None:
             check_file(flag, file)
     for flag, value in (
         ("--collection", collection.source),
-        ("--collection.train", collection.train),
-        ("--collection.valid", collection.valid),
         ("--first-stage.index", first_stage.index),
         ("--encoder", config.encoder.name),
     ):

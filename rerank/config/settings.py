@@ -31,18 +31,12 @@ class CollectionSettings:
 
     source: Annotated[PathText, Parameter(alias="--collection")] = "disks45/nocr/trec-robust-2004"
     """An ir_datasets id, a folder in BEIR's layout, or SVMlight files of feature vectors."""
-    train: PathText = ""
-    """A collection of the same documents whose queries train; those of the source test."""
-    valid: PathText = ""
-    """A collection of the same documents whose queries validate; default: 10 % of those that train."""
     train_queries: Annotated[Count, at_least(1)] = "all"
     """Training queries of a fold, drawn by --seed; BM25 does not search for those that no fold has."""
     folds: Annotated[Whole, at_least(3)] = 5
     """Cross-validation folds, if the collection has neither official ones nor a published split."""
     queries: Annotated[PathText, Parameter(alias="--queries")] = ""
     """A file of queries, TSV (id, tab, text) or JSONL, in the place of the collection's."""
-    query_field: str = ""
-    """Which field of the queries to take, such as description; default: text, the title of TREC topics."""
     language: str = "en"
     """Language of documents and queries for BM25: de, fr, zh, …, or standard (no stemming)."""
 

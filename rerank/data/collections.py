@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rerank.data.queries import read_queries
 from rerank.data.sources import Documents, Source, open_source
-from rerank.data.splits import WithSplits
 from rerank.data.types import Document, Fold, Judgments
 from rerank.utils.errors import UserError
 
@@ -16,21 +15,18 @@ from rerank.utils.errors import UserError
 class Collection:
     """A source of queries, judgments and documents; see `Source` for the attributes.
 
-    `queries_file`, which `read_queries` reads, replaces the queries of the source. `query_field` is the field of the
-    queries to take, of the file or of the source. `texts` replace the documents, as by those of a Lucene index.
+    `queries_file`, which `read_queries` reads, replaces the queries of the source, and `texts` its documents, as by
+    those of a Lucene index.
     """
 
     origin: Source
     queries_file: str = ""
-    query_field: str = ""
     texts: Documents | None = None
 
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         """query_id to text, of every query, judged or not."""
-        if self.queries_file:
-            return read_queries(self.queries_file, self.query_field)
-        return self.origin.query_texts(self.query_field) if self.query_field else self.origin.queries
+        return read_queries(self.queries_file) if self.queries_file else self.origin.queries
 
     @property
     def source(self) -> str:
@@ -42,15 +38,15 @@ class Collection:
 
     @property
     def qrels(self) -> Judgments:
-        return self.origin.qrels
+        return self.origin.judged.qrels
 
     @property
     def folds(self) -> tuple[Fold, ...]:
-        return self.origin.folds
+        return self.origin.judged.folds
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.origin.notes
+        return self.origin.judged.notes
 
     @property
     def fingerprint(self) -> str:
@@ -77,21 +73,12 @@ class Collection:
         return self.texts or self.origin
 
 
-def open_collection(
-    source: str, queries: str | Path = "", query_field: str = "", train: str = "", valid: str = ""
-) -> Collection:
-    """Opens a collection; reads no query or document yet.
+def open_collection(source: str, queries: str | Path = "") -> Collection:
+    """Opens a collection; reads no query or document yet. `queries` is a file that replaces the collection's queries.
 
-    `queries` is a file that replaces the collection's queries, and `query_field` the field of the queries to take.
-    `train` and `valid` are collections of the same documents whose queries train and validate, while those of the
-    source test (see `WithSplits`). Raises UserError if no reader opens one of the sources.
+    Raises UserError if no reader opens the source.
     """
-    origin = open_source(source)
-    if valid and not train:
-        raise UserError(f"--collection.valid {valid}: expected --collection.train too, the queries that train")
-    if train:
-        origin = WithSplits(origin, open_source(train), open_source(valid) if valid else None)
-    return Collection(origin, str(queries), query_field)
+    return Collection(open_source(source), str(queries))
 
 
 def queries_to_search(collection: Collection) -> dict[str, str]:

@@ -1,18 +1,25 @@
-"""Folds: which queries train, validate and test each model of a cross-validation."""
+"""Folds: which queries train, validate and test a model, as collections publish it or drawn at random."""
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
-from rerank.data.types import Fold
+from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import read_json
 
 FINAL = "final"
 """The name of the fold that trains the model to deploy: on all judged queries, without test queries."""
+SPLIT = "split"
+"""The name of the only fold of a collection with a published split."""
+SHARE = 0.1
+"""The share of the queries that validate, if nothing else says which do."""
+PARTS = {"test": "test", "valid": "validation", "train": "training"}
+"""The parts of a split, each with its word. Of the parts that have a query, the first of these uses it."""
 
 
 class FoldRecord(TypedDict):
@@ -22,6 +29,14 @@ class FoldRecord(TypedDict):
     train: list[str]
     valid: list[str]
     test: list[str]
+
+
+class Judged(NamedTuple):
+    """Judgments, the folds that they come with, and notes: lines about the folds, and about what is not used."""
+
+    qrels: Judgments
+    folds: tuple[Fold, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def make_folds(query_ids: Iterable[str], k: int = 5, seed: int = 0) -> list[Fold]:
@@ -50,6 +65,70 @@ def official_folds(parts: Sequence[tuple[str, Iterable[str]]]) -> list[Fold]:
         train = tuple(q for j, (_, queries) in enumerate(members) if j not in (i, valid) for q in queries)
         folds.append(Fold(name, train, members[valid][1], test))
     return folds
+
+
+def merge_splits(parts: Mapping[str, Judgments], source: str, *notes: str) -> Judged:
+    """All judgments, and the fold of the parts: "train", "test" and, if there is one, "valid"; `notes` come first.
+
+    A query of several parts tests rather than validates and validates rather than trains, with the judgments of that
+    part alone; a note counts those left out of the other. Without validation queries, `hold_out` takes some of the
+    training queries, with the same seed whatever `--seed` is, as the fold is one of all experiments. Raises UserError,
+    with `source`, if too few queries are left to train on.
+    """
+    part_of: dict[str, str] = {}
+    lost: Counter[tuple[str, str]] = Counter()
+    for part in PARTS:
+        for query_id in parts.get(part, {}):
+            if query_id in part_of:
+                lost[part, part_of[query_id]] += 1
+            else:
+                part_of[query_id] = part
+    test, valid, train = (tuple(q for q in parts.get(part, {}) if part_of[q] == part) for part in PARTS)
+    if not train:
+        raise UserError(f"{source}: all its training queries validate or test too, so none is left to train on")
+    drawn = "" if valid else " of the training queries, drawn at random, as no others are published"
+    if not valid:
+        train, valid = hold_out(train)
+    told = (
+        *notes,
+        *(
+            f"{source}: {count} {PARTS[part]} queries are {PARTS[other]} queries too: used as these alone"
+            for (part, other), count in lost.items()
+        ),
+        f"{source}: published split: {len(train)} queries train, {len(valid)} validate{drawn}, {len(test)} test; it is "
+        f"the fold {SPLIT}",
+    )
+    # The first of these that has a query: its judgments are not copied, as there may be millions.
+    merged: Judgments = ChainMap(*(parts[part] for part in PARTS if part in parts))  # type: ignore[arg-type]
+    return Judged(merged, (Fold(SPLIT, train, valid, test),), told)
+
+
+def hold_out(query_ids: Iterable[str], seed: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The queries that train, and the SHARE of them, at least one, that validate; both in the order given.
+
+    The same queries and seed give the same split in any order. Raises UserError for fewer than two queries.
+
+    >>> hold_out(["a", "b", "c"])
+    (('a', 'c'), ('b',))
+    """
+    query_ids = list(dict.fromkeys(query_ids))
+    if len(query_ids) < 2:
+        raise UserError(
+            f"splits: got {len(query_ids)} judged queries to train on; expected 2 or more, as one validates"
+        )
+    count = max(1, round(SHARE * len(query_ids)))
+    drawn = set(random.Random(seed).sample(sorted(query_ids), count))
+    train = tuple(query_id for query_id in query_ids if query_id not in drawn)
+    return train, tuple(query_id for query_id in query_ids if query_id in drawn)
+
+
+def final_fold(query_ids: Iterable[str], seed: int = 0) -> Fold:
+    """The fold of the model to deploy, without test queries: these queries train, but for those that validate.
+
+    Raises UserError for too few queries.
+    """
+    train, valid = hold_out(query_ids, seed)
+    return Fold(FINAL, train, valid, ())
 
 
 def draw_queries(fold: Fold, train: int | str = "all", valid: int | str = "all", seed: int = 0) -> Fold:

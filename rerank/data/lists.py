@@ -69,11 +69,6 @@ class TrainingLists:
                     seen.add(doc_id)
                     yield text
 
-    def place_of(self, doc_id: str) -> str | None:
-        """The place, as file:line, of the first list that has this document of the collection; None if none has it."""
-        lines = read_objects(self.path, LIST_LINE)
-        return next((place for place, _, record in lines if doc_id in record.get("doc_ids", ())), None)
-
 
 def read_training_lists(path: Path, queries: Mapping[str, str], labels: Labels) -> TrainingLists:
     """Reads a file of training lists: a JSON object a line.

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from rerank.data.ids import check_id
-from rerank.data.text_lines import parse_object, read_lines, text_under
+from rerank.data.text_lines import check_id, parse_object, read_lines, text_under
 from rerank.utils.errors import UserError
 
 ID_KEYS = ("_id", "query_id", "qid", "id")
@@ -16,24 +15,21 @@ EXPECTED = (
 )
 
 
-def read_queries(path: str | Path, field: str = "") -> dict[str, str]:
+def read_queries(path: str | Path) -> dict[str, str]:
     """Reads query_id to text from a file, gzipped or not, in the file's order.
 
     A file whose first character is { has JSON objects, one a line; any other has an id, a tab and a text in each line.
-    Empty lines are skipped. `field` is the key of the text in JSON objects. Raises UserError with file and line for a
-    line that is malformed, an id that is empty, has white space or occurs twice; and for a file that is missing,
-    damaged or without queries.
+    Empty lines are skipped. Raises UserError with file and line for a line that is malformed, an id that is empty, has
+    white space or occurs twice; and for a file that is missing, damaged or without queries.
     """
     queries: dict[str, str] = {}
     is_json = None
     for place, _, line in read_lines(path, EXPECTED, LONGEST_LINE):
         is_json = line.lstrip().startswith(b"{") if is_json is None else is_json
-        if field and not is_json:
-            raise UserError(f"--collection.query-field {field}: {path} has no fields, as its lines are no JSON objects")
         if is_json:
             record = parse_object(line, place, "a JSON object on one line")
             query_id = text_under(record, ID_KEYS, place)
-            text = text_under(record, (field,) if field else TEXT_KEYS, place)
+            text = text_under(record, TEXT_KEYS, place)
         else:
             query_id, text = _parse_tsv(line, place)
         check_id(query_id, place, "the query id")

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from rerank.data.types import Document, Fold, Judgments
+from rerank.data.folds import Judged
+from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.plugins import load_plugins
 
@@ -16,14 +17,6 @@ EXPECTED = (
     "a folder with corpus.jsonl, queries.jsonl and, to train, qrels/test.tsv, an ir_datasets id, or a file of SVMlight "
     "lines `label qid:QUERY index:value …`"
 )
-
-
-class UnknownDocumentError(UserError):
-    """A collection was asked for a document that it does not have."""
-
-    def __init__(self, message: str, doc_id: str) -> None:
-        super().__init__(message)
-        self.doc_id = doc_id
 
 
 class Documents(Protocol):
@@ -47,7 +40,7 @@ class Documents(Protocol):
         """Every document. Raises UserError for an id that occurs twice."""
 
     def get(self, doc_ids: Sequence[str]) -> Iterator[Document]:
-        """These documents, in the order asked. Raises UnknownDocumentError, a UserError, for an unknown id."""
+        """These documents, in the order asked. Raises UserError for an unknown id."""
 
 
 class Source(Documents, Protocol):
@@ -66,22 +59,8 @@ class Source(Documents, Protocol):
         """query_id to text, of every query, judged or not; the title, for TREC topics."""
 
     @property
-    def qrels(self) -> Judgments:
-        """The judgments; {} without judgments."""
-
-    @property
-    def folds(self) -> tuple[Fold, ...]:
-        """The folds that the collection comes with: official folds, or one that is a published split; or ()."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines about the split, and about what the collection has and is not used."""
-
-    def query_texts(self, field: str) -> dict[str, str]:
-        """query_id to the text of one field of every query, such as narrative.
-
-        Raises UserError, with the fields that there are, for another one.
-        """
+    def judged(self) -> Judged:
+        """The judgments, the official folds or the published split, and notes; `Judged({})` without judgments."""
 
     def expect_judgments(self) -> None:
         """Raises UserError, which names what is missing, if there are no judgments."""
@@ -107,7 +86,7 @@ def register(reader: AnyReader, fallback: bool = False) -> AnyReader:
 
     >>> @register
     ... class Tiny:
-    ...     queries, qrels = {"q1": "drag"}, {"q1": {"d1": 1}}
+    ...     queries, judged = {"q1": "drag"}, Judged({"q1": {"d1": 1}})
     ...     def __init__(self, source): self.name = self.source = source
     ...     @classmethod
     ...     def matches(cls, source): return source == "tiny"

@@ -20,6 +20,8 @@ BLOCK = 2**18
 """Bytes of text that are read at a time."""
 LONGEST_ROW = 2**20
 """Bytes of a row of a table, such as a run: ids have 32,766 bytes at most."""
+LONGEST_ID = 32766
+"""Bytes of the longest term of a Lucene index."""
 LONGEST_TEXT = 2**27
 """Bytes of a line that holds texts: a document that Lucene takes has 20 million characters, of 6 bytes in JSON each."""
 
@@ -103,6 +105,19 @@ def text_under(record: dict[str, Any], keys: Sequence[str], place: str) -> str:
         got = f"none (the keys are {shown(list(record))})" if key is None else shown(value)
         raise UserError(f"{place}: expected a text under {' or '.join(map(repr, keys))}, got {got}")
     return value
+
+
+def check_id(name: str, where: str, what: str) -> None:
+    """Raises UserError for an id that no run file or no Lucene index can hold: empty, with white space, or too long.
+
+    The message begins with `where`, a file and a line, and names the id by `what`.
+    """
+    if name.split() != [name] or "\0" in name:
+        raise UserError(
+            f"{where}: {what} {shown(name)} is empty or has white space or a NUL, which no run file can hold"
+        )
+    if len(name.encode()) > LONGEST_ID:
+        raise UserError(f"{where}: {what} {shown(name)} has {len(name.encode())} bytes; expected {LONGEST_ID} at most")
 
 
 def size_of_text(path: str | Path) -> int:

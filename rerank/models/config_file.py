@@ -20,7 +20,6 @@ class SavedSettings(TypedDict, total=False):
     first_stage: str
     collection: str
     language: str
-    query_field: str
     head: dict[str, Any]
     pretraining: dict[str, Any] | None
 

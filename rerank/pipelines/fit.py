@@ -11,8 +11,7 @@ from typing import Any
 
 from rerank.config import Config, validate
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.folds import make_folds
-from rerank.data.splits import SPLIT
+from rerank.data.folds import SPLIT, make_folds
 from rerank.data.trec import write_run
 from rerank.data.types import Run
 from rerank.evaluation.evaluate import values_of

@@ -21,9 +21,9 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
     Raises UserError for a pipeline that cannot be opened, if no document is found, and if `out` cannot be written.
     """
     manifest, tag, settings = manifest_of(out), tag_of(out), config.collection
-    fitted = load_beside(config, folder, ("collection.queries", "collection.query_field"))
+    fitted = load_beside(config, folder, ("collection.queries",))
     collection = fitted.world.collection
-    queries = read_queries(settings.queries, settings.query_field) if settings.queries else collection.queries
+    queries = read_queries(settings.queries) if settings.queries else collection.queries
     learns = any(settings.learns != "nothing" for settings in fitted.stages.values())
     qrels = collection.qrels if learns else {}
     taught = sum(bool(qrels.get(q)) and collection.queries.get(q) == text for q, text in queries.items())

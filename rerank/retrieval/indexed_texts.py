@@ -8,7 +8,6 @@ from typing import TypedDict
 
 from rerank.data.collections import Collection
 from rerank.data.formats.irds import IrDataset
-from rerank.data.sources import UnknownDocumentError
 from rerank.data.types import Document
 from rerank.retrieval.lucene_index import check_index, count_documents, index_identity, open_searcher
 from rerank.utils.errors import UserError
@@ -67,7 +66,7 @@ class IndexedTexts:
             for doc_id in doc_ids:
                 document = searcher.doc(doc_id)
                 if document is None:
-                    raise UnknownDocumentError(f"index {self.index}: has no document {doc_id}; {REMEDY}", doc_id)
+                    raise UserError(f"index {self.index}: has no document {doc_id}; {REMEDY}")
                 yield self._parse(doc_id, document.get("raw"))
 
     def _parse(self, doc_id: str, raw: str | None) -> Document:

@@ -16,11 +16,10 @@ from rerank.batches.batch import Batch
 from rerank.batches.features import FeatureList, Vectors, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
-from rerank.data.folds import FINAL, read_folds, write_folds
+from rerank.data.folds import FINAL, final_fold, read_folds, write_folds
 from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import fold_names, open_all, open_fold
 from rerank.data.letor.store import Store
-from rerank.data.splits import final_fold
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
@@ -141,10 +140,6 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
     if config.pretraining.steps:
         raise UserError(
             f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
-        )
-    if config.collection.train or config.collection.valid:
-        raise UserError(
-            f"--collection.train, --collection.valid: {source} holds feature vectors, which have them in files"
         )
     names = fold_names(source, folds)
     check_fold(fold_name, names)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from rerank.config import CollectionSettings, Config, flag_name
 from rerank.data.collections import Collection, queries_to_train
-from rerank.data.folds import FINAL, draw_queries, make_folds, read_folds, write_folds
-from rerank.data.splits import SPLIT, final_fold
+from rerank.data.folds import FINAL, SPLIT, draw_queries, final_fold, make_folds, read_folds, write_folds
 from rerank.data.trec import write_qrels
 from rerank.data.types import Fold
 from rerank.runs.layout import CollectionFolder

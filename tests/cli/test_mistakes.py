@@ -95,7 +95,6 @@ MISTAKES = {
     f"{SCORE} --collection.queries words.tsv": "words.tsv:1: expected a query's id, a tab and its text, got 'n1 good'",
     f"{SCORE} --collection.queries twice.tsv": "twice.tsv:2: the query n1 occurs a second time",
     f"{SCORE} --collection.queries good.tsv": "good.tsv: has the text of none of the 15 queries of runs/towns/bm25.run",
-    f"{SCORE} --collection.queries good.tsv --collection.query-field title": "good.tsv has no fields, as its lines are",
     f"{SCORE} --collection.language xx": "--collection.language xx: Lucene has no analyzer of that code",
     "score CHECKPOINT --out no.run --collection.queries nothing.tsv": "nothing.tsv: BM25 finds no document for any",
     # search

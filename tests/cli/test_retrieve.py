@@ -89,16 +89,6 @@ def test_german_finds_what_english_does_not_and_both_are_kept(here, capsys):
     assert len(list(Path("runs/stadt/index").glob("*/"))) == 2
 
 
-def test_another_field_of_the_queries_has_a_run_of_its_own(here):
-    records = [json.loads(line) for line in Path("towns/queries.jsonl").read_text().splitlines()]
-    lines = [json.dumps({**record, "narrative": f"{record['text']} good"}) for record in records]
-    Path("towns/queries.jsonl").write_text("\n".join(lines))
-    main(["retrieve", "--collection", "towns", "--collection.query-field", "narrative"])
-    found = read_run("runs/towns/bm25-query-field=narrative.run")
-    assert found.keys() == read_run("runs/towns/bm25.run").keys()
-    assert len(found["q0"]) > len(read_run("runs/towns/bm25.run")["q0"])
-
-
 def test_a_collection_without_queries_is_one_line_until_a_file_gives_some(here, capsys):
     Path("towns/queries.jsonl").write_text("")
     shutil.rmtree("towns/qrels")

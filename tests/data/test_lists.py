@@ -38,7 +38,6 @@ def test_queries_and_documents_are_ids_or_texts(tmp_path):
     assert lists.query_texts(QUERIES) == {"q1": "drag", query: "Wing  flutter"}
     assert lists.doc_ids() == (["d2", "d1", "d3"], [flutter, wing, id_of_text("")])
     assert list(lists.texts()) == ["Flutter is…", "A wing", ""]
-    assert (lists.place_of("d3"), lists.place_of("d9")) == (f"{path}:5", None)
 
 
 def test_ids_of_texts_are_no_ids_of_a_collection():

@@ -1,15 +1,12 @@
 """Files of queries, and other fields of a collection's queries."""
 
 import gzip
-import json
-import shutil
 
 import pytest
 
 from rerank.data.collections import open_collection, queries_to_search, queries_to_train
 from rerank.data.queries import read_queries
 from rerank.utils.errors import UserError
-from tests.support import robust04_standin as standin
 from tests.support.small_collection import write_collection
 
 
@@ -89,28 +86,3 @@ def test_training_takes_the_judged_queries_of_a_file_and_needs_all_of_them(folde
     expected = r"new\.tsv: has no text of 2 of the 3 judged queries, such as q0; .* add them to the file"
     with pytest.raises(UserError, match=expected):
         queries_to_train(open_collection(str(folder), queries=path))
-
-
-def test_a_field_is_another_key_of_the_queries(folder, tmp_path):
-    records = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    lines = [json.dumps({**record, "title": "short", "narrative": f"{record['_id']} in full"}) for record in records]
-    (folder / "queries.jsonl").write_text("\n".join(lines))
-    assert open_collection(str(folder), query_field="narrative").queries["q1"] == "q1 in full"
-    assert open_collection(str(folder), query_field="title").queries["q1"] == "short"
-    assert open_collection(str(folder), query_field="text").queries == open_collection(str(folder)).queries
-    with pytest.raises(UserError, match=r"queries.jsonl:1: .* 'long', got none .*'_id', 'text', 'title', 'narrative'"):
-        open_collection(str(folder), query_field="long").queries  # noqa: B018
-    shutil.copy(folder / "queries.jsonl", tmp_path / "new.jsonl")
-    new = open_collection(str(folder), queries=tmp_path / "new.jsonl", query_field="narrative")
-    assert new.queries["q2"] == "q2 in full"
-    (tmp_path / "new.tsv").write_text("n1\tgood\n")
-    with pytest.raises(UserError, match=r"query-field narrative: .*new\.tsv has no fields"):
-        open_collection(str(folder), queries=tmp_path / "new.tsv", query_field="narrative").queries  # noqa: B018
-
-
-def test_a_field_that_the_queries_of_an_id_do_not_have_names_those_that_exist(monkeypatch, tmp_path):
-    standin.use_home(monkeypatch, tmp_path)
-    collection = open_collection("disks45/nocr/trec-robust-2004", query_field="text")
-    expected = r"--collection.query-field text: not a field of .*; its queries have title, description, narrative"
-    with pytest.raises(UserError, match=expected):
-        collection.queries  # noqa: B018

@@ -1,12 +1,11 @@
-"""Splits: drawn by a seed, published in a folder or below an id of ir_datasets, and put together by the user."""
+"""Splits: drawn by a seedand published in a folder or below an id of ir_datasets."""
 
 import random
-import shutil
 
 import pytest
 
 from rerank.data.collections import open_collection
-from rerank.data.splits import final_fold, hold_out, merge_splits
+from rerank.data.folds import final_fold, hold_out, merge_splits
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_collection import write_collection, write_qrels
@@ -118,22 +117,6 @@ def test_a_judged_query_without_a_text_is_named(folder):
         open_collection(str(folder)).queries  # noqa: B018
 
 
-def test_folders_of_the_same_documents_are_put_together(folder, tmp_path):
-    test, train = tmp_path / "test", tmp_path / "train"
-    for copy, numbers in ((test, range(5)), (train, range(5, 12))):
-        shutil.copytree(folder, copy)
-        shutil.rmtree(copy / "qrels")
-        (copy / "qrels").mkdir()
-        write_qrels(copy / "qrels" / "test.tsv", numbers)
-    collection = open_collection(str(test), train=str(train))
-    assert (collection.source, collection.name) == (str(test), "test")
-    assert collection.folds == (Fold("split", *hold_out(ids(*range(5, 12))), ids(*range(5))),)
-    with pytest.raises(UserError, match="has training and test queries of its own; expected the id or folder of its"):
-        open_collection(str(test), train=str(folder))
-    with pytest.raises(UserError, match=r"--collection\.valid .*: expected --collection\.train too"):
-        open_collection(str(test), valid=str(train))
-
-
 def test_an_id_with_parts_below_it(monkeypatch, tmp_path):
     write_ids(monkeypatch, tmp_path / "ids", TOY)
     collection = open_collection("toy")
@@ -143,8 +126,7 @@ def test_an_id_with_parts_below_it(monkeypatch, tmp_path):
     assert collection.qrels["q3"] == {"d5": 1}
     assert collection.notes[0] == "toy: 1 training queries are validation queries too: used as these alone"
     assert [document.text for document in collection.get(["d3"])] == [DOCUMENTS["d3"]]
-    (note,) = open_collection("toy/test").notes
-    assert note == "toy/test: toy/train is not used; --collection toy takes the published split"
+    collection.expect_judgments()
     assert (open_collection("toy/dev").notes, open_collection("toy/dev").folds) == ((), ())
 
 
@@ -153,40 +135,3 @@ def test_the_dev_queries_of_an_id_without_judged_test_queries_test(monkeypatch, 
     collection = open_collection("toy")
     assert collection.folds == (Fold("split", *hold_out(ids(1, 2)), ids(3, 4)),)
     assert collection.notes[0] == "toy: no judged queries in toy/test, so those of toy/dev test"
-
-
-def test_ids_are_put_together(monkeypatch, tmp_path):
-    write_ids(monkeypatch, tmp_path / "ids", TOY | {"toy/other": {"q5": ["d7"], "q6": ["d6"]}})
-    collection = open_collection("toy/test", train="toy/other", valid="toy/dev")
-    assert (collection.source, collection.name) == ("toy/test", "toy-test")
-    assert collection.folds == split((6,), (3, 4), (5,))
-    assert collection.qrels["q5"] == {"d5": 1}
-
-
-@pytest.mark.parametrize(
-    ("source", "train", "message"),
-    [
-        (
-            "toy/test",
-            "far/train",
-            r"far/train: has other documents \(far\) than toy/test \(toy\); training, validation",
-        ),
-        ("toy", "toy/train", "toy: has training and test queries of its own; expected the id or folder of its test"),
-        ("toy/test", "toy", "toy: has training and test queries of its own; expected the id or folder of its train"),
-        ("toy/test", "alone", "collection alone: ir_datasets has no queries and no qrels for it"),
-        ("toy/test", "toy/trian", "ir_datasets has no such id; did you mean toy/train"),
-    ],
-)
-def test_collections_that_do_not_fit_together(monkeypatch, tmp_path, source, train, message):
-    write_ids(monkeypatch, tmp_path / "far", {"far": {}, "far/train": {"q7": ["d1"]}, "alone": {}})
-    write_ids(monkeypatch, tmp_path / "ids", TOY)
-    with pytest.raises(UserError, match=message):
-        open_collection(source, train=train)
-
-
-def test_an_id_of_a_query_with_two_texts_is_refused(monkeypatch, tmp_path):
-    write_ids(monkeypatch, tmp_path / "ids", TOY)
-    queries = tmp_path / "ids" / "toy-train.tsv"
-    queries.write_text(queries.read_text().replace("query q3", "drag"))
-    with pytest.raises(UserError, match=r"toy/dev: query q3 is 'query q3', in another part of the split 'drag'"):
-        open_collection("toy").queries  # noqa: B018

@@ -213,7 +213,6 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--network.dropout", "1"), "--network.dropout: got 1.0, expected 0 to 0.9"),
         (command("--network.transform", "cube"), "cube"),
-        (command("--collection.train", "letor"), "letor holds feature vectors, which have them in files"),
         (command("--training.measure", "losses"), "losses"),
         (command("--training.lists-per-epoch", "most"), "--training.lists-per-epoch"),
         (["retrieve", "--collection", "letor"], "letor: holds feature vectors, no text: there is nothing to retrieve"),

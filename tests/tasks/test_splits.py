@@ -107,18 +107,3 @@ def test_results_of_five_folds_are_not_mixed_with(split, capsys):
     line = failed(capsys, *command("--name", "new"))
     assert "have other folds (1, 2, 3, 4, 5; now split); take another --output.folder, or go back to" in line
     assert Path("runs/towns/bm25.run").read_bytes() == first_stage
-
-
-def test_other_collections_train_and_validate(split, capsys):
-    for name in PARTS:
-        folder = split / f"towns-{name}"
-        (folder / "qrels").mkdir(parents=True)
-        for file in ("corpus.jsonl", "queries.jsonl"):
-            (folder / file).symlink_to(split / "towns" / file)
-        write_qrels(folder / "qrels" / "test.tsv", PARTS[name])
-    words = ["--collection", "towns-test", "--collection.train", "towns-train", "--epochs", "1"]
-    main(command(*words, "--collection.valid", "towns-dev"))
-    folds = json.loads(Path("runs/towns-test/folds.json").read_text())
-    assert folds == [{"name": "split", "train": names("train"), "valid": names("dev"), "test": names("test")}]
-    assert set(read_run("runs/towns-test/smoothi/all.run")) == set(names("test"))
-    assert "--collection.train ./nowhere: no such file" in failed(capsys, *command("--collection.train", "./nowhere"))

@@ -147,7 +147,7 @@ MISTAKES = [
     (f"{TAUGHT} --training.measure loss", [{}], "--training.measure loss: margin_mse needs a teacher's scores"),
     ("--training.lists lists.jsonl", [{}], "lists.jsonl:1: expected judgments from 0 to 30 under 'labels'"),
     (TAUGHT, [{}, {"query_id": "q99"}], "lists.jsonl:2: the collection has no query q99"),
-    (TAUGHT, [{}, {"doc_ids": ["d0-0", "d0-1", "d99-0"]}], "lists.jsonl:2: the collection has no document d99-0"),
+    (TAUGHT, [{}, {"doc_ids": ["d0-0", "d0-1", "d99-0"]}], "has no document d99-0; the run, judgments or lists come"),
     ("--training.lists lists.jsonl", [{"labels": [0, 0.5, 0]}], "fold 1 can train on none of its 1 lists"),
 ]
 """Flags, the changes of the lists in the file, and what the line says."""

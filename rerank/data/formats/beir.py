@@ -10,13 +10,12 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
+from rerank.data.folds import Judged, merge_splits
 from rerank.data.formats._line_offsets import Find, line_offsets
-from rerank.data.ids import check_id
-from rerank.data.sources import UnknownDocumentError, register
-from rerank.data.splits import Judged, merge_splits
-from rerank.data.text_lines import parse_object, read_objects, size_of_text, text_under
+from rerank.data.sources import register
+from rerank.data.text_lines import check_id, parse_object, read_objects, size_of_text, text_under
 from rerank.data.trec import read_qrels
-from rerank.data.types import Document, Fold, Judgments
+from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.kept_hashes import kept_hash
@@ -62,23 +61,9 @@ class BeirFolder:
     def name(self) -> str:
         return self._folder.resolve().name
 
-    @property
-    def qrels(self) -> Judgments:
-        """The judgments; {} if the folder has no file in qrels/."""
-        return self._judged.qrels
-
-    @property
-    def folds(self) -> tuple[Fold, ...]:
-        """The published split of qrels/train.tsv, dev.tsv and test.tsv, if there are the first and the last."""
-        return self._judged.folds
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines about the split, and about the files in qrels/ that are not used."""
-        return self._judged.notes
-
     @functools.cached_property
-    def _judged(self) -> Judged:
+    def judged(self) -> Judged:
+        """The judgments, and the published split of qrels/train.tsv, dev.tsv and test.tsv, if there are these."""
         if not any(self._folder.glob(JUDGMENTS)):
             return Judged({})
         self._check_files(QRELS)
@@ -91,22 +76,17 @@ class BeirFolder:
         Raises UserError for a malformed line and for a judged query that is not in queries.jsonl.
         """
         self._check_files(QUERIES)
-        qrels, path = self.qrels, self._folder / QUERIES
+        path = self._folder / QUERIES
         queries: dict[str, str] = {}
         for where, _, query in self._records(path):
             if query.doc_id in queries:
                 raise UserError(f"{where}: the query {query.doc_id} occurs a second time; expected each id once")
             queries[query.doc_id] = query.body
-        for query_id in qrels:
+        for query_id in self.judged.qrels:
             if query_id not in queries:
                 missing = f"judges query {query_id}, which is not in {path}; add it or drop its lines"
                 raise UserError(f"{self._folder / 'qrels'}: {missing}")
         return queries
-
-    def query_texts(self, field: str) -> dict[str, str]:
-        """The texts under another key of queries.jsonl; raises UserError, with the keys that there are, without it."""
-        # Without a key of titles, so that `field` may be that key.
-        return BeirFolder(self.source, self.id_key, "", field).queries
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -140,8 +120,8 @@ class BeirFolder:
             offsets = self._find(doc_ids)
         except KeyError as error:
             (doc_id,) = error.args
-            message = f"{path}: has no document {doc_id}; the run or the qrels come from another collection"
-            raise UnknownDocumentError(message, doc_id) from None
+            message = f"{path}: has no document {doc_id}; the run, judgments or lists come from another collection"
+            raise UserError(message) from None
         with path.open("rb") as corpus:
             for doc_id, offset in zip(doc_ids, offsets, strict=True):
                 corpus.seek(offset)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.data.folds import official_folds
+from rerank.data.folds import Judged, merge_splits, official_folds
 from rerank.data.formats._ir_datasets import error_in_one_line, library, missing_documents, published_split
-from rerank.data.sources import UnknownDocumentError, register
-from rerank.data.splits import WithSplits
-from rerank.data.types import Document, Fold, Qrels
+from rerank.data.sources import register
+from rerank.data.types import Document, Qrels
 from rerank.utils.errors import UserError, nearest
 
 DOCUMENTS_AT_ONCE = 256
@@ -24,7 +23,8 @@ PARTS = {"documents": "has_docs", "queries": "has_queries", "qrels": "has_qrels"
 class IrDataset:
     """A collection of ir_datasets by its id; see `Source` for its attributes.
 
-    Opening raises UserError if ir_datasets has no such id or no documents for it.
+    An id with a published split has the queries of its parts: beir/fiqa those of its /train, /dev and /test. Opening
+    raises UserError if ir_datasets has no such id or no documents for it.
     """
 
     source: str
@@ -53,48 +53,30 @@ class IrDataset:
     @functools.cached_property
     def queries(self) -> dict[str, str]:
         """query_id to text; the title, for TREC topics."""
-        self._check_parts("documents", "queries")
-        return _read_queries(self.source)
-
-    def query_texts(self, field: str) -> dict[str, str]:
-        """query_id to the text of a field of the query class, such as title, description or narrative.
-
-        Raises UserError, with the fields that there are, for another one.
-        """
-        self._check_parts("documents", "queries")
-        types = library().load(self.source).queries_cls().__annotations__
-        fields = [name for name, type_ in types.items() if type_ is str and name != "query_id"]
-        if field not in fields:
-            expected = f"its queries have {', '.join(fields)}"
-            raise UserError(f"--collection.query-field {field}: not a field of {self.source}; {expected}")
-        return _read_queries(self.source, field)
+        if not self._split:
+            self._check_parts("documents", "queries")
+        return {q: text for id_ in self._split.values() or [self.source] for q, text in _read_queries(id_).items()}
 
     @functools.cached_property
-    def qrels(self) -> Qrels:
-        """The judgments; {} if ir_datasets has none for the id."""
-        dataset = library().load(self.source)
-        if not _has(dataset, "qrels"):
-            return {}
-        qrels: Qrels = {}
-        with error_in_one_line(self.source, "qrels", dataset.qrels_handler()):
-            for qrel in dataset.qrels_iter():
-                qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
-        return qrels
-
-    @functools.cached_property
-    def folds(self) -> tuple[Fold, ...]:
-        """The folds of the subsets fold1, fold2, ... that ir_datasets has below the id."""
+    def judged(self) -> Judged:
+        """The judgments, and the published split or the folds of the subsets fold1, fold2, … below the id."""
+        if self._split:
+            tested, parent = self._split["test"], f"{self.source}/test"
+            note = (
+                [] if tested == parent else [f"{self.source}: no judged queries in {parent}, so those of {tested} test"]
+            )
+            return merge_splits({part: _read_qrels(id_) for part, id_ in self._split.items()}, self.source, *note)
         prefix = f"{self.source}/fold"
-        ids = sorted(name for name in library().registry if name.startswith(prefix))
-        return tuple(official_folds([(name.removeprefix(prefix), _read_queries(name)) for name in ids]) if ids else ())
+        parts = [
+            (id_.removeprefix(prefix), _read_queries(id_))
+            for id_ in sorted(library().registry)
+            if id_.startswith(prefix)
+        ]
+        return Judged(_read_qrels(self.source), tuple(official_folds(parts)) if parts else ())
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A line for an id that is a part of a published split."""
-        parent, _, last = self.source.rpartition("/")
-        if last != "test" or not published_split(parent):
-            return ()
-        return (f"{self.source}: {parent}/train is not used; --collection {parent} takes the published split",)
+    @functools.cached_property
+    def _split(self) -> dict[str, str]:
+        return published_split(self.source)
 
     @property
     def fingerprint(self) -> str:
@@ -113,7 +95,8 @@ class IrDataset:
         return missing_documents(self._handler)
 
     def expect_judgments(self) -> None:
-        self._check_parts("documents", "queries", "qrels")
+        if not self._split:
+            self._check_parts("documents", "queries", "qrels")
 
     def count(self) -> int:
         """The number of documents that ir_datasets states, 0 if it does not."""
@@ -137,10 +120,9 @@ class IrDataset:
                 docs = store.get_many(requested)
                 for doc_id in requested:
                     if doc_id not in docs:
-                        raise UnknownDocumentError(
-                            f"{self.source}: has no document {doc_id}; the run or the qrels come from another "
-                            "collection",
-                            doc_id,
+                        raise UserError(
+                            f"{self.source}: has no document {doc_id}; the run, judgments or lists come from another "
+                            "collection"
                         )
                     yield _document(docs[doc_id])
 
@@ -208,32 +190,21 @@ def _has(dataset: Any, part: str) -> bool:
     return bool(getattr(dataset, PARTS[part])())
 
 
-def _read_queries(source: str, field: str = "") -> dict[str, str]:
-    """The default text of each query, or that of a field."""
+def _read_queries(source: str) -> dict[str, str]:
+    """The default text of each query."""
     dataset = library().load(source)
-    queries: dict[str, str] = {}
     with error_in_one_line(source, "queries", dataset.queries_handler()):
-        for query in dataset.queries_iter():
-            queries[query.query_id] = getattr(query, field) if field else query.default_text()
-    return queries
+        return {query.query_id: query.default_text() for query in dataset.queries_iter()}
 
 
-class _PublishedSplit:
-    """Reads ids with a published split: beir/fiqa is its /train, /dev and /test; without judged /test, /dev tests."""
-
-    @classmethod
-    def matches(cls, source: str) -> bool:
-        return IrDataset.matches(source) and bool(published_split(source))
-
-    def __call__(self, source: str) -> WithSplits:
-        """Opens the parts; raises UserError if one cannot be opened."""
-        ids = published_split(source)
-        parts = {part: IrDataset(id_) for part, id_ in ids.items()}
-        note = f"{source}: no judged queries in {source}/test, so those of {ids['test']} test"
-        if ids["test"] == f"{source}/test":
-            note = ""
-        return WithSplits(parts["test"], parts["train"], parts.get("valid"), source, note)
+def _read_qrels(source: str) -> Qrels:
+    """The judgments; {} if ir_datasets has none for the id."""
+    dataset, qrels = library().load(source), Qrels()
+    if _has(dataset, "qrels"):
+        with error_in_one_line(source, "qrels", dataset.qrels_handler()):
+            for qrel in dataset.qrels_iter():
+                qrels.setdefault(qrel.query_id, {})[qrel.doc_id] = qrel.relevance
+    return qrels
 
 
-register(_PublishedSplit(), fallback=True)
-register(IrDataset, fallback=True)  # asked second, as it would open these ids too
+register(IrDataset, fallback=True)

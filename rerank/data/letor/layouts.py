@@ -5,9 +5,8 @@ import contextlib
 import re
 from pathlib import Path
 
-from rerank.data.folds import make_folds, select_folds
+from rerank.data.folds import hold_out, make_folds, select_folds
 from rerank.data.letor.store import Store, open_store
-from rerank.data.splits import hold_out
 from rerank.data.text_lines import open_text
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError

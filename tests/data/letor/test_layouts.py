@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from rerank.data.folds import hold_out
 from rerank.data.letor.layouts import fold_names, is_feature_source, open_all, open_fold
-from rerank.data.splits import hold_out
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
 from tests.support.small_sets import LETOR, MSLR, OHSUMED, matrix, put, text, write_folds
