@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from rerank.data.arrays import release, slices_of
-from rerank.data.id_table import IdTable
-from rerank.data.ragged import Ragged, RaggedWriter, open_ragged, read_ragged
+from rerank.data.ragged import IdTable, Ragged, RaggedWriter, open_ragged, read_ragged, release, slices_of
 from rerank.data.types import Document
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log, progress

@@ -5,24 +5,146 @@ A folder has `values.bin` (the values of all documents), `offsets.npy` (where th
 files). After a kill, the same command continues where it was; the finished files are the same, byte for byte.
 """
 
+import mmap
 import struct
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from xxhash import xxh3_64_intdigest
 
-from rerank.data.arrays import map_bytes, write_array
-from rerank.data.id_table import IdTable, make_id_table
 from rerank.utils.errors import UserError
-from rerank.utils.integrity import RECORD, Record, changes_since_record, write_record
+from rerank.utils.integrity import Record, RecordedFile, changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.resumable import Unfinished, put_in_place, resumable
 
+ITEMS_AT_ONCE = 2**20
+IDS_AT_ONCE = 2**16
 VALUES, OFFSETS, NUMBERS = "values.bin", "offsets.npy", "numbers.npy"
 IDS, ID_OFFSETS, ID_HASHES, ID_ROWS = "ids.bin", "id_offsets.npy", "id_hashes.npy", "id_rows.npy"
 SIZES = "sizes.bin"
 """Three int64 of each document: its values, the bytes of its id, its number. Removed when the store is whole."""
+
+
+def map_bytes(path: Path, kind: Any) -> np.ndarray:
+    """The numbers of a file without a header, memory-mapped.
+
+    Raises ValueError for a file that ends inside a number, and OSError for one that cannot be opened.
+    """
+    if not path.stat().st_size:  # nothing can be mapped of an empty file
+        return np.zeros(0, kind)
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
+
+
+def write_array(path: Path, array: np.ndarray) -> dict[str, Any]:
+    """Writes a .npy file, a part at a time, and returns its size and hash.
+
+    numpy.save and tofile leave the last bytes of a file to the C library, and do not notice if a full disk refuses
+    them.
+    """
+    with RecordedFile(path) as file:
+        np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+    return file.facts()
+
+
+def release(array: np.ndarray | None) -> None:
+    """Frees the memory of what was read of a memory-mapped array; it is read again when it is needed."""
+    held: Any = array
+    while isinstance(held, np.ndarray | memoryview):
+        held = held.base if isinstance(held, np.ndarray) else held.obj
+    if isinstance(held, mmap.mmap):
+        held.madvise(mmap.MADV_DONTNEED)
+
+
+def slices_of(items: int) -> Iterator[slice]:
+    """Slices of ITEMS_AT_ONCE items, so that an array of any size is read in bounded memory."""
+    return (slice(first, min(first + ITEMS_AT_ONCE, items)) for first in range(0, items, ITEMS_AT_ONCE))
+
+
+class RepeatedIdError(ValueError):
+    """An id that occurs twice; `row` is where it occurs the second time."""
+
+    def __init__(self, doc_id: str, row: int) -> None:
+        super().__init__(f"{doc_id!r} occurs a second time")
+        self.row = row
+
+
+@dataclass(frozen=True, eq=False)
+class IdTable(Mapping[str, int]):
+    """Maps ids to rows 0, 1, 2, ... as a dict does, in 24 bytes an id beside the ids themselves.
+
+    Row i has the id `text[offsets[i]:offsets[i + 1]]`, UTF-8 in uint8. hashes: (ids,) uint64, sorted; rows: (ids,)
+    int64, the row of each hash, and rows of equal hashes in their order. An id is found by binary search.
+    """
+
+    text: np.ndarray
+    offsets: np.ndarray
+    hashes: np.ndarray
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, doc_id: str) -> int:
+        name = doc_id.encode(errors="surrogatepass")
+        found, hashes = _hash(name), self.hashes.data  # a view gives items faster than an array
+        place = bisect_left(hashes, found)
+        while place < len(hashes) and hashes[place] == found:
+            row = int(self.rows[place])
+            if self._name(row) == name:
+                return row
+            place += 1
+        raise KeyError(doc_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode() for name in _names(self.text, self.offsets))
+
+    def id_of(self, row: int) -> str:
+        """The id of a row."""
+        return self._name(row).decode()
+
+    def ids_of(self, rows: np.ndarray) -> list[str]:
+        """The ids of some rows: many are found sooner together."""
+        text, begins, ends = self.text.data, self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
+        return [str(text[begin:end], "utf-8") for begin, end in zip(begins, ends, strict=True)]
+
+    def release(self) -> None:
+        """Frees the memory of what was read of memory-mapped arrays."""
+        for field in fields(self):
+            release(getattr(self, field.name))
+
+    def _name(self, row: int) -> bytes:
+        return self.text[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+
+def make_id_table(text: np.ndarray, offsets: np.ndarray) -> IdTable:
+    """The table of these ids; see `IdTable` for the arrays. Raises RepeatedIdError for the first repeated id."""
+    hashes = np.fromiter(map(_hash, _names(text, offsets)), np.uint64, len(offsets) - 1)
+    rows = np.argsort(hashes, kind="stable")
+    hashes = hashes[rows]
+    table = IdTable(text, offsets, hashes, rows)
+    for row in np.sort(rows[1:][hashes[1:] == hashes[:-1]]).tolist():
+        if table[table.id_of(row)] != row:
+            raise RepeatedIdError(table.id_of(row), row)
+    return table
+
+
+def _names(text: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
+    """The ids in their order, read a part at a time."""
+    for first in range(0, len(offsets) - 1, IDS_AT_ONCE):
+        bounds = offsets[first : first + IDS_AT_ONCE + 1].tolist()
+        part = text[bounds[0] : bounds[-1]].tobytes()
+        release(text)
+        for begin, end in pairwise(bounds):
+            yield part[begin - bounds[0] : end - bounds[0]]
+
+
+def _hash(name: bytes) -> int:
+    return xxh3_64_intdigest(name)
 
 
 class Ragged(NamedTuple):
@@ -54,7 +176,7 @@ class RaggedWriter:
         """Documents that are finished."""
         return self._unfinished.done
 
-    def add(self, doc_id: str, values: np.ndarray | tuple[()], number: int = 0) -> None:
+    def add(self, doc_id: str, values: np.ndarray | Sequence[int], number: int = 0) -> None:
         """Adds a document with its values, (values, ...) of the store's type, and any other whole number."""
         name, files = doc_id.encode(), self._unfinished.files
         if len(values):
@@ -86,8 +208,7 @@ def open_ragged(folder: Path, what: str, kind: Any, fill: Callable[[RaggedWriter
 
 def read_ragged(folder: Path, what: str, kind: Any) -> Ragged:
     """Opens an existing store; raises UserError if a file is missing or differs from its record."""
-    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
-    if changed:
+    if changed := changes_since_record(folder):
         raise UserError(f"{folder}: the {what} cannot be read ({'; '.join(changed)}); remove the folder and run again")
     offsets, numbers, id_offsets, hashes, rows = (
         np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, NUMBERS, ID_OFFSETS, ID_HASHES, ID_ROWS)

@@ -1,7 +1,6 @@
 """Tokenised documents: on disk, made once for a collection and a tokenizer and then memory-mapped, or in memory."""
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,23 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.arrays import release, slices_of
-from rerank.data.ragged import RaggedWriter, open_ragged
+from rerank.data.ragged import RaggedWriter, open_ragged, release, slices_of
 from rerank.utils.files import short_hash_of
 from rerank.utils.prefetch import prefetch
 from rerank.utils.progress import progress
 
-PIECE = 2**16
-"""Characters of a text above which it is tokenised in pieces."""
-WORD_END = re.compile(r"(?<=\S)\s")
-PIECES_PER_CHUNK = 2048
-"""Pieces that the tokenizer's threads share; with 256 they wait for each other."""
+TEXTS_PER_CHUNK = 2048
+"""Texts that the tokenizer's threads share; with 256 they wait for each other."""
 CHARACTERS_PER_CHUNK = 2**20
 BYTES_KEPT = 2**26
 """The memory of a larger store is freed when its tokens were read; else they would fill the memory."""
-
-Chunk = list[tuple[str, bool]]
-"""Pieces of texts to tokenise together, each with whether it ends a text."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +91,11 @@ def open_store(
     def fill(writer: RaggedWriter) -> None:
         left = doc_ids[writer.done :] if writer.done else doc_ids
         # A thread hands a chunk to those of the tokenizer's library, one for each core, while the next one is read.
-        chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(_tokenised, tokenizer=tokenizer))
-        documents = progress(_joined(chunks, max_doc_tokens), len(doc_ids), "tokenising", before=writer.done)
-        for doc_id, (ids, length) in zip(left, documents, strict=True):
-            writer.add(doc_id, ids, length)
+        chunks = prefetch(_chunks(lead + text for text in texts(left)), partial(tokenise, tokenizer=tokenizer))
+        tokenised = chain.from_iterable(tokens for _, tokens in chunks)
+        documents = progress(tokenised, len(doc_ids), "tokenising", before=writer.done)
+        for doc_id, ids in zip(left, documents, strict=True):
+            writer.add(doc_id, ids[:max_doc_tokens], len(ids))
             writer.finish()
 
     return TokenStore(*open_ragged(folder, "tokens", np.int32, fill))
@@ -113,66 +106,26 @@ def make_store(
 ) -> TokenStore:
     """A store in memory, with the same contents as that of `open_store`; `texts` are in the order of the ids."""
     documents, lengths = [np.zeros(0, np.int32)], []
-    chunks = ((chunk, _tokenised(chunk, tokenizer)) for chunk in _chunks(lead + text for text in texts))
-    for ids, length in _joined(chunks, max_doc_tokens):
-        documents.append(ids)
-        lengths.append(length)
+    for chunk in _chunks(lead + text for text in texts):
+        for ids in tokenise(chunk, tokenizer):
+            documents.append(np.asarray(ids[:max_doc_tokens], np.int32))
+            lengths.append(len(ids))
     offsets = np.cumsum([len(tokens) for tokens in documents], dtype=np.int64)
     rows = dict(zip(doc_ids, range(len(doc_ids)), strict=True))
     return TokenStore(np.concatenate(documents), offsets, np.asarray(lengths, dtype=np.int64), rows)
 
 
-def pieces(text: str, size: int = PIECE) -> Iterator[str]:
-    """The text in pieces of `size` to 2 * `size` characters, which are tokenised one by one, in bounded memory.
-
-    A text is cut before white space; where `size` characters have none, between any two.
-
-    >>> list(pieces("one, two three four", 6))
-    ['one, two', ' three', ' four']
-    """
-    begin = 0
-    while len(text) - begin > size:
-        limit = begin + 2 * size
-        found = WORD_END.search(text, begin + size, limit)
-        end = found.start() if found else min(limit, len(text))
-        yield text[begin:end]
-        begin = end
-    if begin < len(text) or not text:
-        yield text[begin:]
-
-
-def _joined(chunks: Iterable[tuple[Chunk, list[list[int]]]], max_doc_tokens: int) -> Iterator[tuple[np.ndarray, int]]:
-    """The first `max_doc_tokens` token ids of each text, and the number of all its tokens."""
-    kept: list[np.ndarray] = []
-    length = 0
-    for chunk, tokens in chunks:
-        for (_, ends), ids in zip(chunk, tokens, strict=True):
-            kept.append(np.asarray(ids[: max(0, max_doc_tokens - length)], dtype=np.int32))
-            length += len(ids)
-            if ends:
-                yield np.concatenate(kept), length
-                kept, length = [], 0
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[Chunk]:
-    """The pieces of the texts in chunks."""
-    chunk: Chunk = []
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
     characters = 0
     for text in texts:
-        left = len(text)
-        for piece in pieces(text):
-            left -= len(piece)
-            characters += len(piece)
-            chunk.append((piece, left == 0))
-            if len(chunk) == PIECES_PER_CHUNK or characters >= CHARACTERS_PER_CHUNK:
-                yield chunk
-                chunk, characters = [], 0
+        chunk.append(text)
+        characters += len(text)
+        if characters >= CHARACTERS_PER_CHUNK or len(chunk) >= TEXTS_PER_CHUNK:
+            yield chunk
+            chunk, characters = [], 0
     if chunk:
         yield chunk
-
-
-def _tokenised(chunk: Chunk, tokenizer: Any) -> list[list[int]]:
-    return tokenise([piece for piece, _ in chunk], tokenizer)
 
 
 def tokenise(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:

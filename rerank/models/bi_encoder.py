@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rerank.data.passage_texts import OffsetTokenizer, equal_passages, open_offset_tokenizer
+from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
 from rerank.models.config_file import CheckpointConfig, check_config_files
 from rerank.models.gpu import Precision, usable_device
 from rerank.models.hub import bi_encoder_hash, encoder_folder

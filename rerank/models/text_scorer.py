@@ -11,7 +11,7 @@ import torch
 from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.text_template import open_template
-from rerank.data.passage_texts import OffsetTokenizer, open_offset_tokenizer, passage_span
+from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.cast_weights import cast_weights

@@ -18,7 +18,7 @@ from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
-from rerank.utils.integrity import RECORD, changes_since_record, write_record
+from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 
@@ -139,8 +139,7 @@ def index_identity(index: Path) -> str:
 
 def _expect_undamaged(folder: Path) -> None:
     """Raises UserError if an own index has changed since it was written."""
-    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
-    if changed:
+    if changed := changes_since_record(folder):
         raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
 
 

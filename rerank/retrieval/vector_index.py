@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
+from rerank.data.ragged import release
 from rerank.retrieval.exact_search import Similarity, best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
-from rerank.utils.integrity import RECORD, changes_since_record, write_record
+from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
@@ -86,8 +86,7 @@ def open_index(
     import faiss
 
     make_once(folder, "vector index", lambda: _make(folder, documents, similarity, queries(), cosine))
-    changed = changes_since_record(folder) if (folder / RECORD).exists() else [f"{RECORD}: expected a file, found none"]
-    if changed:
+    if changed := changes_since_record(folder):
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
     about: dict[str, Any] = read_json(folder / ABOUT, dict[str, Any], "remove the folder to build the index again")
     index: VectorIndex = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rerank.data.arrays import release
 from rerank.data.embeddings import EmbeddingStore
+from rerank.data.ragged import release
 from rerank.retrieval.exact_search import Similarity, best_of, or_one, product, units
 
 FEWEST, MOST = 10_000, 2**30

@@ -128,10 +128,10 @@ def write_record(folder: Path, written: Record | None = None) -> None:
 
 
 def changes_since_record(folder: Path) -> list[str]:
-    """What differs from the record in a folder; nothing if it has none, as an index that rerank did not make."""
+    """What differs from the record in a folder."""
     file = folder / RECORD
     if not file.exists():
-        return []
+        return [f"{RECORD}: expected a file, found none"]
     try:
         return list(changes(folder, as_record(parse_json(file.read_bytes()))))
     except OSError as error:

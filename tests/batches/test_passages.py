@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rerank.data import tokens
-from rerank.data.arrays import release
+from rerank.data.ragged import release
 from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.models.encoder import load_encoder
 from rerank.utils.errors import UserError

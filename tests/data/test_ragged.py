@@ -6,10 +6,8 @@ import resource
 import numpy as np
 import pytest
 
-from rerank.data import id_table
-from rerank.data.arrays import write_array
-from rerank.data.id_table import RepeatedIdError
-from rerank.data.ragged import open_ragged
+from rerank.data import ragged
+from rerank.data.ragged import RepeatedIdError, open_ragged, write_array
 from rerank.utils import resumable
 from rerank.utils.errors import UserError
 
@@ -41,7 +39,7 @@ def contents(folder):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_every_document_has_its_values_its_number_and_its_row(tmp_path, order, monkeypatch):
-    monkeypatch.setattr(id_table, "IDS_AT_ONCE", 7)
+    monkeypatch.setattr(ragged, "IDS_AT_ONCE", 7)
     documents = dict(list(DOCUMENTS.items())[::order])
     store = opened(tmp_path, documents)
     values = store.values.reshape(-1, 2)
@@ -76,7 +74,7 @@ def test_an_interrupted_store_goes_on_and_is_the_same_byte_for_byte(tmp_path, mo
 
 
 def test_a_repeated_id_is_named_again_after_the_same_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(id_table, "_hash", lambda name: 0)
+    monkeypatch.setattr(ragged, "_hash", lambda name: 0)
 
     def fill(writer):
         for doc_id in ["a", "b", "a"][writer.done :]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rerank.data.embeddings import EmbeddingStore
-from rerank.data.id_table import make_id_table
+from rerank.data.ragged import make_id_table
 from rerank.data.trec import ranked
 from rerank.retrieval.exact_search import product, search_exactly
 

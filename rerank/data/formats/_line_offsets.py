@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.data.arrays import release
-from rerank.data.id_table import RepeatedIdError
-from rerank.data.ragged import Ragged, RaggedWriter, open_ragged
+from rerank.data.ragged import Ragged, RaggedWriter, RepeatedIdError, open_ragged, release
 from rerank.utils.errors import UserError
 from rerank.utils.files import short_hash
 from rerank.utils.temporary import remove

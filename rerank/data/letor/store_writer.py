@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rerank.data.arrays import write_array
 from rerank.data.letor.parser import LINE, LineError, Lines, parse
+from rerank.data.ragged import write_array
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
 from rerank.utils.processes import ordered_map
