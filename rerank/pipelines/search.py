@@ -8,8 +8,7 @@ from rerank.data.queries import check_query
 from rerank.data.trec import ranked
 from rerank.data.types import Document, Hit, Marked, Run
 from rerank.pipelines.fitted import Fitted
-from rerank.retrieval.snippets import snippet
-from rerank.retrieval.words import find_words
+from rerank.retrieval.words import find_words, snippet
 from rerank.stages.base import Ranker
 from rerank.stages.cross_encoder import CrossEncoderRanker
 from rerank.stages.late_interaction import LateInteractionRanker

@@ -7,30 +7,100 @@ import base64
 import contextlib
 import functools
 import itertools
+import os
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, open_collection, queries_to_search
+from rerank.data.trec import lines_of_query
 from rerank.data.types import Run
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import SEARCHER, choose_index, index_identity, reading
 from rerank.retrieval.words import open_analyzer
 from rerank.utils.cores import count_cores
+from rerank.utils.files import short_hash, short_hash_of
 from rerank.utils.progress import log, progress
+from rerank.utils.resumable import resumable
+from rerank.utils.temporary import remove
 
+RUN, TAG = "run", "Anserini"
 QUERIES_AT_ONCE = 20
-NAMED = 5
-"""Queries without a result that a line names."""
 MAX_TERMS = 2**31 - 1
 """The distinct terms that a query may have: any number. With more than 1,024 Lucene's default is an error."""
 STEP, SHIFT = np.float32(1e-4), np.float32(1e-6)
 """Anserini rounds scores to whole steps; one that is not a step below the one before is shifted."""
+
+
+class WrittenRun(NamedTuple):
+    """A run: its queries that have candidates, its candidates, and its file's size and hash (`utils.integrity`)."""
+
+    queries: int
+    candidates: int
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """BM25 on a Lucene index. `language` is that of the queries, and should be that of the index.
+
+    All methods raise UserError if `index` is not a Lucene index, and for an unknown language.
+    """
+
+    index: Path
+    k1: float = 0.9
+    b: float = 0.4
+    language: str = ENGLISH
+
+    def search(self, queries: Mapping[str, str], depth: int, threads: int | None = None) -> Run:
+        """The best `depth` documents of each query, best first.
+
+        A query may have any number of terms. `threads` is by default the number of cores. Queries without a result are
+        not in the run, and their number is logged.
+        """
+        run = {query_id: scores for query_id, scores in self.search_each(queries, depth, threads) if scores}
+        _log_unanswered(len(queries) - len(run), len(queries))
+        return run
+
+    def search_each(
+        self, queries: Mapping[str, str], depth: int, threads: int | None = None, before: int = 0
+    ) -> Generator[tuple[str, dict[str, float]]]:
+        """As `search`, query by query, in the order of `queries`, so that their results need not be in memory together.
+
+        {} is the result of a query without one. The first `before` queries are left out.
+        """
+        with reading(self.index):
+            array = java_class("java.util.Arrays")
+            left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
+            while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
+                texts, ids = array.asList(*some.values()), array.asList(*some)
+                results = self.lucene.batch_search(texts, ids, depth, threads or count_cores())
+                for query_id in some:
+                    yield query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}
+
+    def search_one(self, query: str, depth: int) -> dict[str, float]:
+        """As `search` for one query, without a thread or a line in the log; {} for one without a word of the index.
+
+        SimpleSearcher reads the stored fields of each hit and makes an object of it, which is two thirds of the time of
+        a query: here Lucene is asked itself.
+        """
+        with reading(self.index):
+            searcher = self.lucene
+            lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
+            lucene.setSimilarity(searcher.similarity)
+            parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
+            return _scores_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
+
+    @property
+    def lucene(self) -> Any:
+        """Anserini's SimpleSearcher of the index, which stays open for the next query."""
+        return _open(self, index_identity(self.index))
 
 
 def retrieve(
@@ -53,92 +123,51 @@ def retrieve(
     with contextlib.ExitStack() as stack:
         folder = cache or stack.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))
         found = choose_index(index, collection, Path(folder), threads, language)
-        return search(found, queries_to_search(collection), depth, k1, b, threads, language)
+        return Searcher(found, k1, b, language).search(queries_to_search(collection), depth, threads)
 
 
-def search(
-    index: Path,
-    queries: Mapping[str, str],
-    depth: int,
-    k1: float = 0.9,
-    b: float = 0.4,
-    threads: int | None = None,
-    language: str = ENGLISH,
-) -> Run:
-    """The best `depth` documents of each query by BM25, best first.
+@contextlib.contextmanager
+def write_bm25(
+    file: Path, searcher: Searcher, queries: Mapping[str, str], depth: int, threads: int | None = None
+) -> Iterator[WrittenRun]:
+    """Writes the run of `Searcher.search` query by query, byte for byte what `write_run` writes of it, as found.
 
-    A query may have any number of terms. `threads` is by default the number of cores. Queries without a result are not
-    in the run, and their number is logged. `language` is that of the queries, and should be that of the index. Raises
-    UserError if `index` is not a Lucene index, and for an unknown language.
+    Yields when the run is whole; after the block, which refuses one without candidates, it becomes `file`. A command
+    that was interrupted goes on behind its last query, if index, queries and settings are the same. Raises UserError as
+    `Searcher`, and if the disk is full. The caller holds a lock.
     """
-    found = search_each(index, queries, depth, k1, b, threads, language)
-    run = {query_id: scores for query_id, scores in found if scores}
-    unanswered = [query_id for query_id in queries if query_id not in run]
-    log_unanswered(unanswered, len(unanswered), len(queries))
-    return run
+    identity = index_identity(searcher.index), depth, searcher.k1, searcher.b, searcher.language
+    with resumable(file, (RUN,), short_hash(*identity, short_hash_of(queries.items()))) as unfinished:
+        unfinished.facts = counts = {"candidates": 0, "unanswered": 0} | unfinished.facts
+        with contextlib.closing(searcher.search_each(queries, depth, threads, unfinished.done)) as found:
+            for query_id, scores in found:
+                if scores:
+                    unfinished.files[RUN].write(lines_of_query(file, query_id, scores, TAG, as_found=True).encode())
+                counts["candidates"] += len(scores)
+                counts["unanswered"] += not scores
+                unfinished.finish_item()
+        facts = unfinished.record()[RUN]
+    _log_unanswered(counts["unanswered"], len(queries))
+    if not counts["candidates"]:
+        remove(unfinished.folder)
+    yield WrittenRun(len(queries) - counts["unanswered"], counts["candidates"], facts)
+    os.replace(unfinished.folder / RUN, file)
+    remove(unfinished.folder)
 
 
-def search_each(
-    index: Path,
-    queries: Mapping[str, str],
-    depth: int,
-    k1: float = 0.9,
-    b: float = 0.4,
-    threads: int | None = None,
-    language: str = ENGLISH,
-    before: int = 0,
-) -> Generator[tuple[str, dict[str, float]]]:
-    """As `search`, query by query, in the order of `queries`, so that their results need not be in memory together.
-
-    {} is the result of a query without one. The first `before` queries are left out.
-    """
-    with reading(index):
-        searcher, array = kept_searcher(index, k1, b, language), java_class("java.util.Arrays")
-        left = iter(progress(itertools.islice(queries.items(), before, None), len(queries), "BM25", before=before))
-        while some := dict(itertools.islice(left, QUERIES_AT_ONCE)):
-            texts, ids = array.asList(*some.values()), array.asList(*some)
-            results = searcher.batch_search(texts, ids, depth, threads or count_cores())
-            for query_id in some:
-                yield query_id, {hit.docid: hit.score for hit in results.get(query_id) or ()}
-
-
-def search_one(
-    index: Path, query: str, depth: int, k1: float = 0.9, b: float = 0.4, language: str = ENGLISH
-) -> dict[str, float]:
-    """The best `depth` documents of one query by BM25, best first: as `search`, without a thread or a line in the log.
-
-    {} for a query without a word of the index. Raises UserError as `search`. SimpleSearcher reads the stored fields of
-    each hit and makes an object of it, which is two thirds of the time of a query: here Lucene is asked itself.
-    """
-    with reading(index):
-        searcher = kept_searcher(index, k1, b, language)
-        if searcher.backwardsCompatibilityLucene8:
-            return {hit.docid: hit.score for hit in searcher.search(query, depth)}
-        lucene = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
-        lucene.setSimilarity(searcher.similarity)
-        parsed = searcher.generator.buildQuery("contents", searcher.analyzer, query)
-        return _scores_of(lucene.search(parsed, depth, searcher.BREAK_SCORE_TIES_BY_DOCID, True))
-
-
-def log_unanswered(first: Sequence[str], unanswered: int, queries: int) -> None:
-    """Logs how many of the queries find no document; `first` are the ids of the first NAMED of them, or more."""
+def _log_unanswered(unanswered: int, queries: int) -> None:
     if unanswered:
-        log.info(f"{unanswered} of {queries} queries find no document: {', '.join(first[:NAMED])}")
-
-
-def kept_searcher(index: Path, k1: float, b: float, language: str) -> Any:
-    """Anserini's searcher of an index, which stays open for the next query."""
-    return _searcher(index, index_identity(index), k1, b, language)
+        log.info(f"{unanswered} of {queries} queries find no document")
 
 
 @functools.lru_cache(maxsize=4)
-def _searcher(index: Path, identity: str, k1: float, b: float, language: str) -> Any:
-    """Anserini's searcher, open for the next query; another index in the same folder has another `identity`."""
+def _open(settings: Searcher, identity: str) -> Any:
+    """Anserini's searcher; another index in the same folder has another `identity`."""
     java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MAX_TERMS)
-    searcher = java_class(SEARCHER)(str(index.resolve()))
-    if language != ENGLISH:
-        searcher.set_analyzer(open_analyzer(language))
-    searcher.set_bm25(float(k1), float(b))
+    searcher = java_class(SEARCHER)(str(settings.index.resolve()))
+    if settings.language != ENGLISH:
+        searcher.set_analyzer(open_analyzer(settings.language))
+    searcher.set_bm25(float(settings.k1), float(settings.b))
     return searcher
 
 

@@ -6,12 +6,10 @@ weights and the constants are those of Anserini, whose own RM3 needs an index wi
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from rerank.config.languages import ENGLISH
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import kept_searcher, search_one
+from rerank.retrieval.bm25 import Searcher
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import reading
 
@@ -22,34 +20,27 @@ MOST_COMMON = 0.1
 
 
 def search_rm3(
-    index: Path,
-    query: str,
-    texts_of: Callable[[Sequence[str]], Iterable[Document]],
-    depth: int,
-    k1: float = 0.9,
-    b: float = 0.4,
-    language: str = ENGLISH,
+    searcher: Searcher, query: str, texts_of: Callable[[Sequence[str]], Iterable[Document]], depth: int
 ) -> dict[str, float]:
     """The best `depth` documents of one query by BM25 with RM3, best first.
 
-    `texts_of` gives the documents of doc_ids. Raises UserError as `search`.
+    `texts_of` gives the documents of doc_ids. Raises UserError as `searcher`.
     """
-    first = search_one(index, query, DOCUMENTS, k1, b, language)
+    first = searcher.search_one(query, DOCUMENTS)
     texts = [document.text for document in texts_of(list(first))]
-    with reading(index):
-        searcher = kept_searcher(index, k1, b, language)
-        analyzers, readers = (
-            java_class("io.anserini.analysis.AnalyzerUtils"),
-            java_class("io.anserini.index.IndexReaderUtils"),
-        )
-        analyzer, documents = searcher.get_analyzer(), searcher.get_total_num_docs()
+    with reading(searcher.index):
+        lucene, analyzers = searcher.lucene, java_class("io.anserini.analysis.AnalyzerUtils")
+        readers = java_class("io.anserini.index.IndexReaderUtils")
+        analyzer, documents = lucene.get_analyzer(), lucene.get_total_num_docs()
 
         def is_common(term: str) -> bool:
-            return bool(readers.getDF(searcher.reader, term) > MOST_COMMON * documents)
+            return bool(readers.getDF(lucene.reader, term) > MOST_COMMON * documents)
 
         counts = [_as_dict(analyzers.computeDocumentVector(analyzer, text)) for text in texts]
-        weights = expanded(_as_list(analyzers.analyze(analyzer, query)), counts, list(first.values()), is_common)
-        return {hit.docid: hit.score for hit in searcher.search(_lucene_query(weights), depth)} if weights else {}
+        words = analyzers.analyze(analyzer, query)
+        own = [words.get(place) for place in range(words.size())]
+        weights = expanded(own, counts, list(first.values()), is_common)
+        return {hit.docid: hit.score for hit in lucene.search(_lucene_query(weights), depth)} if weights else {}
 
 
 def expanded(
@@ -60,11 +51,8 @@ def expanded(
 ) -> dict[str, float]:
     """The weights of the words of an expanded query.
 
-    Args:
-        query: the words of the query, stemmed.
-        documents: the words of the relevant documents and their counts.
-        scores: the score of each document.
-        is_common: whether a word is in too many documents to be added.
+    `query` has its words, stemmed; `documents` the words of the relevant documents and their counts, `scores` their
+    scores. `is_common` is whether a word is in too many documents to be added.
     """
     model: dict[str, float] = {}
     for counts, score in zip(documents, scores, strict=True):
@@ -96,10 +84,6 @@ def _lucene_query(weights: Mapping[str, float]) -> Any:
         word = java_class(f"{lucene}TermQuery")(java_class("org.apache.lucene.index.Term")("contents", term))
         builder.add(java_class(f"{lucene}BoostQuery")(word, weight), should)
     return builder.build()
-
-
-def _as_list(words: Any) -> list[str]:
-    return [words.get(i) for i in range(words.size())]
 
 
 def _as_dict(counts: Any) -> dict[str, int]:

@@ -101,20 +101,19 @@ class BM25Ranker:
 
     def rank(self, queries: Mapping[str, str], below: Sequence[Run]) -> Run:
         """The best documents of each query that has a word of the index."""
-        from rerank.retrieval.bm25 import search, search_one  # starts Java when it is used
+        from rerank.retrieval.bm25 import Searcher  # starts Java when it is used
         from rerank.retrieval.rm3 import search_rm3
 
-        settings, index, config = self.settings, self.index, self.world.config
-        how = settings.depth, settings.k1, settings.b
-        language = config.collection.language
+        settings, config = self.settings, self.world.config
+        searcher = Searcher(self.index, settings.k1, settings.b, config.collection.language)
         with_text = {query_id: text for query_id, text in queries.items() if text.strip()}
         if settings.rm3:
             texts = self.world.texts.get
-            found = {q: search_rm3(index, text, texts, *how, language) for q, text in with_text.items()}
+            found = {q: search_rm3(searcher, text, texts, settings.depth) for q, text in with_text.items()}
         elif len(with_text) == 1:  # without threads, and without a line in the log
-            found = {query_id: search_one(index, text, *how, language) for query_id, text in with_text.items()}
+            found = {query_id: searcher.search_one(text, settings.depth) for query_id, text in with_text.items()}
         else:
-            return search(index, with_text, *how, config.first_stage.threads or None, language)
+            return searcher.search(with_text, settings.depth, config.first_stage.threads or None)
         return {query_id: scores for query_id, scores in found.items() if scores}
 
     def save(self, folder: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from rerank.config import Config, validate
 from rerank.config.languages import ENGLISH
 from rerank.data.collections import Collection, queries_to_search, queries_to_train
+from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.java import java_version
 from rerank.retrieval.lucene_index import choose_index
-from rerank.retrieval.streamed_run import write_bm25
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import expect_text, open_settings
 from rerank.tasks.folds import check_fold, describe_folds, expect_same_folds, fold_names_of
@@ -87,8 +87,8 @@ def first_stage_run(
     )
 
     def make() -> None:
-        index, threads = find_index(config, collection, folder), settings.threads or None
-        with write_bm25(file, index, queries, settings.depth, settings.k1, settings.b, threads, language) as run:
+        searcher = Searcher(find_index(config, collection, folder), settings.k1, settings.b, language)
+        with write_bm25(file, searcher, queries, settings.depth, settings.threads or None) as run:
             if not run.queries:
                 raise UserError(
                     f"{source}: BM25 finds no document for any of its {len(queries)} queries; expected the queries of "

@@ -71,7 +71,7 @@ def add_query(folder, query_id, text):
 def test_german_finds_what_english_does_not_and_both_are_kept(here, capsys):
     write_german(Path("stadt"))
     main(["retrieve", "--collection", "stadt"])
-    assert "2 of 5 queries find no document: q0, q1" in capsys.readouterr().err
+    assert "2 of 5 queries find no document" in capsys.readouterr().err
     main(["retrieve", "--collection", "stadt", "--collection.language", "de"])
     captured = capsys.readouterr()
     assert "find no document" not in captured.err

@@ -9,7 +9,7 @@ import pytest
 from rerank.cli.main import main
 from rerank.data.collections import open_collection
 from rerank.data.types import Document
-from rerank.retrieval.bm25 import search
+from rerank.retrieval.bm25 import Searcher
 from rerank.retrieval.indexed_texts import IndexedTexts, with_indexed_texts
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import build_index, choose_index, prebuilt_index
@@ -78,7 +78,7 @@ def test_an_index_is_named_by_its_language_unless_it_is_english(tmp_path):
     english, german = (choose_index("auto", collection, tmp_path / "cache", language=code) for code in ("en", "de"))
     assert german.name == english.name.replace("stadt-", "stadt-de-")
     queries = collection.queries
-    assert search(german, queries, 5, language="de").keys() > search(english, queries, 5).keys()
+    assert Searcher(german, language="de").search(queries, 5).keys() > Searcher(english).search(queries, 5).keys()
 
 
 def test_only_a_folder_with_an_index_or_a_name_that_pyserini_has_is_taken(towns, tmp_path):
@@ -87,7 +87,7 @@ def test_only_a_folder_with_an_index_or_a_name_that_pyserini_has_is_taken(towns,
     assert choose_index(str(tmp_path / "index"), collection, tmp_path) == tmp_path / "index"
     for open_index in (
         lambda folder: choose_index(str(folder), collection, tmp_path),
-        lambda folder: search(folder, {}, 5),
+        lambda folder: Searcher(folder).search({}, 5),
     ):
         with pytest.raises(UserError, match="not a folder with a Lucene index; expected a file segments_N"):
             open_index(towns)
@@ -121,7 +121,7 @@ def test_what_lucene_itself_finds_damaged_is_one_line(tmp_path, suffix):
     build_index([Document(f"d{number}", "", f"wing of number{number}") for number in range(9)], index, threads=1)
     next(index.glob(f"*.{suffix}")).write_bytes(b"")
     with pytest.raises(UserError, match=r"Lucene cannot read it: .*; if rerank or Pyserini made it, remove the folder"):
-        search(index, {"q": "wing"}, 3)
+        Searcher(index).search({"q": "wing"}, 3)
 
 
 def test_without_a_network_the_message_says_what_to_do(monkeypatch, tmp_path, capfd):
@@ -148,7 +148,7 @@ def test_robust04_from_the_prebuilt_index_alone(monkeypatch, tmp_path):
     collection = open_collection(ROBUST04)
     index = choose_index("auto", collection, tmp_path / "cache")
     assert index == cached
-    run = search(index, {q: collection.queries[q] for q in ("301", "601")}, depth=20)
+    run = Searcher(index).search({q: collection.queries[q] for q in ("301", "601")}, depth=20)
     assert len(run["301"]) >= 10
 
     from_index = with_indexed_texts(collection, index)

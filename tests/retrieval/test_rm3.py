@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rerank.data.types import Document
+from rerank.retrieval.bm25 import Searcher
 from rerank.retrieval.java import java_class
 from rerank.retrieval.lucene_index import SEARCHER, build_index
 from rerank.retrieval.rm3 import expanded, search_rm3
@@ -44,14 +45,14 @@ def test_it_gives_the_scores_of_anserini(index, tmp_path):
     searcher.set_rm3(10, 10, 0.5)
     for query in ("flutter", "wing load", "wing flutter wing"):
         expected = {hit.docid: hit.score for hit in searcher.search(query, 50)}
-        found = search_rm3(index, query, texts_of, 50)
+        found = search_rm3(Searcher(index), query, texts_of, 50)
         assert len(expected) > 1
         assert found == pytest.approx(expected, rel=1e-6)
     searcher.close()
 
 
 def test_a_query_that_finds_nothing_has_no_result(index):
-    assert search_rm3(index, "unknown", texts_of, 50) == {}
+    assert search_rm3(Searcher(index), "unknown", texts_of, 50) == {}
 
 
 def test_the_words_of_the_query_keep_half_of_the_weight():

@@ -6,10 +6,9 @@ import pytest
 
 from rerank.data.trec import write_run
 from rerank.data.types import Document
-from rerank.retrieval import streamed_run
-from rerank.retrieval.bm25 import search
+from rerank.retrieval import bm25
+from rerank.retrieval.bm25 import Searcher, write_bm25
 from rerank.retrieval.lucene_index import build_index
-from rerank.retrieval.streamed_run import write_bm25
 from rerank.utils import resumable
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import facts_of
@@ -30,19 +29,19 @@ def index(tmp_path_factory):
 def expected(index, tmp_path_factory):
     """The bytes of the run that is retrieved and written at once."""
     file = tmp_path_factory.mktemp("whole") / "bm25.run"
-    write_run(file, search(index, QUERIES, 10), "Anserini", as_found=True)
+    write_run(file, Searcher(index).search(QUERIES, 10), "Anserini", as_found=True)
     return file.read_bytes()
 
 
 def write(file, index, queries=QUERIES, depth=10, k1=0.9):
-    with write_bm25(file, index, queries, depth, k1, 0.4) as run:
+    with write_bm25(file, Searcher(index, k1), queries, depth) as run:
         assert not file.exists()
     return run
 
 
 def queries_written(monkeypatch, stop=None):
     """The ids of the queries whose lines are made from now on; an interrupt comes at query `stop`."""
-    written, lines = [], streamed_run.lines_of_query
+    written, lines = [], bm25.lines_of_query
 
     def note(path, query_id, scores, tag, **options):
         if query_id == stop:
@@ -50,7 +49,7 @@ def queries_written(monkeypatch, stop=None):
         written.append(query_id)
         return lines(path, query_id, scores, tag, **options)
 
-    monkeypatch.setattr(streamed_run, "lines_of_query", note)
+    monkeypatch.setattr(bm25, "lines_of_query", note)
     return written
 
 
@@ -66,7 +65,7 @@ def test_it_is_the_run_that_is_written_at_once(index, expected, tmp_path, capfd)
     run = write(tmp_path / "bm25.run", index)
     assert (tmp_path / "bm25.run").read_bytes() == expected
     assert run == (70, expected.count(b"\n"), facts_of(tmp_path / "bm25.run"))
-    assert "1 of 71 queries find no document: none\n" in capfd.readouterr().err
+    assert "1 of 71 queries find no document\n" in capfd.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["bm25.run"]
 
 
@@ -96,7 +95,7 @@ def test_other_settings_or_queries_or_another_index_begin_again(index, tmp_path,
 
 
 def test_a_run_without_candidates_leaves_nothing(index, tmp_path):
-    with contextlib.suppress(UserError), write_bm25(tmp_path / "bm25.run", index, {"q": "zebra"}, 10, 0.9, 0.4) as run:
+    with contextlib.suppress(UserError), write_bm25(tmp_path / "bm25.run", Searcher(index), {"q": "zebra"}, 10) as run:
         raise UserError("no candidate")
     assert run[:2] == (0, 0)
     assert list(tmp_path.iterdir()) == []

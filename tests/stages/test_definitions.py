@@ -18,7 +18,7 @@ from rerank.evaluation.fusion import fuse_ranks, fuse_scores
 from rerank.evaluation.weights import tune_weights
 from rerank.models.late_interaction import rotation_of
 from rerank.models.reranker import Reranker
-from rerank.retrieval.bm25 import retrieve, search
+from rerank.retrieval.bm25 import Searcher, retrieve
 from rerank.retrieval.rm3 import search_rm3
 from rerank.stages import BM25
 from rerank.stages import world as worlds
@@ -60,7 +60,7 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
     qrels = {query_id: world.collection.qrels[query_id] for query_id in judged}
     values = {}
     for k1, b in [(0.0, 1.0), *itertools.product(K1, B)]:
-        run = search(world.index, judged, 100, k1, b)
+        run = Searcher(world.index, k1, b).search(judged, 100)
         values[k1, b] = list(evaluate(qrels, run, ["nDCG@20"])["nDCG@20"].values())
     best = max(values.values(), key=fmean)
     good = [place for place, of in values.items() if fmean(of) >= fmean(best) - stdev(best) / len(best) ** 0.5 / 2]
@@ -70,14 +70,14 @@ def test_bm25_takes_of_the_almost_best_settings_the_nearest_to_its_own(here, tmp
     ranker.save(tmp_path)
     asked = {q: world.collection.queries[q] for q in TESTED}
     for one in (ranker, settings.open(open_world(), tmp_path)):
-        assert one.rank(asked, []) == search(world.index, asked, 1000, k1, b)
+        assert one.rank(asked, []) == Searcher(world.index, k1, b).search(asked, 1000)
 
 
 def test_bm25_with_rm3_adds_words_of_the_best_documents(here, tmp_path):
     world = open_world()
     asked = {q: world.collection.queries[q] for q in TESTED}
     run = BM25(rm3=True).fit(world, FOLD, [], tmp_path).rank(asked, [])
-    assert run == {q: search_rm3(world.index, text, world.texts.get, 1000) for q, text in asked.items()}
+    assert run == {q: search_rm3(Searcher(world.index), text, world.texts.get, 1000) for q, text in asked.items()}
 
 
 def test_a_dense_score_is_that_of_the_best_passage(here, tmp_path):

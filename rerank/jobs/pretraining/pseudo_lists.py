@@ -23,7 +23,7 @@ from rerank.jobs.pretraining.pseudo_queries import (
     usable_documents,
     words,
 )
-from rerank.retrieval.bm25 import search
+from rerank.retrieval.bm25 import Searcher
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress
@@ -78,8 +78,8 @@ def make_pseudo_lists(
     of_held_out = pseudo_queries(held_out, len(held_out), seed)
     asked = {query_id: query.text for query_id, query in (of_train | of_held_out).items()}
     first = config.first_stage
-    threads, language = first.threads or None, config.collection.language
-    ranked = search(index, asked, DEPTH, first.k1, first.b, threads, language)
+    searcher = Searcher(index, first.k1, first.b, config.collection.language)
+    ranked = searcher.search(asked, DEPTH, first.threads or None)
     reserved = {document.doc_id for document, _ in held_out}
     allowed = sorted(doc_id for doc_id in doc_ids if doc_id not in reserved)
     return (

@@ -8,8 +8,7 @@ from rerank.data.trec import ranked
 from rerank.reports.charts.experiment import Gain, Gains
 from rerank.retrieval.indexed_texts import with_indexed_texts
 from rerank.retrieval.lucene_index import choose_index
-from rerank.retrieval.snippets import snippet
-from rerank.retrieval.words import find_words
+from rerank.retrieval.words import find_words, snippet
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.results import Compared, Results
 from rerank.utils.errors import UserError
