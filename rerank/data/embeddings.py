@@ -17,8 +17,6 @@ from rerank.utils.progress import log, progress
 DOCUMENTS_AT_ONCE = 64
 """Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
 WHAT = "vectors"
-NAMED = 5
-"""Documents without text that a line names."""
 
 Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
 """Texts -> the vectors of their passages, (passages, dimensions) float32, and the passages of each text, int64."""
@@ -80,7 +78,7 @@ def open_embeddings(
 
     def fill(writer: RaggedWriter) -> None:
         facts = writer.facts
-        facts.update({"empty": 0, "first_empty": []} | facts)
+        facts.setdefault("empty", 0)
         kept = read_ragged(earlier, WHAT, np.float32) if earlier else None
         unread = itertools.islice(documents(), writer.done, None)
         left = progress(unread, count, "embedding", before=writer.done, unit="documents")
@@ -91,15 +89,12 @@ def open_embeddings(
             vectors_of = known | (_encoded(new, encode) if new else {})
             for document in with_text:
                 writer.add(document.doc_id, vectors_of[document.doc_id], _text_hash(document))
-            empty = [document.doc_id for document in chunk if not document.text.strip()]
-            facts["empty"] += len(empty)
-            facts["first_empty"] = [*facts["first_empty"], *empty][:NAMED]
+            facts["empty"] += len(chunk) - len(with_text)
             writer.finish(len(chunk))
         if facts["empty"] == writer.done:
             raise UserError(f"{folder}: there is no document with text to encode; expected at least one")
         if facts["empty"]:
-            names = ", ".join(facts["first_empty"])
-            log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them: {names}")
+            log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them")
 
     store = open_ragged(folder, WHAT, np.float32, fill)
     return EmbeddingStore(_rows(store), store.offsets, store.ids)

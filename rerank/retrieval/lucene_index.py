@@ -47,9 +47,13 @@ def choose_index(
     if setting == "own":
         stems = "" if language == ENGLISH else f"-{language}"
         folder = cache / f"{collection.name}{stems}-{short_hash(collection.fingerprint)}"
-        build = functools.partial(build_index, folder=folder, threads=threads, language=language)
-        make_once(folder, "index", lambda: build(collection.documents(), count=collection.count()))
-        _expect_undamaged(folder)
+
+        def build() -> None:
+            build_index(collection.documents(), folder, threads, collection.count(), language)
+
+        make_once(folder, "index", build)
+        if changed := changes_since_record(folder):
+            raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
         return folder
     if "/" in setting or Path(setting).is_dir():
         return check_index(Path(setting))
@@ -66,14 +70,15 @@ def build_index(
     the progress bar. No query can find a document without text: their number is logged. Raises UserError if Lucene
     cannot write all others, as on a full disk.
     """
-    empty: list[str] = []
+    empty = 0
 
     def with_text() -> Iterator[str]:
+        nonlocal empty
         for document in progress(documents, count, "indexing"):
             if document.text.strip():
                 yield json.dumps({"id": document.doc_id, "contents": document.text})
             else:
-                empty.append(document.doc_id)
+                empty += 1
 
     full = f"{folder}: Lucene cannot write it (disk full?)"
     with atomic_write(folder) as tmp, java_error_in_one_line(full):
@@ -98,7 +103,7 @@ def build_index(
         (tmp / "write.lock").unlink(missing_ok=True)
         write_record(tmp)
     if empty:
-        log.info(f"{len(empty)} documents have no text, so BM25 cannot find them: {', '.join(empty[:5])}")
+        log.info(f"{empty} documents have no text, so BM25 cannot find them")
 
 
 def prebuilt_index(name: str) -> Path:
@@ -135,12 +140,6 @@ def check_index(index: Path) -> Path:
 def index_identity(index: Path) -> str:
     """A hash of the index's commits: Lucene writes a random id into each."""
     return short_hash("lucene", *sorted(path.read_bytes() for path in index.glob("segments_*")))
-
-
-def _expect_undamaged(folder: Path) -> None:
-    """Raises UserError if an own index has changed since it was written."""
-    if changed := changes_since_record(folder):
-        raise UserError(f"index {folder}: damaged ({'; '.join(changed[:3])}); remove the folder to build it again")
 
 
 @contextlib.contextmanager

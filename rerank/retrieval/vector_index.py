@@ -5,7 +5,6 @@ centres are the most similar to the query: as many as find enough of what exact 
 "Product Quantization for Nearest Neighbor Search", TPAMI 2011; Douze et al., "The Faiss library", 2024.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,16 +16,15 @@ import numpy as np
 
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.ragged import release
-from rerank.retrieval.exact_search import Similarity, best_of
+from rerank.retrieval.exact_search import Similarity, best_of, or_one
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes_since_record, write_record
-from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
 from rerank.utils.resumable import unfinished_folder
 
-INDEX, ABOUT = "lists.faiss", "about.json"
+INDEX = "lists.faiss"
 LISTS_PER_ROOT = 2
 """Lists, times the root of the number of vectors: 2,000 for a million."""
 LEARNED_FROM, ROUNDS = 40, 8
@@ -60,7 +58,7 @@ def search_index(
 
 def index_folder(vectors: Path) -> Path:
     """Where the index of a store of vectors is: beside it."""
-    return vectors.with_name(f"{vectors.name}-index")
+    return vectors.with_name(f"{vectors.name}-lists")
 
 
 def can_index() -> bool:
@@ -73,25 +71,16 @@ def open_index(
 ) -> VectorIndex:
     """Opens the index in `folder`, and makes it first if it does not exist.
 
-    Args:
-        folder: its name identifies the documents and what encodes them.
-        documents: the vectors.
-        similarity: as of exact search.
-        queries: gives the (queries, dimensions) vectors that the recall is measured with.
-        cosine: whether the similarity is the cosine, else the product.
-
-    Raises:
-        UserError: the index is damaged, or the disk is full, after which the same call goes on where this one was.
+    The name of the folder identifies the documents and what encodes them. `queries` gives the (queries, dimensions)
+    vectors that the recall is measured with; `cosine` is whether the similarity is the cosine, else the product. Raises
+    UserError if the index is damaged, or the disk is full, after which the same call goes on where this one was.
     """
     import faiss
 
     make_once(folder, "vector index", lambda: _make(folder, documents, similarity, queries(), cosine))
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
-    about: dict[str, Any] = read_json(folder / ABOUT, dict[str, Any], "remove the folder to build the index again")
-    index: VectorIndex = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-    index.nprobe = about["lists of a search"]
-    return index
+    return faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
 
 def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray, cosine: bool) -> None:
@@ -115,11 +104,11 @@ def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queri
             _save(lists, file)
             saved = time.monotonic()
     _save(lists, file)
-    about = _measure(lists, documents, similarity, queries)
-    (unfinished / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    recall = _choose_lists(lists, documents, similarity, queries)
+    _save(lists, file)
     log.info(
-        f"{folder}: a search reads {about['lists of a search']} of {lists.nlist} lists, and finds "
-        f"{about['recall']:.4f} of the {TOP} most similar vectors"
+        f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and finds {recall:.4f} of the {TOP} most "
+        "similar vectors"
     )
     write_record(unfinished)
     unfinished.rename(folder)
@@ -144,8 +133,7 @@ def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray, cosine: bool) 
     """Some vectors as they are compared."""
     vectors = np.array(documents.vectors[rows])
     if cosine:
-        lengths = documents.lengths[rows, None]
-        vectors /= np.where(lengths, lengths, 1)
+        vectors /= or_one(documents.lengths[rows, None])
     release(documents.vectors)
     return vectors
 
@@ -160,8 +148,8 @@ def _save(lists: Any, file: Path) -> None:
             raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
 
 
-def _measure(lists: Any, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray) -> dict[str, Any]:
-    """The least power of two of lists that finds enough, and the share that it finds."""
+def _choose_lists(lists: Any, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray) -> float:
+    """Lets a search read the least power of two of lists that finds enough; returns the share that it finds."""
     scores, rows = [], []
     starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
     for start in progress(starts, len(starts), "measuring recall"):
@@ -172,18 +160,10 @@ def _measure(lists: Any, documents: EmbeddingStore, similarity: Similarity, quer
         release(documents.vectors)
     order = np.argsort(-np.concatenate(scores, axis=1), axis=1)[:, :TOP]
     best = np.take_along_axis(np.concatenate(rows, axis=1), order, axis=1)
-    lists.nprobe, recall = 1, 0.0
+    lists.nprobe = 1
     while True:
         _, found = lists.search(queries, TOP)
         recall = float(np.mean([np.isin(exact, rows).mean() for exact, rows in zip(best, found, strict=True)]))
         if recall >= ENOUGH or lists.nprobe >= lists.nlist:
-            break
+            return recall
         lists.nprobe = min(2 * lists.nprobe, lists.nlist)
-    return {
-        "vectors": lists.ntotal,
-        "lists": lists.nlist,
-        "lists of a search": lists.nprobe,
-        "recall": recall,
-        "of": TOP,
-        "queries": len(queries),
-    }

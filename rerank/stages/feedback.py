@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+import numpy as np
+
+from rerank.data.embeddings import EmbeddingStore
 from rerank.data.trec import ranked
 from rerank.data.types import Fold, Run
 from rerank.evaluation.fusion import fuse_ranks
-from rerank.retrieval.feedback import add_feedback
 from rerank.stages.base import Learns, stage
 from rerank.stages.world import World
 from rerank.utils.parameters import PathText, Whole, at_least
@@ -75,3 +77,25 @@ class FeedbackRanker:
 
     def save(self, folder: Path) -> None:
         """Nothing is learned."""
+
+
+def add_feedback(
+    queries: Mapping[str, np.ndarray], feedback: Mapping[str, list[int]], documents: EmbeddingStore
+) -> dict[str, np.ndarray]:
+    """query_id -> the unit vector of the query plus the mean of those of its documents, as long as the query's.
+
+    A document's vector is the mean of its passages'. queries: query_id to its (dimensions,) vector, which stays as it
+    is for a query without feedback.
+    """
+    moved = dict(queries)
+    for query_id in queries.keys() & feedback.keys():
+        query = queries[query_id]
+        means = [_unit(documents.vectors_of(number).mean(0)) for number in feedback[query_id]]
+        vector = _unit(_unit(query) + np.mean(means, axis=0)) * np.linalg.norm(query)
+        moved[query_id] = vector.astype(np.float32)
+    return moved
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    unit: np.ndarray = vector / (np.linalg.norm(vector) or 1.0)
+    return unit

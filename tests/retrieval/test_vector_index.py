@@ -1,7 +1,5 @@
 """The index of vectors: what exact search finds, made again where it was interrupted; a damaged one is refused."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -22,7 +20,7 @@ def opened(folder, documents, cosine=True):
 def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
     _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist())
     index = opened(tmp_path / "index", documents, cosine)
-    assert json.loads((tmp_path / "index" / vector_index.ABOUT).read_text())["recall"] >= vector_index.ENOUGH
+    assert 1 <= index.nprobe < index.nlist
     queries = {f"q{number}": vector for number, vector in enumerate(make_documents([1] * 9, 2)[1].vectors)}
     similarity = product(documents, cosine)
     exact = dict(search_exactly(queries, documents, 20, similarity))
@@ -53,8 +51,8 @@ def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, mon
         with pytest.raises(KeyboardInterrupt):
             opened(tmp_path / "index", documents)
     opened(tmp_path / "index", documents)
-    for name in (vector_index.INDEX, vector_index.ABOUT):
-        assert (tmp_path / "index" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    (tmp_path / "index" / vector_index.ABOUT).write_text("{}")
+    file = tmp_path / "index" / vector_index.INDEX
+    assert file.read_bytes() == (tmp_path / "whole" / vector_index.INDEX).read_bytes()
+    file.write_bytes(b"{}")
     with pytest.raises(UserError, match=r"index: damaged .*remove the folder"):
         opened(tmp_path / "index", documents)
