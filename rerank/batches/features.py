@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.batches.batch import Batch
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import FeatureSet
 
 SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
 """The step from one state of splitmix64 to the next."""

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from rerank.batches.features import Vectors, rows_of, vectors
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Qrels, Run
 from rerank.models.scoring import check_finite
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rerank.batches.features import rows_of
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import FeatureSet
 
 QUANTILES = 257
 """Quantiles of a feature: their 256 intervals are about as fine as the 255 bins of LightGBM's histograms."""

@@ -17,9 +17,8 @@ from rerank.batches.features import FeatureList, Vectors, make_feature_batch
 from rerank.batches.sampling import epoch_queries
 from rerank.config import Config, validate
 from rerank.data.folds import FINAL, final_fold, read_folds, write_folds
-from rerank.data.letor.feature_set import FeatureSet
 from rerank.data.letor.layouts import fold_names, open_all, open_fold
-from rerank.data.letor.store import Store
+from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp

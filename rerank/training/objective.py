@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rerank.batches.features import make_grid, rows_of
 from rerank.config import LossSettings
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import FeatureSet
 from rerank.data.types import Candidates, Run
 from rerank.evaluation.evaluate import evaluate
 from rerank.losses import create

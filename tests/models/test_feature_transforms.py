@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
-from rerank.data.letor.feature_set import FeatureSet
+from rerank.data.letor.store import FeatureSet
 from rerank.models import feature_transforms
 from rerank.models.feature_transforms import QUANTILES, log1p, quantile_ranks, training_quantiles
 

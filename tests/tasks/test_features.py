@@ -192,7 +192,7 @@ def test_feature_files_without_a_training_file_are_not_taken_for_texts(here, cap
     (here / "letor" / "Fold1").rename(here / "sample")
     (here / "sample" / "train.txt").unlink()
     line = failed(capsys, *command("--collection", "sample"))
-    assert "sample: expected one of train.txt or trainingset.txt (or set1.…), .gz or not, got none" in line
+    assert "sample: expected one of train.txt and set1.train.txt, .gz or not, got none" in line
     assert "corpus.jsonl" not in line
 
 

@@ -5,23 +5,18 @@ import contextlib
 import re
 from pathlib import Path
 
-from rerank.data.folds import hold_out, make_folds, select_folds
+from rerank.data.folds import make_folds, select_folds
 from rerank.data.letor.store import Store, open_store
 from rerank.data.text_lines import open_text
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
-from rerank.utils.progress import log
 
-PARTS = {
-    "train": ("train", "trainingset"),
-    "valid": ("vali", "valid", "validationset"),
-    "test": ("test", "testset"),
-}
-FORMS = ("{}.txt", "set1.{}.txt")
-"""LETOR's and MSLR's names, and Yahoo's."""
+FILES = {"train": "train.txt", "valid": "vali.txt", "test": "test.txt"}
+"""The file of each part in LETOR and MSLR."""
+YAHOO = {"train": "set1.train.txt", "valid": "set1.valid.txt", "test": "set1.test.txt"}
 EXPECTED = (
-    "expected a file, or a folder with train.txt, vali.txt and test.txt, in Fold1, Fold2, … or not (LETOR 3.0: "
-    "trainingset.txt, …; Yahoo: set1.train.txt, …), .gz or not"
+    "expected a file, or a folder with train.txt, vali.txt and test.txt (Yahoo: set1.train.txt, …), in Fold1, Fold2, … "
+    "or not, .gz or not"
 )
 LINE = re.compile(rb"\s*[-+]?[0-9]\S*\s+qid:")
 """A label and a query id: what tells feature files from others."""
@@ -51,21 +46,14 @@ def fold_names(source: str, folds: int) -> list[str]:
 def open_fold(source: str, name: str, folds: int, cache: Path) -> tuple[Fold, Store]:
     """A fold of the data set and the store of its files, parsed into `cache` once; a single file is split into `folds`.
 
-    `name` is one of `fold_names`. If no fold has a validation file, a tenth of the training queries validates. Raises
-    UserError with file and line for malformed files, for files without a document, and for a query that is in more than
-    one of them.
+    `name` is one of `fold_names`. Raises UserError with file and line for malformed files, for files without a
+    document, and for a query that is in more than one of them.
     """
     store, path = _open(source, name, cache), Path(source)
     if path.is_file():
         (fold,) = select_folds(make_folds(store.features.query_ids, folds), name)
     else:
-        ids = dict(store.query_ids)
-        if "valid" not in ids:
-            count = len(ids["train"])
-            ids["train"], ids["valid"] = hold_out(ids["train"])
-            drawn = f"{len(ids['valid'])} of its {count} training queries, drawn at random, validate"
-            log.info(f"{source}, fold {name}: no validation file; {drawn}")
-        fold = Fold(name, ids["train"], ids["valid"], ids["test"])
+        fold = Fold(name, **store.query_ids)
     return fold, store
 
 
@@ -78,25 +66,23 @@ def _open(source: str, name: str, cache: Path) -> Store:
     path = Path(source)
     if path.is_file():
         return open_store({"all": path}, cache)
-    folders = _fold_folders(path) or {name: path}
-    parts = [part for part in PARTS if part != "valid" or any(_part_files(folder, part) for folder in folders.values())]
-    return open_store({part: _part_file(folders[name], part) for part in parts}, cache)
+    folder = _fold_folders(path).get(name, path)
+    return open_store({part: _file_of(folder, part) for part in FILES}, cache)
 
 
-def _part_files(folder: Path, part: str) -> list[Path]:
-    """The files of a part, "train", "valid" or "test", that are in a folder: one of each name that it may have."""
-    names = [f"{form.format(word)}{end}" for form in FORMS for word in PARTS[part] for end in ("", ".gz")]
+def _files_of(folder: Path, part: str) -> list[Path]:
+    """The files of a part, "train", "valid" or "test", that are in a folder."""
+    names = [f"{name}{end}" for name in (FILES[part], YAHOO[part]) for end in ("", ".gz")]
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def _part_file(folder: Path, part: str) -> Path:
+def _file_of(folder: Path, part: str) -> Path:
     """The file of a part; raises UserError if there is none or several."""
-    files = _part_files(folder, part)
+    files = _files_of(folder, part)
     if len(files) == 1:
         return files[0]
-    words = " or ".join(f"{word}.txt" for word in PARTS[part])
     got = ", ".join(file.name for file in files) or "none"
-    raise UserError(f"{folder}: expected one of {words} (or set1.…), .gz or not, got {got}")
+    raise UserError(f"{folder}: expected one of {FILES[part]} and {YAHOO[part]}, .gz or not, got {got}")
 
 
 def _fold_folders(path: Path) -> dict[str, Path]:
@@ -105,14 +91,14 @@ def _fold_folders(path: Path) -> dict[str, Path]:
         return {}
     matches = [(re.fullmatch(r"[Ff]old([0-9]+)", folder.name), folder) for folder in path.iterdir()]
     folders = {match[1]: folder for match, folder in matches if match}
-    if not any(_part_files(folder, "train") for folder in folders.values()):
+    if not any(_files_of(folder, "train") for folder in folders.values()):
         return {}
     return dict(sorted(folders.items(), key=lambda item: int(item[0])))
 
 
 def _has_layout(folder: Path) -> bool:
     """Whether a folder without a collection of texts has a training, validation or test file, or folds that have."""
-    has_files = any(_part_files(folder, part) for part in PARTS) or bool(_fold_folders(folder))
+    has_files = any(_files_of(folder, part) for part in FILES) or bool(_fold_folders(folder))
     return has_files and not (folder / "corpus.jsonl").exists()
 
 

@@ -40,7 +40,7 @@ class Lines(NamedTuple):
 
 
 class LineError(NamedTuple):
-    """An invalid line: its number from 0, what was expected, and the line up to where it is wrong."""
+    """An invalid line: its number from 0, what was expected, and how the line begins."""
 
     line: int
     expected: str
@@ -61,13 +61,8 @@ def parse(text: bytes) -> Lines | LineError:
 def _first_error(lines: list[bytes]) -> LineError:
     """The first invalid line: some lines are valid together if each of them is."""
     number = bisect_left(range(1, len(lines)), True, key=lambda count: _error(lines[:count]) != "")
-    line = lines[number]
-    content, mark, comment = line.partition(b"#")
-    words = [*content.split(), mark + comment]
-    count = bisect_left(range(2, len(words)), True, key=lambda count: _error([b" ".join(words[:count])]) != "")
-    got = b" ".join(words[: count + 2]).rstrip()
-    shown = ("…" if len(got) > SHOWN else "") + got[-SHOWN:].decode(errors="backslashreplace")
-    return LineError(number, f"{_error([line])}, as in `{LINE}`", repr(shown))
+    got = lines[number][:SHOWN].decode(errors="backslashreplace")
+    return LineError(number, f"{_error([lines[number]])}, as in `{LINE}`", repr(got))
 
 
 def _error(lines: list[bytes]) -> str:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rerank.data.folds import hold_out
 from rerank.data.letor.layouts import fold_names, is_feature_source, open_all, open_fold
 from rerank.data.types import Fold
 from rerank.utils.errors import UserError
@@ -35,8 +34,6 @@ def refused(source: Path, name: str = "1", folds: int = 5) -> str:
         (LETOR, 46, "Fold{}", "test vali train"),
         (OHSUMED, 45, "fold{}", "test vali train"),
         (MSLR, 136, "Fold{}", "test.txt.gz vali.txt.gz train.txt.gz"),
-        (OHSUMED, 25, "Fold{}", "testset validationset trainingset"),
-        (OHSUMED, 25, "Fold{}", "testset.txt.gz validationset.txt.gz trainingset.txt.gz"),
     ],
 )
 def test_five_folds(tmp_path, form, width, names, parts):
@@ -93,22 +90,6 @@ def test_a_single_file_is_cut_into_folds(tmp_path):
     assert "fold 4: no such fold" in refused(source, "4", folds=3)
 
 
-def test_without_a_validation_file_some_training_queries_validate(tmp_path, caplog):
-    source = tmp_path / "set"
-    queries = {f"q{i}": matrix(1 + i % 3, 5, seed=i) for i in range(20)}
-    put(source / "train.txt", text(LETOR, queries, sparse=True))
-    put(source / "test.txt", text(LETOR, {"q20": matrix(2, 5)}))
-    with caplog.at_level("INFO", "rerank"):
-        fold = opened(source)
-    told = f"{source}, fold 1: no validation file; 2 of its 20 training queries, drawn at random, validate"
-    assert told in caplog.text
-    assert (fold.train.query_ids, fold.valid.query_ids) == hold_out(queries)
-    found = fold.valid.features[fold.valid.starts[0] : fold.valid.stops[0]]
-    np.testing.assert_array_equal(found, queries[fold.valid.query_ids[0]])
-    put(source / "train.txt", text(LETOR, {"q0": matrix(3, 5)}))
-    assert "splits: got 1 judged queries to train on; expected 2 or more" in refused(source)
-
-
 def test_features_from_0_in_one_file_are_from_0_in_all(tmp_path):
     source = tmp_path / "set"
     put(source / "train.txt", "1 qid:1 0:5 2:6\n0 qid:1 1:7\n")
@@ -146,7 +127,7 @@ FIRST = LINE.format(1, "a")
 )
 @pytest.mark.parametrize("block", [2**22, 16])
 def test_mistakes_are_named_with_file_and_line(tmp_path, monkeypatch, block, lines, expected):
-    monkeypatch.setattr("rerank.data.letor.store_writer.BLOCK", block)
+    monkeypatch.setattr("rerank.data.letor.writer.BLOCK", block)
     monkeypatch.setattr("rerank.utils.processes.FEW", 99)
     write_folds(tmp_path / "set")
     put(tmp_path / "set" / "Fold1" / "train.txt", lines)
@@ -161,17 +142,13 @@ def test_files_that_are_not_as_expected(tmp_path):
         fold_names(str(source), 5)
     write_folds(source)
     valid = source / "Fold1" / "vali.txt"
-    put(valid.with_name("valid.txt.gz"), valid.read_text())
-    expected = "one of vali.txt or valid.txt or validationset.txt (or set1.…), .gz or not, got vali.txt, valid."
+    put(valid.with_name("vali.txt.gz"), valid.read_text())
+    expected = "expected one of vali.txt and set1.valid.txt, .gz or not, got vali.txt, vali.txt.gz"
     assert expected in refused(source)
     valid.unlink()
     assert opened(source).valid.query_ids == ("20", "21")
-    valid.with_name("valid.txt.gz").unlink()
+    valid.with_name("vali.txt.gz").unlink()
     assert "Fold1: expected one of vali.txt" in refused(source)
-    (source / "Fold2" / "train.txt").unlink()
-    assert "Fold2: expected one of train.txt or trainingset.txt (or set1.…), .gz or not, got none" in refused(
-        source, "2"
-    )
     put(source / "Fold3" / "vali.txt", (source / "Fold3" / "test.txt").read_text())
     assert "Fold3/vali.txt and Fold3/test.txt: expected no query in both, got query 30" in refused(source, "3")
     (source / "Fold4" / "test.txt").unlink()
