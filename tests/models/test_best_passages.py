@@ -5,9 +5,7 @@ import torch
 from accelerate import Accelerator
 from transformers import AutoTokenizer
 
-from rerank.data import passage_texts
-from rerank.data.passage_texts import open_offset_tokenizer, passage_span
-from rerank.data.tokens import pieces
+from rerank.data.splitting import open_offset_tokenizer, passage_span
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
@@ -17,7 +15,7 @@ from tests.support.tiny_encoders import KINDS, make_encoder
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind, monkeypatch):
+def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind):
     folder = make_encoder(kind, tmp_path / kind, WORDS, max_positions=48)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     offsets = open_offset_tokenizer((folder / "tokenizer.json").read_text(encoding="utf-8"))
@@ -29,9 +27,6 @@ def test_a_passage_is_the_text_of_the_tokens_that_the_model_read(tmp_path, kind,
             read = tokenizer.decode(inputs_of.documents[doc_id][begin:end]).strip()
             span = passage_span(text, number, len(bounds), offsets, 100)
             assert text[slice(*span)].split() == read.split()
-            with monkeypatch.context() as patch:  # a long text is tokenised in pieces
-                patch.setattr(passage_texts, "pieces", lambda text: pieces(text, size=25))
-                assert passage_span(text, number, len(bounds), offsets, 100) == span
 
 
 def test_the_best_passages_are_those_of_a_loop(tmp_path):

@@ -67,7 +67,7 @@ def page_of_experiments(results: Results[ExperimentResults]) -> str:
         if first.has_features:
             raise UserError("feature vectors have none")
         table = first.settings.get("collection", {})
-        collection = open_collection(table.get("source", ""), table.get("queries", ""), table.get("query_field", ""))
+        collection = open_collection(table.get("source", ""), table.get("queries", ""))
         results.queries.update(collection.queries)
     except UserError as error:
         collection, missing = None, str(error)
