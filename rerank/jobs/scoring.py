@@ -77,7 +77,7 @@ def open_scoring(config: Config, checkpoint: str, run: Path | None, accelerator:
         else:
             collection = open_trained_on(checkpoint, model.settings)
             settings = as_trained(settings, model.settings)
-        collection = replace(collection, queries_file=settings.queries, query_field=settings.query_field)
+        collection = replace(collection, queries_file=settings.queries)
         config = replace(
             config,
             collection=replace(settings, source=collection.source),

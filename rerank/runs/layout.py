@@ -174,8 +174,6 @@ class CollectionFolder:
             parts.append(f"-queries={'-'.join(filter(None, (stem, queries)))}")
         if drawn:
             parts.append(f"-drawn={drawn}")
-        if collection.query_field:
-            parts.append(f"-query-field={collection.query_field}")
         if collection.language != DEFAULT.language:
             parts.append(f"-language={collection.language}")
         name = re.sub(r"[\s/]", "_", "".join(parts))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rerank.data.folds import read_folds
-from rerank.data.splits import SPLIT
+from rerank.data.folds import SPLIT, read_folds
 from rerank.data.trec import read_qrels, read_run
 from rerank.data.types import Run
 from rerank.evaluation.compare import Comparison

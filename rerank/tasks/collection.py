@@ -13,7 +13,7 @@ DEFAULT = CollectionSettings()
 
 def open_settings(settings: CollectionSettings) -> Collection:
     """The collection that the settings name, with their queries."""
-    return open_collection(settings.source, settings.queries, settings.query_field, settings.train, settings.valid)
+    return open_collection(settings.source, settings.queries)
 
 
 def expect_text(source: str) -> None:
@@ -26,10 +26,9 @@ def expect_text(source: str) -> None:
 
 
 def recorded(settings: CollectionSettings) -> dict[str, str]:
-    """What a checkpoint records of its collection: the source, and the language and field of queries if changed."""
-    found = {"language": settings.language, "query_field": settings.query_field}
-    changed = {key: value for key, value in found.items() if value != getattr(DEFAULT, key)}
-    return {"collection": settings.source} | changed
+    """What a checkpoint records of its collection: the source, and the language if it is not the default one."""
+    language = {} if settings.language == DEFAULT.language else {"language": settings.language}
+    return {"collection": settings.source} | language
 
 
 def open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
@@ -50,9 +49,7 @@ def open_trained_on(checkpoint: str, saved: dict[str, Any]) -> Collection:
 
 
 def as_trained(settings: CollectionSettings, saved: dict[str, Any]) -> CollectionSettings:
-    """The settings with the language and the field of queries of the checkpoint, where they have their defaults."""
+    """The settings with the language of the checkpoint, where they have the default one."""
     if settings.language == DEFAULT.language:
         settings = replace(settings, language=saved.get("language", DEFAULT.language))
-    if not settings.query_field and not settings.queries:  # a file of queries has fields of its own
-        settings = replace(settings, query_field=saved.get("query_field", DEFAULT.query_field))
     return settings

@@ -8,7 +8,6 @@ from rerank.data.candidates import ListsOf, without_relevant
 from rerank.data.collections import Collection
 from rerank.data.folds import FINAL
 from rerank.data.lists import OF_TEXT, TrainingLists
-from rerank.data.sources import UnknownDocumentError
 from rerank.data.types import Candidates, Fold, Judgments, Qrels
 from rerank.losses import LABELS
 from rerank.training.task import Part
@@ -96,19 +95,11 @@ def lists_of_fold(
 def texts_of(doc_ids: Sequence[str], collection: Collection, file: TrainingLists | None) -> Iterator[str]:
     """The texts of documents of the collection and then of those that the file gives by text, these up to its last.
 
-    Raises UserError, with file and line, for a document of the file that the collection does not have.
+    Raises UserError for a document that the collection does not have.
     """
     own = [doc_id for doc_id in doc_ids if not (file and doc_id.startswith(OF_TEXT))]
-    try:
-        for document in collection.get(own):
-            yield document.text
-    except UnknownDocumentError as error:
-        place = file.place_of(error.doc_id) if file else None
-        if place is None:
-            raise
-        raise UserError(
-            f"{place}: the collection has no document {error.doc_id}; give texts under 'documents', or drop the line"
-        ) from error
+    for document in collection.get(own):
+        yield document.text
     if file is not None:
         given = len(doc_ids) - len(own)
         yield from itertools.islice(file.texts(), len(file.doc_ids()[1]) - given, None)

@@ -42,8 +42,8 @@ def test_folds_are_ordered_by_number_and_know_whether_they_are_finished(tmp_path
 def test_first_stages_with_other_settings_have_other_names(tmp_path):
     folder = CollectionFolder(tmp_path)
     assert folder.bm25_run(FirstStageSettings()) == tmp_path / "bm25.run"
-    german = CollectionSettings(language="de", query_field="title")
-    assert folder.bm25_run(FirstStageSettings(), german) == tmp_path / "bm25-query-field=title-language=de.run"
+    german = CollectionSettings(language="de")
+    assert folder.bm25_run(FirstStageSettings(), german) == tmp_path / "bm25-language=de.run"
     new = CollectionSettings(queries="a b/new topics.v2.tsv.gz")
     assert folder.bm25_run(FirstStageSettings(), new, "0123abcd").name == "bm25-queries=new_topics-0123abcd.run"
     assert folder.bm25_run(FirstStageSettings(k1=1.2)) == tmp_path / "bm25-k1=1.2.run"
