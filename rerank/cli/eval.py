@@ -54,7 +54,7 @@ def evaluate(
     correction
         The correction for the number of runs that are compared.
     details
-        Print confidence intervals, differences, effect sizes, p-values and detectable differences.
+        Print confidence intervals, differences, p-values, wins and losses.
     per_query
         Print the value of every query, as CSV or JSON.
     format

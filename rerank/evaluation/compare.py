@@ -13,8 +13,7 @@ from rerank.evaluation.evaluate_runs import Evaluation, check_run, evaluate_runs
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.evaluation.run_comparison import RunComparison, compare_measurements
 from rerank.evaluation.significance import CORRECTIONS, TESTS
-from rerank.evaluation.tables.details import details_table
-from rerank.evaluation.tables.summary import summary_table
+from rerank.evaluation.tables.comparisons import details_table, summary_table
 from rerank.evaluation.tables.table import Table, render
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.plugins import load_plugins
@@ -48,7 +47,7 @@ class Comparison:
         return render(self.table()).removesuffix("\n")
 
     def details(self) -> str:
-        """Intervals, differences, effect sizes, p-values, wins and detectable differences, as text."""
+        """Intervals, differences, p-values and wins, as text."""
         return render(self.table(details=True)).removesuffix("\n")
 
     def _repr_markdown_(self) -> str:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rerank.data.types import Measurements
-from rerank.evaluation.effect_sizes import bootstrap_intervals, cohens_d, detectable_difference
 from rerank.evaluation.measures import is_sum
-from rerank.evaluation.significance import CORRECTIONS, corrected, mean_and_error, paired_test
+from rerank.evaluation.significance import CORRECTIONS, bootstrap_intervals, mean_and_error, paired_test
 
 LEVEL = 0.05
 
@@ -36,13 +35,11 @@ class RunComparison:
     difference: float = math.nan
     difference_low: float = math.nan
     difference_high: float = math.nan
-    effect: float = math.nan
     p: float = math.nan
     p_corrected: float = math.nan
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
-    detectable: float = math.nan
 
     @property
     def is_reference(self) -> bool:
@@ -97,23 +94,19 @@ def compare_measurements(
             for run, interval in zip(columns, bounds, strict=False)
         }
         p_values = [paired_test(columns[run], columns[reference], test) for run in others]
-        level = LEVEL / max(1, len(others)) if CORRECTIONS[correction].label else LEVEL
-        tested = zip(
-            others, differences, p_values, corrected(p_values, correction), bounds[len(columns) :], strict=True
-        )
+        corrected = CORRECTIONS[correction][1](p_values)
+        tested = zip(others, differences, p_values, corrected, bounds[len(columns) :], strict=True)
         for run, of_queries, p, p_corrected, (low, high) in tested:
             rows[run] = replace(
                 rows[run],
                 difference=mean_and_error(of_queries)[0],
                 difference_low=low,
                 difference_high=high,
-                effect=cohens_d(of_queries),
                 p=p,
                 p_corrected=p_corrected,
                 wins=sum(difference > 0 for difference in of_queries),
                 ties=of_queries.count(0.0),
                 losses=sum(difference < 0 for difference in of_queries),
-                detectable=detectable_difference(of_queries, level),
             )
         comparisons[measure] = list(rows.values())
     return comparisons

@@ -1,4 +1,4 @@
-"""Standard errors, paired significance tests and corrections for multiple testing.
+"""Standard errors, bootstrap intervals, paired significance tests and corrections for multiple testing.
 
 To add a test, write a function of the paired differences here and register it with `@significance_test`. The choices of
 `rerank eval --test` and the legends of the tables follow. Corrections have their names in CORRECTIONS.
@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # imported by the functions: `rerank eval --help` lists the t
 
 RESAMPLES = 10_000
 """Random draws of the randomisation test and of the bootstrap."""
+CONFIDENCE = 0.95
+"""Of the bootstrap intervals."""
 SEED = 0
 DECIMALS = 10  # of differences that are ranked: values of measures carry rounding errors of 1e-16
 CHUNK = 500  # draws at a time, so that memory does not grow with their number
@@ -31,14 +33,6 @@ class RegisteredTest:
     label: str
     p_value: PairedTest
     note: str = ""
-
-
-@dataclass(frozen=True)
-class RegisteredCorrection:
-    """A correction for multiple testing: `label` names it in tables; "" is no correction."""
-
-    label: str
-    apply: Correction
 
 
 TESTS: dict[str, RegisteredTest] = {}
@@ -79,9 +73,25 @@ def paired_test(first: Sequence[float], second: Sequence[float], test: str = "t"
     return TESTS[test].p_value(np.subtract(first, second))
 
 
-def corrected(p_values: Sequence[float], correction: str = "bonferroni") -> list[float]:
-    """The p-values of a family of tests by one of CORRECTIONS; NaN stays NaN but counts as a test."""
-    return CORRECTIONS[correction].apply(p_values)
+def bootstrap_intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """The 95 % confidence interval of the mean of each column; all columns have one value per query.
+
+    The ends are percentiles of the means of RESAMPLES resamples of the queries, drawn always from the same seed and
+    the same for all columns. NaN for fewer than 2 queries.
+    """
+    import numpy as np
+
+    values = np.asarray(columns, dtype=np.float64)
+    n = values.shape[1]
+    if n < 2:
+        return [(math.nan, math.nan)] * len(columns)
+    generator, means = np.random.default_rng(SEED), []
+    for _ in range(RESAMPLES // CHUNK):
+        cells = generator.integers(n, size=(CHUNK, n)) + n * np.arange(CHUNK)[:, None]
+        counts = np.bincount(cells.ravel(), minlength=CHUNK * n).reshape(CHUNK, n)  # of a query in a resample
+        means.append(counts.astype(np.float64) @ values.T / n)
+    low, high = np.quantile(np.concatenate(means), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 @significance_test("t", label="t-test")
@@ -146,9 +156,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return result
 
 
-CORRECTIONS = {
-    "bonferroni": RegisteredCorrection("Bonferroni", bonferroni),
-    "holm": RegisteredCorrection("Holm", holm),
-    "none": RegisteredCorrection("", list),
+CORRECTIONS: dict[str, tuple[str, Correction]] = {
+    "bonferroni": ("Bonferroni", bonferroni),
+    "holm": ("Holm", holm),
+    "none": ("", list),
 }
-"""The corrections by the names that `--correction` takes; the first is the default."""
+"""The label and the function of each correction by the name that `--correction` takes; the first is the default."""

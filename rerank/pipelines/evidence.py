@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from rerank.evaluation.effect_sizes import bootstrap_intervals
-from rerank.evaluation.significance import mean_and_error, paired_test
+from rerank.evaluation.significance import bootstrap_intervals, mean_and_error, paired_test
 from rerank.evaluation.tables.table import Table, cells, format_mean, render
 from rerank.pipelines.choice import Values
 from rerank.pipelines.graph import prefix

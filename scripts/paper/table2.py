@@ -13,7 +13,7 @@ from pathlib import Path
 from rerank.data.folds import read_folds
 from rerank.evaluation.run_comparison import LEVEL
 from rerank.evaluation.significance import mean_and_error
-from rerank.evaluation.tables.summary import GAIN_NOTE
+from rerank.evaluation.tables.comparisons import GAIN_NOTE
 from rerank.evaluation.tables.table import FORMATS, Cell, Table, format_mean, render
 from rerank.runs.experiment_results import ExperimentResults
 from rerank.runs.layout import CollectionFolder

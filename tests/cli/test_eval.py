@@ -189,13 +189,13 @@ def test_formats_and_views_of_the_command_line(runs: Path, capsys: pytest.Captur
 
 def test_a_registered_test_and_correction_are_choices_and_in_the_legend(runs: Path) -> None:
     script = f"""
-from rerank.evaluation.significance import CORRECTIONS, RegisteredCorrection, significance_test
+from rerank.evaluation.significance import CORRECTIONS, significance_test
 
 @significance_test("constant", label="constant test", note="no draws")
 def constant_test(differences):
     return 0.01
 
-CORRECTIONS["sidak"] = RegisteredCorrection("Sidak", lambda ps: [1 - (1 - p) ** len(ps) for p in ps])
+CORRECTIONS["sidak"] = ("Sidak", lambda ps: [1 - (1 - p) ** len(ps) for p in ps])
 
 from rerank.cli.main import main
 words = ["eval", *[f"{runs}/{{name}}.run" for name in ("bm25", "hinge/all", "smoothi/all")], "--measures", "AP"]

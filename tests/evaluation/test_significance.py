@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rerank.evaluation.significance import RESAMPLES, TESTS, corrected, mean_and_error, paired_test
+from rerank.evaluation.significance import (
+    CORRECTIONS,
+    RESAMPLES,
+    TESTS,
+    bootstrap_intervals,
+    mean_and_error,
+    paired_test,
+)
 
 
 def test_mean_and_standard_error() -> None:
@@ -73,11 +80,37 @@ def test_t_test_where_every_difference_is_the_same() -> None:
 
 def test_corrections_by_hand() -> None:
     p_values = [0.01, 0.04, 0.03, 0.5]
-    assert corrected(p_values, "none") == p_values
-    assert corrected(p_values) == pytest.approx([0.04, 0.16, 0.12, 1.0])
+    bonferroni, holm, none = (correct for _, correct in CORRECTIONS.values())
+    assert none(p_values) == p_values
+    assert bonferroni(p_values) == pytest.approx([0.04, 0.16, 0.12, 1.0])
     # Holm: 4 * 0.01, 3 * 0.03, then 2 * 0.04 = 0.08, which may not be below 0.09, and 1 * 0.5.
-    assert corrected(p_values, "holm") == pytest.approx([0.04, 0.09, 0.09, 0.5])
-    with_unknown = corrected([0.01, math.nan, 0.02], "holm")
+    assert holm(p_values) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    with_unknown = holm([0.01, math.nan, 0.02])
     assert [with_unknown[0], with_unknown[2]] == pytest.approx([0.03, 0.04])
     assert math.isnan(with_unknown[1])
-    assert corrected([], "holm") == []
+    assert holm([]) == []
+
+
+def values(n: int, seed: int = 0) -> list[float]:
+    draw = random.Random(seed)
+    return [draw.gauss(0.2, 0.5) for _ in range(n)]
+
+
+def test_intervals_are_the_percentiles_of_resampled_means() -> None:
+    columns = [values(60), values(60, seed=1)]
+    for (low, high), column in zip(bootstrap_intervals(columns), columns, strict=True):
+        draw = np.random.default_rng(1)
+        means = [np.mean(draw.choice(column, 60)) for _ in range(5_000)]
+        error = mean_and_error(column)[1]
+        assert (low, high) == pytest.approx(np.quantile(means, [0.025, 0.975]).tolist(), abs=0.15 * error)
+        assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_intervals_are_repeatable_and_paired() -> None:
+    column = values(30)
+    (alone,) = bootstrap_intervals([column])
+    together = bootstrap_intervals([column, [value + 1 for value in column], [0.5] * 30])
+    assert together[0] == pytest.approx(alone)
+    assert together[1] == pytest.approx([end + 1 for end in alone])
+    assert together[2] == pytest.approx((0.5, 0.5))
+    assert all(map(math.isnan, bootstrap_intervals([[0.5]])[0]))

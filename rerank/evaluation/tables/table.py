@@ -3,11 +3,9 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 FORMATS = ("text", "markdown", "latex")
-LONGEST_NAME = 40
-"""Characters of a run's name in a table as text; a longer one is told once, above, and has a number in its place."""
 BEST = {"text": "*", "markdown": "bold", "latex": "Bold"}
 SHRUNK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # to the page, if it is wider
 LATEX = {
@@ -36,16 +34,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it.
-
-    `of_runs` is whether the first column has names of runs, which may be long.
-    """
+    """Blocks of rows of cells, the first row of each the head; `legend` explains the marks, `notes` follow it."""
 
     title: str
     blocks: Sequence[Sequence[Sequence[Cell]]]
     legend: Sequence[str] = ()
     notes: Sequence[str] = ()
-    of_runs: bool = False
 
 
 def cells(texts: Sequence[str]) -> list[Cell]:
@@ -71,20 +65,8 @@ def render(table: Table, form: str = "text") -> str:
     if form == "markdown":
         parts = [table.title, *map(_markdown, table.blocks), "\n".join(f"- {line}" for line in footer)]
     else:
-        numbers = _numbers(table) if table.of_runs else {}
-        names = [[f"{number}:", name] for name, number in numbers.items()]
-        blocks = [
-            [[replace(row[0], text=numbers.get(row[0].text, row[0].text)), *row[1:]] for row in block]
-            for block in table.blocks
-        ]
-        parts = [table.title, aligned(names) if names else "", *map(_text, blocks), "\n".join(footer)]
+        parts = [table.title, *map(_text, table.blocks), "\n".join(footer)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _numbers(table: Table) -> dict[str, str]:
-    """A number such as run 2 for each name in a first column that is longer than LONGEST_NAME."""
-    names = dict.fromkeys(row[0].text for block in table.blocks for row in block[1:])
-    return {name: f"run {i}" for i, name in enumerate(names, 1) if len(name) > LONGEST_NAME}
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
