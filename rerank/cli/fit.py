@@ -9,7 +9,7 @@ from rerank.cli.arguments import Budget, milliseconds
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.config.files import check_path
-from rerank.utils.cluster.jobs import LOCAL, Engine
+from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import OptionalPath, PathText
 from rerank.utils.progress import print_result
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from rerank.cli.arguments import OF_CHECKPOINT, OF_RANKING, Model, print_output
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.cluster.jobs import LOCAL, Engine
+from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.errors import UserError
 from rerank.utils.parameters import OptionalPath, OutputPath, Whole, at_least
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.config.files import SWEEPS, check_file, config_file, config_names
-from rerank.utils.cluster.jobs import LOCAL, Engine
+from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 
 GRID = (

@@ -4,7 +4,7 @@ import sys
 
 from rerank.cli.settings import with_settings
 from rerank.config import Config
-from rerank.utils.cluster.jobs import LOCAL, Engine
+from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.progress import print_result
 
 

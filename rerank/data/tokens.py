@@ -12,7 +12,7 @@ import numpy as np
 
 from rerank.data.ragged import RaggedWriter, open_ragged, release, slices_of
 from rerank.utils.files import short_hash_of
-from rerank.utils.prefetch import prefetch
+from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
 
 TEXTS_PER_CHUNK = 2048

@@ -23,9 +23,8 @@ from rerank.tasks.text import TextDataset
 from rerank.training.device import open_training_accelerator, precision_of, uses_tf32
 from rerank.training.processes import exclusive
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import atomic_write, kept_hash, short_hash
 from rerank.utils.json_files import read_json
-from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.progress import log
 
 

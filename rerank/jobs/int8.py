@@ -18,11 +18,10 @@ from rerank.models.gpu import SMALL
 from rerank.models.hub import file_hashes
 from rerank.models.reranker import Reranker
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import atomic_write, short_hash, user_cache
 from rerank.utils.json_files import read_json
 from rerank.utils.locks import make_once
 from rerank.utils.progress import log, progress
-from rerank.utils.user_cache import user_cache
 
 Item = TypeVar("Item")
 FORMAT = "openvino"

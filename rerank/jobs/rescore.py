@@ -24,10 +24,9 @@ from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text
 from rerank.training.device import device_facts, open_accelerator, open_training_accelerator, precision_facts
 from rerank.training.processes import expect_one_process
-from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
+from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, file_hash, short_hash
-from rerank.utils.kept_hashes import kept_hash
+from rerank.utils.files import STANDARD_OUTPUT, file_hash, kept_hash, short_hash
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
-from rerank.utils.progress import log
-from rerank.utils.quiet import quiet
+from rerank.utils.progress import log, quiet
 
 REQUIRED = {  # any one of the files on the right is enough
     "config.json": ("config.json",),

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from rerank.utils.quiet import quiet
+from rerank.utils.progress import quiet
 
 
 @contextlib.contextmanager

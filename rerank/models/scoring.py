@@ -16,7 +16,7 @@ from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.utils.errors import UserError
-from rerank.utils.prefetch import prefetch
+from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
 
 

@@ -16,7 +16,7 @@ from rerank.data.trec import first_documents, read_run, write_run
 from rerank.data.types import Fold, Run
 from rerank.stages.base import Ranker, Stage, below
 from rerank.stages.world import World
-from rerank.utils.cluster.jobs import LOCAL, work_on_ray
+from rerank.utils.cluster import LOCAL, work_on_ray
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.progress import log, progress

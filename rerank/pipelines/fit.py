@@ -31,7 +31,7 @@ from rerank.stages.bm25 import BM25
 from rerank.stages.cross_encoder import CrossEncoder
 from rerank.stages.fusion import Fusion
 from rerank.stages.world import World
-from rerank.utils.cluster.jobs import LOCAL, expect_engine
+from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.locks import locked

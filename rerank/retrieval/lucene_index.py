@@ -15,11 +15,11 @@ from rerank.data.collections import Collection
 from rerank.data.types import Document
 from rerank.retrieval.java import java_class, java_error_in_one_line, start
 from rerank.retrieval.words import open_analyzer
-from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError, nearest
 from rerank.utils.files import atomic_write, short_hash
 from rerank.utils.integrity import changes_since_record, write_record
 from rerank.utils.locks import make_once
+from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log, progress
 
 PREBUILT = {"disks45/nocr": "robust04"}

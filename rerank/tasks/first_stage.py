@@ -18,13 +18,12 @@ from rerank.retrieval.lucene_index import choose_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import expect_text, open_settings
 from rerank.tasks.folds import check_fold, describe_folds, expect_same_folds, fold_names_of
-from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import atomic_write, kept_hash, short_hash
 from rerank.utils.integrity import as_record, changes
 from rerank.utils.json_files import read_json
-from rerank.utils.kept_hashes import kept_hash
 from rerank.utils.locks import make_once
+from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
 
 

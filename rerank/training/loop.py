@@ -29,7 +29,7 @@ from rerank.training.steps import (
 from rerank.training.task import Task
 from rerank.training.tracking import log_epoch
 from rerank.utils.errors import UserError
-from rerank.utils.prefetch import prefetch
+from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log, progress
 
 SECONDS_BETWEEN_STATES = 180.0

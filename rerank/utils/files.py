@@ -1,8 +1,9 @@
-"""What an output may be, atomic writes of files and folders, and file hashes."""
+"""What an output may be, atomic writes of files and folders, file hashes, and the user's cache."""
 
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -13,10 +14,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rerank.utils.errors import UserError
+from rerank.utils.json_files import parse_json
 from rerank.utils.progress import progress
 from rerank.utils.temporary import LOCK, temporary_place
 
 BLOCK = 16 * 2**20
+LARGE = 2**26
+"""Bytes of a file whose hash is kept: a smaller one takes less than half a second."""
 STANDARD_OUTPUT = Path("-")
 REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
@@ -175,3 +179,29 @@ def file_hash(path: Path) -> str:
         for block in progress(contents, blocks, f"hashing {path.name}", show=blocks > 1):
             digest.update(block)
     return digest.hexdigest()
+
+
+def kept_hash(path: Path) -> str:
+    """As `file_hash`; that of a large file is kept in the user's cache, as 22 GB take half a minute to read.
+
+    It is computed again when the size of the file changes, its time, or the time when the system last changed either.
+    Raises OSError for a file that cannot be read.
+    """
+    status = path.stat()
+    if status.st_size < LARGE:
+        return file_hash(path)
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    place = user_cache("hashes") / f"{short_hash(path.resolve())}.json"
+    with contextlib.suppress(OSError, ValueError):  # nothing is kept, or it is damaged
+        kept_stamp, digest = parse_json(place.read_bytes(), tuple[list[int], str])
+        if kept_stamp == stamp:
+            return str(digest)
+    digest = file_hash(path)
+    with contextlib.suppress(UserError), atomic_write(place) as tmp:  # not kept: nothing is lost but time
+        tmp.write_text(json.dumps([stamp, digest]), encoding="utf-8")
+    return digest
+
+
+def user_cache(name: str) -> Path:
+    """The folder `name` of the user's cache, for what is made from files whose own folder may be read-only."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rerank" / name

@@ -13,13 +13,10 @@ import xxhash
 
 from rerank.utils.files import atomic_write
 from rerank.utils.json_files import check_shape, parse_json, shown
-from rerank.utils.progress import progress
 
 RECORD = "files.json"
 """The record of the other files of a folder."""
 BLOCK = 2**20  # fits into a processor's cache
-MANY_BLOCKS = 2**11
-"""More take over a second, if they come from a disk."""
 SIZE, HASH = "bytes", "xxh3_128"
 
 Record = dict[str, dict[str, Any]]
@@ -81,9 +78,7 @@ class RecordedFile:
         self._file.close()
 
     def _keep(self, name: str, kept: Mapping[str, Any]) -> None:
-        blocks = -(-kept[SIZE] // BLOCK)
-        for _ in progress(range(blocks), blocks, f"checking {name}", show=blocks > MANY_BLOCKS):
-            block = self._file.read(min(BLOCK, kept[SIZE] - self.size))
+        while block := self._file.read(min(BLOCK, kept[SIZE] - self.size)):
             self._digest.update(block)
             self.size += len(block)
         if self.facts() != kept:

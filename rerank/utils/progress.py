@@ -1,5 +1,6 @@
 """Logging and progress: a bar with the time left on a terminal and in a notebook, else a line every ten seconds."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -31,6 +32,19 @@ def log_to_terminal() -> None:
         log.addHandler(_Terminal())
         log.setLevel(logging.INFO)
         log.propagate = False
+
+
+@contextlib.contextmanager
+def quiet(*loggers: str, level: int = logging.ERROR) -> Iterator[None]:
+    """Within the block these loggers pass nothing below the level, or below their own if it is higher."""
+    before = {name: logging.getLogger(name).level for name in loggers}
+    for name, own in before.items():
+        logging.getLogger(name).setLevel(max(own, level))
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            logging.getLogger(name).setLevel(own)
 
 
 def print_result(result: object) -> None:
@@ -73,8 +87,7 @@ def progress(
 
 def _bar_class() -> Any:
     """The bar for a terminal, or the one for a notebook, which needs ipywidgets; None where no bar can be drawn."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is not None and "IPKernelApp" in shell.config and find_spec("ipywidgets"):
+    if "ipykernel" in sys.modules and find_spec("ipywidgets"):
         from tqdm.notebook import tqdm as notebook_tqdm
 
         return notebook_tqdm

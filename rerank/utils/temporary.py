@@ -34,9 +34,9 @@ def temporary_place(target: Path) -> Iterator[Place]:
     locks (flock) as long as it lives. Leftovers of dead processes in the folder of `target` are removed first.
     """
     remove_leftovers(target.parent)
-    tried: list[Path] = []
+    folder = target.with_name(f".{target.name[:SHOWN]}.{secrets.token_hex(8)}.part")
     try:
-        folder, lock = _claim(target, tried)
+        lock = _claim(folder)
         try:
             os.write(lock, f"{_machine()}\n{target.name}".encode(errors="surrogateescape"))
             yield Place(folder / NEW, folder / OLD)
@@ -46,9 +46,8 @@ def temporary_place(target: Path) -> Iterator[Place]:
             finally:
                 os.close(lock)
     except KeyboardInterrupt:  # also one that came while the folder was made, or removed
-        for folder in tried:
-            if folder.is_dir():
-                _clear(folder, target)
+        if folder.is_dir():
+            _clear(folder, target)
         raise
 
 
@@ -74,12 +73,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _claim(target: Path, tried: list[Path]) -> tuple[Path, int]:
-    """Makes the temporary folder and locks the file in it, which is returned open; `tried` gets every name before."""
+def _claim(folder: Path) -> int:
+    """Makes the temporary folder, and locks the file in it, which is returned open."""
     while True:
-        folder = target.with_name(f".{target.name[:SHOWN]}.{secrets.token_hex(8)}.part")
-        tried.append(folder)
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError:  # another process has taken the empty folder for a leftover
@@ -87,7 +84,7 @@ def _claim(target: Path, tried: list[Path]) -> tuple[Path, int]:
         with contextlib.suppress(OSError):  # a file system without locks: nothing there is ever taken for dead
             fcntl.flock(lock, fcntl.LOCK_EX)
         if _is_current(lock, folder / LOCK):
-            return folder, lock
+            return lock
         os.close(lock)
 
 

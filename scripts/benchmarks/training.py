@@ -14,7 +14,7 @@ from rerank.losses import hinge, smoothi
 from rerank.models.memory import open_budget
 from rerank.training.device import open_accelerator, precision_of
 from rerank.training.gradients import accumulate_gradient, probe_memory
-from rerank.utils.prefetch import prefetch
+from rerank.utils.parallel import prefetch
 from rerank.utils.progress import log
 from scripts.benchmarks.baselines import Cedr, cedr_step
 from scripts.benchmarks.flops import FORWARDS_OF_A_STEP

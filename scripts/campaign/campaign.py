@@ -19,8 +19,8 @@ from cyclopts import Parameter
 
 from rerank.evaluation.tables.table import Table, cells, render
 from rerank.training.device import device_name
-from rerank.utils.cores import count_cores
 from rerank.utils.errors import UserError
+from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
 from scripts.campaign.determinism import determinism
 from scripts.campaign.disks import disks

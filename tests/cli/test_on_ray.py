@@ -15,8 +15,8 @@ from rerank.cli.main import main
 from rerank.data.trec import read_run
 from rerank.jobs.sweep import jobs as sweep
 from rerank.pipelines import crossfit
-from rerank.utils.cluster import jobs as clusters
-from rerank.utils.cluster.jobs import work_on_ray
+from rerank.utils import cluster as clusters
+from rerank.utils.cluster import work_on_ray
 from tests.support.patience import until
 from tests.support.processes import beside
 from tests.support.ray_cluster import Cluster

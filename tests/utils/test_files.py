@@ -1,14 +1,16 @@
 """Nothing is ever half there."""
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
 
 import pytest
 
+from rerank.utils import files
 from rerank.utils.errors import UserError
-from rerank.utils.files import atomic_write, short_hash
+from rerank.utils.files import atomic_write, file_hash, kept_hash, short_hash
 
 
 def fill(place, folder, text):
@@ -80,3 +82,28 @@ def test_hashes_tell_parts_apart():
     assert short_hash("ab", "c") != short_hash("a", "bc")
     assert short_hash("a", 1) == short_hash("a", "1")
     assert len(short_hash("a")) == 16
+
+
+def test_a_large_file_is_read_once_while_it_stays(tmp_path, monkeypatch):
+    """It is read again when its content changes, under the same size and time too, and if the record is damaged."""
+    read = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "LARGE", 1)
+    monkeypatch.setattr(files, "file_hash", lambda path: read.append(path) or file_hash(path))
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("some text")
+    assert kept_hash(path) == kept_hash(path) == hashlib.sha256(b"some text").hexdigest()
+    assert len(read) == 1
+    status = path.stat()
+    path.write_text("text some")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as rsync and cp -p set it
+    assert kept_hash(path) == kept_hash(path) == hashlib.sha256(b"text some").hexdigest()
+    assert len(read) == 2
+    (record,) = (tmp_path / "cache" / "rerank" / "hashes").glob("*.json")
+    record.write_text('{"bytes": 9}')
+    kept_hash(path)
+    assert len(read) == 3
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").touch()  # a cache that cannot be written costs time alone
+    assert kept_hash(path) == kept_hash(path)
+    assert len(read) == 5

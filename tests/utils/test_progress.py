@@ -1,7 +1,6 @@
 """Progress without a terminal: plain lines, now and then; bars in a notebook."""
 
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -51,8 +50,7 @@ def test_a_notebook_shows_a_bar(capsys, monkeypatch, has_widgets):
             drawn.append(settings["desc"])
             super().__init__(*arguments, **settings)
 
-    shell = SimpleNamespace(config={"IPKernelApp": {}})
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setattr(tqdm.notebook, "tqdm", Widget)
     monkeypatch.setattr(module, "find_spec", lambda name: object() if has_widgets else None)
     assert list(progress(range(4), 4, "counting", lambda: "loss 0.5")) == [0, 1, 2, 3]

@@ -82,7 +82,6 @@ def test_a_killed_process_loses_what_came_after_the_last_save(tmp_path):
 
 DAMAGES = {
     "another byte": lambda folder: (folder / "a").write_bytes(b"x" + (folder / "a").read_bytes()[1:]),
-    "a file cut": lambda folder: (folder / "b").write_bytes(b""),
     "a file removed": lambda folder: (folder / "a").unlink(),
     "no state": lambda folder: (folder / "state.json").unlink(),
     "half a state": lambda folder: (folder / "state.json").write_bytes(b'{"work": "letters", "do'),

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.utils.errors import UserError
-from rerank.utils.progress import progress
-from rerank.utils.quiet import quiet
+from rerank.utils.progress import progress, quiet
 
 VALID = ("dev", "valid", "val", "validation")
 """How ids end whose queries validate."""

@@ -10,9 +10,8 @@ import numpy as np
 
 from rerank.data.ragged import Ragged, RaggedWriter, RepeatedIdError, open_ragged, release
 from rerank.utils.errors import UserError
-from rerank.utils.files import short_hash
+from rerank.utils.files import short_hash, user_cache
 from rerank.utils.temporary import remove
-from rerank.utils.user_cache import user_cache
 
 LARGE = 2**26
 """Bytes of a file whose offsets are kept on disk: at least a second is needed to find them."""

@@ -17,8 +17,7 @@ from rerank.data.text_lines import check_id, parse_object, read_objects, size_of
 from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
-from rerank.utils.files import short_hash
-from rerank.utils.kept_hashes import kept_hash
+from rerank.utils.files import kept_hash, short_hash
 from rerank.utils.progress import progress
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"

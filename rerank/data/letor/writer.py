@@ -11,7 +11,7 @@ from rerank.data.letor.parser import LINE, LineError, Lines, parse
 from rerank.data.ragged import write_array
 from rerank.data.text_lines import read_blocks, size_of_text
 from rerank.utils.errors import UserError
-from rerank.utils.processes import ordered_map
+from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
 
 BLOCK = 4 * 2**20

@@ -15,8 +15,8 @@ from rerank.runs.layout import CollectionFolder, ExperimentFolder
 from rerank.tasks.folds import drawing_flags
 from rerank.training.device import visible_gpus
 from rerank.training.processes import expect_one_process
-from rerank.utils.cluster.jobs import LOCAL, expect_engine, work_on_ray
-from rerank.utils.cores import count_cores
+from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
+from rerank.utils.parallel import count_cores
 from rerank.utils.progress import log
 from rerank.utils.workers import failures, work
 

@@ -15,7 +15,7 @@ from rerank.runs.experiment_results import FoldResults
 from rerank.runs.layout import CollectionFolder
 from rerank.runs.settings import read_toml, save_settings
 from rerank.tasks.checks import check_training
-from rerank.utils.cluster.jobs import LOCAL, expect_engine
+from rerank.utils.cluster import LOCAL, expect_engine
 from rerank.utils.errors import UserError
 from rerank.utils.locks import locked
 from rerank.utils.progress import progress

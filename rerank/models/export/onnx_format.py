@@ -15,7 +15,7 @@ import torch
 
 from rerank.models.export.rows import Graph, Rows, RowScores
 from rerank.models.packages import needed
-from rerank.utils.quiet import quiet
+from rerank.utils.progress import quiet
 
 FILE = "model.onnx"
 OPSET = 20

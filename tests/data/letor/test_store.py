@@ -41,7 +41,7 @@ def test_a_file_is_read_once_and_again_when_it_was_touched(source, cache, monkey
 
 def test_rows_become_wider_on_the_way(tmp_path, cache, monkeypatch):
     monkeypatch.setattr("rerank.data.letor.writer.BLOCK", 32)
-    monkeypatch.setattr("rerank.utils.processes.FEW", 99)
+    monkeypatch.setattr("rerank.utils.parallel.FEW", 99)
     rows = [{}, {2: 5}, {1: 1, 2: 2}, {1: 3}, {7: 1}, {1: 1, 2: 1}, {0: 6, 9: 4}]
     lines = [f"0 qid:{i // 4} {' '.join(f'{j}:{value}' for j, value in row.items())}\n" for i, row in enumerate(rows)]
     expected = np.array([[row.get(i, 0) for i in range(10)] for row in rows], dtype=np.float32)
@@ -60,7 +60,7 @@ def test_blocks_do_not_show(tmp_path, cache, monkeypatch):
     (whole,) = cache.glob("*/")
     monkeypatch.setattr("rerank.data.letor.writer.BLOCK", 40)
     for name, few in [("here.txt", 999), ("others.txt.gz", 3)]:
-        monkeypatch.setattr("rerank.utils.processes.FEW", few)
+        monkeypatch.setattr("rerank.utils.parallel.FEW", few)
         opened(put(tmp_path / name, content), cache)
         (cut,) = (folder for folder in cache.glob("*/") if f'"{name}"' in (folder / "facts.json").read_text())
         assert {file.name for file in whole.iterdir()} == {file.name for file in cut.iterdir()}

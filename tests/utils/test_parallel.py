@@ -1,15 +1,15 @@
-"""Batches are built one ahead, in order, and an error comes where its batch would have."""
+"""Batches are built one ahead, in order, and an error comes where its batch would have; a map keeps the order."""
 
 import threading
 
 import pytest
 
-from rerank.utils.prefetch import prefetch
+from rerank.utils.parallel import FEW, ordered_map, prefetch
 
 
-def test_items_come_in_order_with_what_was_built():
-    assert list(prefetch([3, 1, 2], str)) == [(3, "3"), (1, "1"), (2, "2")]
-    assert list(prefetch([], str)) == []
+def test_results_come_in_order_whether_computed_here_or_in_processes():
+    for count in (0, FEW - 1, FEW, 40):
+        assert list(ordered_map(abs, range(-count, 0))) == list(range(count, 0, -1))
 
 
 def test_the_next_one_is_built_while_the_first_is_used():
@@ -29,3 +29,4 @@ def test_an_error_comes_in_its_place():
     assert [next(items), next(items)] == [(2, 0.5), (1, 1.0)]
     with pytest.raises(ZeroDivisionError):
         next(items)
+    assert list(prefetch([], str)) == []
