@@ -7,7 +7,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from rerank.utils.files import STANDARD_OUTPUT, output_target
 from rerank.utils.parameters import PathText, Pattern
 
 WHOLE_HELP = ContextVar("whole_help", default=True)
@@ -56,6 +55,5 @@ def milliseconds(budget: str) -> float | None:
 
 
 def print_output(path: Path) -> None:
-    """Prints where a command has written, unless that is standard output."""
-    if output_target(path) != STANDARD_OUTPUT:
-        print(os.fsencode(path).decode(errors="backslashreplace"))  # a name need not be UTF-8
+    """Prints where a command has written."""
+    print(os.fsencode(path).decode(errors="backslashreplace"))  # a name need not be UTF-8

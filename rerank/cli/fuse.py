@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from rerank.cli.arguments import print_output
-from rerank.utils.parameters import FilePath, OptionalPath, OutputPath
+from rerank.utils.parameters import FilePath, OptionalPath
 
 Weights = Annotated[tuple[float, ...], Parameter(consume_multiple=(1, None), negative=(), show_default=False)]
 
 
 def fuse(
     *runs: FilePath,
-    out: OutputPath,
+    out: FilePath,
     method: Literal["rrf", "interpolate"] = "rrf",
     rrf_k: float | None = None,
     weights: Weights = (),
@@ -27,7 +27,7 @@ def fuse(
     runs
         Two TREC run files or more, .gz or not.
     out
-        The TREC run to write, and its manifest; - for standard output, without a manifest.
+        The TREC run to write, and its manifest.
     method
         rrf: the sum of 1 / (k + rank); interpolate: a weighted sum of the scores, scaled to [0, 1] for each query.
     rrf_k

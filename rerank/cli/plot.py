@@ -6,13 +6,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.cli.arguments import print_output
-from rerank.utils.parameters import FilePath, OutputPath, PathText
+from rerank.utils.parameters import FilePath, PathText
 
 
 def plot(
     chart: str,
     *paths: Annotated[FilePath, Parameter(required=True)],
-    out: OutputPath,
+    out: FilePath,
     measure: str = "nDCG@20",
     qrels: Path | None = None,
     collection: PathText = "",
@@ -26,7 +26,7 @@ def plot(
     paths
         runs/<collection>, or the folder of one experiment in it; or run files, of which the first is compared with.
     out
-        The file to write; its name ends in .pdf, .svg or .png; - for a PDF to standard output.
+        The file to write; its name ends in .pdf, .svg or .png.
     measure
         The measure of the chart, such as nDCG@20 or AP.
     qrels

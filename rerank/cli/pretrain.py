@@ -3,7 +3,7 @@
 from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.files import check_new_folder
-from rerank.utils.parameters import OutputPath
+from rerank.utils.parameters import FilePath
 from rerank.utils.progress import print_result
 
 
@@ -33,7 +33,7 @@ from rerank.utils.progress import print_result
     "pretraining",
     "output.folder",
 )
-def pretrain(*, out: OutputPath, config: Config) -> None:
+def pretrain(*, out: FilePath, config: Config) -> None:
     """Pre-trains an encoder on pseudo-queries made from the documents.
 
     Parameters

@@ -6,12 +6,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from rerank.cli.arguments import print_output
-from rerank.utils.parameters import FilePath, OptionalOutputPath, PathText
+from rerank.utils.parameters import FilePath, OptionalPath, PathText
 
 
 def report(
     *paths: Annotated[FilePath, Parameter(required=True)],
-    out: OptionalOutputPath = None,
+    out: OptionalPath = None,
     measure: str = "nDCG@20",
     qrels: Path | None = None,
     collection: PathText = "",
@@ -24,7 +24,7 @@ def report(
         runs/<collection>, the folder of one experiment in it, or that of a fitted pipeline; or run files, of which the
         first is compared with.
     out
-        The file to write, - for standard output; default: report.html in the folder, beside a pipeline, or here.
+        The file to write; default: report.html in the folder, beside a pipeline, or here.
     measure
         The measure of charts and queries, such as nDCG@20 or AP.
     qrels

@@ -9,7 +9,7 @@ from rerank.cli.settings import with_settings
 from rerank.config import Config
 from rerank.utils.cluster import LOCAL, Engine
 from rerank.utils.errors import UserError
-from rerank.utils.parameters import OptionalPath, OutputPath, Whole, at_least
+from rerank.utils.parameters import FilePath, OptionalPath, Whole, at_least
 
 
 @with_settings(
@@ -24,7 +24,7 @@ def score(
     model: Model,
     run: OptionalPath = None,
     *,
-    out: OutputPath,
+    out: FilePath,
     parts: Annotated[Whole | None, at_least(1)] = None,
     on: Engine = LOCAL,
     config: Config,
@@ -36,7 +36,7 @@ def score(
     run
         The TREC run that a cross-encoder re-ranks; without it, BM25 retrieves first.
     out
-        The TREC run to write, and its manifest; - for standard output, without a manifest.
+        The TREC run to write, and its manifest.
     parts
         Parts of about equal size that the queries are scored in; default: up to 100. An interrupted command goes on
         after the last part.

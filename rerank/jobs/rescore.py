@@ -26,7 +26,7 @@ from rerank.training.device import device_facts, open_accelerator, open_training
 from rerank.training.processes import expect_one_process
 from rerank.utils.cluster import LOCAL, expect_engine, work_on_ray
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, file_hash, kept_hash, short_hash
+from rerank.utils.files import file_hash, kept_hash, short_hash
 from rerank.utils.progress import log, progress
 from rerank.utils.workers import failures
 
@@ -46,7 +46,7 @@ def rescore(
             without a collection it is the one that the checkpoint was trained on.
         checkpoint: the folder of a trained model, or the name of a cross-encoder on the hub.
         run: the TREC run to re-rank. None for BM25's, which is retrieved first unless it exists.
-        out: the TREC run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
+        out: the TREC run to write; `out` + ".json" is its manifest.
         parts: how many parts the queries are cut into; None for up to 100, by the tokens. The last digits of a score
             may depend on it, as they do on the other documents of a forward pass.
         engine: "local", or the Ray cluster that scores the parts: "ray" or "ray://HOST:PORT".
@@ -74,7 +74,7 @@ def rescore(
         accelerator = open_accelerator(device="cpu")  # this process scores nothing
         expect_one_process(accelerator, f"--on {engine}:")
     scoring = open_scoring(config, checkpoint, run, accelerator)
-    plan = _plan(scoring, out if manifest else STANDARD_OUTPUT, parts)
+    plan = _plan(scoring, out, parts)
     missing, count = plan.missing(), len(plan.numbers)
     if len(missing) < count:
         log.info(f"{plan.folder}: {count - len(missing)} of {count} parts are there already")
@@ -83,9 +83,7 @@ def rescore(
     elif not _score_on_cluster(config, scoring, run, plan, missing, engine):
         return False
     if accelerator.is_main_process:
-        device = plan.join()
-        if manifest:
-            _write_manifest(manifest, scoring, plan, device)
+        _write_manifest(manifest, scoring, plan, plan.join())
         plan.remove()
     return True
 

@@ -45,9 +45,8 @@ def score_queries(config: Config, folder: Path, out: Path) -> Path:
                         unanswered += 1
         if unanswered == len(queries):
             raise UserError(f"{folder}: finds no document for any of the {len(queries)} queries")
-        if manifest is not None:
-            facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(tmp)}}
-            write_manifest(manifest, facts)
+        facts = {"pipeline_folder": str(folder), "queries": len(queries), "run": {"sha256": file_hash(tmp)}}
+        write_manifest(manifest, facts)
     if unanswered:
         log.info(f"{unanswered} of {len(queries)} queries find no document")
     return out

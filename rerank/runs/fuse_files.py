@@ -35,7 +35,7 @@ def fuse_files(
 
     Args:
         paths: two runs or more.
-        out: the run to write; `out` + ".json" is its manifest. "-" is standard output, which gets no manifest.
+        out: the run to write; `out` + ".json" is its manifest.
         method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
         rrf_k: the k of rrf; None for 60.
         weights: those of interpolate, a number for each run; if empty, they are tuned.
@@ -79,10 +79,9 @@ def fuse_files(
         of_queries, facts = _tuned(runs, qrels, folds, measure)
         fused = fuse_scores(list(runs.values()), of_queries)
     write_run(out, fused, tag)
-    if manifest is not None:
-        sources = [{"run": str(path), "sha256": file_hash(path)} for path in paths]
-        fusion = {"method": method, **facts, "runs": sources}
-        write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
+    sources = [{"run": str(path), "sha256": file_hash(path)} for path in paths]
+    fusion = {"method": method, **facts, "runs": sources}
+    write_manifest(manifest, {"fusion": fusion, "run": {"sha256": file_hash(out)}})
     return out
 
 

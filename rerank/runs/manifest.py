@@ -17,7 +17,7 @@ from rerank.data.types import Qrels
 from rerank.evaluation.evaluate import evaluate
 from rerank.evaluation.measures import DEFAULT_MEASURES
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, atomic_write, check_output, file_hash, output_target
+from rerank.utils.files import atomic_write, check_output, file_hash
 from rerank.utils.integrity import changes
 from rerank.utils.json_files import read_json
 from rerank.utils.plugins import plugin_versions
@@ -122,8 +122,6 @@ def source_commit(root: Path = Path(__file__).parents[2]) -> str | None:
 
 def tag_of(out: Path) -> str:
     """The last column of the run `out`: its name without .run and .gz. Raises UserError if nothing is left."""
-    if output_target(out) == STANDARD_OUTPUT:
-        return "rerank"
     name = out.name.encode(errors="replace").decode()  # a name need not be UTF-8, a run is
     tag = "-".join(name.removesuffix(".gz").removesuffix(".run").split())
     if not tag:
@@ -131,11 +129,9 @@ def tag_of(out: Path) -> str:
     return tag
 
 
-def manifest_of(out: Path) -> Path | None:
-    """The manifest of the run `out`; None for standard output. Raises UserError if one of the two cannot be written."""
+def manifest_of(out: Path) -> Path:
+    """The manifest of the run `out`; raises UserError if one of the two cannot be written."""
     check_output(out)
-    if output_target(out) == STANDARD_OUTPUT:
-        return None
     manifest = out.with_name(f"{out.name}.json")
     check_output(manifest, "--out: its manifest")
     return manifest

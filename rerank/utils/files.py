@@ -6,9 +6,7 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +19,6 @@ from rerank.utils.temporary import LOCK, temporary_place
 BLOCK = 16 * 2**20
 LARGE = 2**26
 """Bytes of a file whose hash is kept: a smaller one takes less than half a second."""
-STANDARD_OUTPUT = Path("-")
 REFUSALS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
     *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR),
@@ -31,36 +28,27 @@ ERROR_NUMBER = re.compile(r"\[Errno (\d+)\]|os error (\d+)\)")
 """In the text of an error: shutil and safetensors have exceptions of their own."""
 
 
-def output_target(path: str | Path) -> Path:
+def _output_target(path: str | Path) -> Path:
     """What a write to `path` replaces or makes: `path` itself, or the target of a symbolic link.
 
-    It is a file, a folder, nothing yet, or STANDARD_OUTPUT for `-`, /dev/stdout and links to it. Raises UserError for a
-    device, a FIFO and a socket.
+    It is a file, a folder, or nothing yet. Raises UserError for a device, a FIFO and a socket.
     """
-    target = Path(path)
-    with contextlib.suppress(OSError):
-        if target == STANDARD_OUTPUT or target.samefile("/dev/stdout"):
-            return STANDARD_OUTPUT
-    if target.is_symlink():
-        target = Path(os.path.realpath(target))
+    target = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
         return target
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    if stat.S_ISLNK(mode):
-        raise UserError(f"{path}: cannot be written: {os.strerror(errno.ELOOP)}")
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise UserError(
-            f"{path}: is a FIFO, a socket, a character device or a block device; "
-            "expected the name of a new or a regular file, or - for standard output"
+            f"{path}: is a FIFO, a socket, a device or a link to itself; expected the name of a new or a regular file"
         )
     return target
 
 
 def check_output(path: str | Path, flag: str = "--out") -> None:
-    """Raises UserError, before any work, if `path` is nothing that can be written as a file (see `output_target`)."""
+    """Raises UserError, before any work, if `path` is nothing that can be written as a file (see `_output_target`)."""
     if _writable_target(path, flag).is_dir():
         raise UserError(f"{flag} {path}: is a folder, expected the name of a file to write")
 
@@ -68,43 +56,34 @@ def check_output(path: str | Path, flag: str = "--out") -> None:
 def check_new_folder(out: Path, flag: str = "--out") -> None:
     """Raises UserError, before any work, if `out` is not a new or an empty folder, or cannot be written."""
     target = _writable_target(out, flag)
-    if target == STANDARD_OUTPUT:
-        raise UserError(f"{flag} {out}: a folder cannot be written to standard output; expected a new folder to write")
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise UserError(f"{flag} {out}: already exists; expected a new folder to write")
 
 
 def _writable_target(path: str | Path, flag: str) -> Path:
-    """The `output_target`; raises UserError if nothing can be written in its folder, or where that would be made."""
+    """The `_output_target`; raises UserError if nothing can be written in its folder, or where that would be made."""
     try:
-        target = output_target(path)
+        target = _output_target(path)
     except UserError as error:
         raise UserError(f"{flag} {error}") from error.__cause__
-    if target != STANDARD_OUTPUT:
-        existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                pass
-        except OSError as error:
-            raise UserError(f"{flag} {path}: cannot be written: {existing}: {error.strerror}") from error
-    return target
+    existing = next(parent for parent in target.absolute().parents if os.path.lexists(parent))
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return target
+    except OSError as error:
+        raise UserError(f"{flag} {path}: cannot be written: {existing}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
 def atomic_write(target: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write a file or a folder at; it replaces `target` after the block.
 
-    A symbolic link stays, and its target is replaced; `-` and /dev/stdout write a file to standard output. If the block
-    fails, also by a full disk or an interrupt, `target` is unchanged and the temporary path is removed. What a process
-    that was killed left beside `target` is removed too. Raises UserError if the path cannot be written to, the disk is
-    full, a file would replace a folder, or `target` is a device, a FIFO or a socket. The umask decides who may read
-    what was written, whatever wrote it.
+    A symbolic link stays, and its target is replaced. If the block fails, also by a full disk or an interrupt, `target`
+    is unchanged and the temporary path is removed. What a process that was killed left beside `target` is removed too.
+    Raises UserError if the path cannot be written to, the disk is full, a file would replace a folder, or `target` is a
+    device, a FIFO or a socket. The umask decides who may read what was written, whatever wrote it.
     """
-    path, target = Path(target), output_target(target)
-    if target == STANDARD_OUTPUT:
-        with _standard_output() as tmp:
-            yield tmp
-        return
+    path, target = Path(target), _output_target(target)
     with contextlib.ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,19 +108,6 @@ def _give_mode(new: Path, mode: int) -> None:
     for path in [new, *new.rglob("*")]:
         if path.is_file() and not path.is_symlink():
             path.chmod(stat.S_IMODE(path.stat().st_mode) | mode)
-
-
-@contextlib.contextmanager
-def _standard_output() -> Iterator[Path]:
-    """A temporary path whose file is copied to standard output after the block."""
-    with tempfile.TemporaryDirectory(prefix="rerank-") as folder:
-        tmp = Path(folder) / "output"
-        with refused_in_one_line(f"{folder}: cannot be written"):
-            yield tmp
-        with tmp.open("rb") as file:
-            sys.stdout.flush()
-            shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

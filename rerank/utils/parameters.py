@@ -39,14 +39,6 @@ def _break_lines(expected: Any, tokens: Sequence[Token]) -> str:
     return str(token.value).replace("\\n", "\n")  # what a shell leaves as it is
 
 
-def _expand_output(expected: Any, tokens: Sequence[Token]) -> Path:
-    """A path; `-`, which is standard output, is the only one that may begin with a hyphen."""
-    (token,) = tokens
-    if token.value.startswith("-") and token.value != "-":
-        raise ValueError(f"expected a file, or - for standard output, got {token.value}")
-    return _expand_path(expected, tokens)
-
-
 Whole = Annotated[int, Parameter(converter=_whole)]
 Count = Annotated[int | Literal["all"], Parameter(converter=_whole, metavar="INT|all", show_choices=False)]
 CountOrAuto = Annotated[int | Literal["auto"], Parameter(converter=_whole, metavar="INT|auto", show_choices=False)]
@@ -55,8 +47,6 @@ PathText = Annotated[str, Parameter(converter=_expand_text)]
 TemplateText = Annotated[str, Parameter(converter=_break_lines)]
 """A text in which a backslash and an n are a line break."""
 FilePath = Annotated[Path, Parameter(converter=_expand_path)]
-OutputPath = Annotated[Path, Parameter(converter=_expand_output, allow_leading_hyphen=True)]
-OptionalOutputPath = Annotated[Path | None, Parameter(converter=_expand_output, allow_leading_hyphen=True)]
 OptionalPath = Annotated[Path | None, Parameter(converter=_expand_path)]
 
 

@@ -50,11 +50,6 @@ def test_by_default_it_is_reciprocal_rank_with_a_manifest(runs, capsys):
     assert facts["run"] == {"sha256": file_hash(Path("fused.run"))}
     main(["fuse", A, B, "--rrf-k", "1", "--out", "other.run.gz"])
     assert orders(read_run("other.run.gz")) == orders(fuse_ranks([runs["a"], runs["b"]], 1))
-    main(["fuse", A, B, "--out", "-"])
-    out = capsys.readouterr().out.splitlines()
-    assert [line.split()[2] for line in out if line.startswith("q0 ")] == ranked(
-        fuse_ranks([runs["a"], runs["b"]])["q0"]
-    )
 
 
 def test_a_run_that_is_fused_is_read_as_it_was_ranked(runs):

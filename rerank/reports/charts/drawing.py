@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from rerank.utils.errors import UserError
-from rerank.utils.files import STANDARD_OUTPUT, atomic_write, output_target
+from rerank.utils.files import atomic_write
 
 SERIES = ("#2f6fb2", "#d1711f", "#2e8b57", "#8a5bb5", "#c2456b", "#1f8f9c", "#8c6d31", "#5b6abf")
 INK, QUIET, RULE = "#22252b", "#7b818b", "#d9dce1"
@@ -76,8 +76,8 @@ def draw_figure(draw: Callable[..., None], data: Any, height: float = 3.0) -> Fi
 
 
 def format_of(out: Path) -> str:
-    """The suffix of a file, one of FORMATS; standard output gets a PDF. Raises UserError for another suffix."""
-    suffix = ".pdf" if output_target(out) == STANDARD_OUTPUT else out.suffix.lower()
+    """The suffix of a file, one of FORMATS; raises UserError for another one."""
+    suffix = out.suffix.lower()
     if suffix not in FORMATS:
         raise UserError(f"--out {out}: expected a name that ends in {', '.join(FORMATS)}")
     return suffix

@@ -56,7 +56,7 @@ def plot(
     """Writes a chart as PDF, SVG or PNG; returns the file.
 
     `paths` are runs/<collection>, or an experiment in it; or run files, of which the first is compared with, and
-    `qrels` and `queries` their judgments and the texts of their queries. `out` is - for a PDF to standard output.
+    `qrels` and `queries` their judgments and the texts of their queries.
     Raises UserError for an unknown chart or suffix, a file that cannot be written, or no data for the chart.
     """
     if name not in CHARTS:

@@ -44,7 +44,7 @@ def write_report(
     """Writes the page of runs/<collection> or of an experiment in it, or of run files; returns the file.
 
     Run files are compared with the first of them; `qrels` are their judgments, and the collection, if one is named, has
-    their texts. `out` is report.html in the folder by default, or in the working directory, and - for standard output.
+    their texts. `out` is report.html in the folder by default, or in the working directory.
     Raises UserError if no fold is finished, a file is wrong, or `out` cannot be written.
     """
     of_files = are_run_files(paths)
