@@ -33,8 +33,8 @@ class CrossEncoder(nn.Module):
     the encoder takes packed passages, and otherwise says why it does not; `template` is the text that query and
     passage are put into, if any; `splitting` is what the passages of a document share; `first_stage_weight` is that of
     the first stage's score in a document's score, which those who know that score add; `flash` is whether
-    FlashAttention may be called; `compiled` is whether its layers are; `in_float32` is whether it computes in float32
-    whatever the precision of the run. Raises UserError for an unknown pooling.
+    FlashAttention may be called; `in_float32` is whether it computes in float32 whatever the precision of the run.
+    Raises UserError for an unknown pooling.
     """
 
     def __init__(self, loaded: LoadedEncoder, head: Float32Linear | None, pooling: str) -> None:
@@ -54,7 +54,6 @@ class CrossEncoder(nn.Module):
         self.dropout_keys = seed_dropout(self)
         self.head_dropout = SeededDropout(0.0, HEAD, self.dropout_keys)
         self.flash = True
-        self.compiled = False
         self.in_float32 = False
         self.padding_reason = ""
         self.padding_reason = pack(self)
@@ -198,9 +197,7 @@ class CrossEncoder(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Makes the backward pass recompute each layer's activations instead of keeping them."""
-        settings: dict[str, Any] = {"use_reentrant": False}
-        if self.is_padded:  # a packed forward pass is one group of passages; torch.compile knows no `context_fn`
-            settings["context_fn"] = self.dropout_keys.checkpoint_contexts
+        settings: dict[str, Any] = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
         if self.encoder.supports_gradient_checkpointing:
             self.encoder.activation_checkpointing_enable(settings)
             return

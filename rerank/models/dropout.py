@@ -47,17 +47,11 @@ class SeededDropout(nn.Module):
     Face attention may read `p`, as it does for nn.Dropout.
     """
 
-    layer_key: Tensor
-    column_factor: Tensor
-
     def __init__(self, p: float, number: int, keys: DropoutKeys) -> None:
         super().__init__()
         self.p = p
         self.keys = keys
-        # Tensors and not numbers, so that layers that differ in the key alone share a compiled graph, and because
-        # Inductor would multiply a column's number in 64 bits, which overflows: undefined in C++.
-        self.register_buffer("layer_key", torch.tensor(number * ODD[1] % 2**31, dtype=torch.int32), persistent=False)
-        self.register_buffer("column_factor", torch.tensor(ODD[2], dtype=torch.int32), persistent=False)
+        self.layer_key = number * ODD[1] % 2**31
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
@@ -71,7 +65,7 @@ class SeededDropout(nn.Module):
         `rows` are the int32 keys of the rows of x.
         """
         rows = _hash(rows + self.layer_key)
-        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * self.column_factor
+        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * ODD[2]
         hashed = torch.add(rows[..., None], _hash(column))
         return _hash(hashed) >= int(self.p * 2**31)
 

@@ -147,8 +147,6 @@ def attend(
     queries, keys, values = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # x[0] copies its gradient
     if passages.flash and _fits_flash(query, value):
         return _attend_any_lengths(queries, keys, values, passages, scaling, window)[None], None
-    if torch.compiler.is_compiling():
-        raise UnsupportedAttentionError("its attention takes several calls")
     buckets = passages.buckets
     sizes = [bucket.tokens for bucket in buckets]
     # Splitting and concatenating once keeps the backward pass linear in the tokens, which slicing would not.

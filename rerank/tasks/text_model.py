@@ -8,7 +8,6 @@ from rerank.batches.passages import PassageBuilder
 from rerank.config import Config
 from rerank.data.splitting import Splitting
 from rerank.models.checkpoints import open_cross_encoder
-from rerank.models.compiled import compile_if_useful
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.training.device import precision_facts
 from rerank.utils.progress import log
@@ -25,10 +24,8 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
     lines = model.place(accelerator.device, accelerator.autocast, config.training.precision == "auto")
     if config.training.gradient_checkpointing:
         model.checkpoint_activations()
-    token_types = "token_type_ids" in tokenizer.model_input_names
-    compilation = compile_if_useful(model, token_types, accelerator.device, accelerator.autocast)
     if accelerator.is_main_process:
-        for line in [*lines, *([compilation] if compilation else [])]:
+        for line in lines:
             log.info(line)
         if model.is_padded:
             log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
@@ -38,11 +35,10 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
 
 
 def kernels(model: CrossEncoder, accelerator: Accelerator) -> dict[str, Any]:
-    """For the manifest of a training: the kernel of attention, the precision, and whether the layers are compiled."""
+    """For the manifest of a training: the kernel of attention and the precision."""
     return {
         "attention": model.attention_kernel(accelerator.autocast),
         **precision_facts(accelerator, model),
-        "compiled": model.compiled,
     }
 
 
