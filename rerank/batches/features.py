@@ -36,21 +36,17 @@ class FeatureList(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32.
-
-    `seeds` are those of the documents' dropout: (documents,) int64.
-    """
+    """The feature vectors of real documents, without padding, for batch norm: (documents, features) float32."""
 
     features: Tensor
-    seeds: Tensor | None = None
 
     def seeded(self, document_seeds: Tensor) -> "Vectors":
-        """With a seed for each document, (documents,) int64."""
-        return self._replace(seeds=document_seeds)
+        """The same: the network has no dropout."""
+        return self
 
     def to(self, device: torch.device) -> "Vectors":
         """The same on another device."""
-        return Vectors(self.features.to(device), None if self.seeds is None else self.seeds.to(device))
+        return Vectors(self.features.to(device))
 
 
 def make_feature_batch(lists: Sequence[FeatureList]) -> Batch[Vectors]:

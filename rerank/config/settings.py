@@ -89,10 +89,8 @@ class NetworkSettings:
 
     hidden: Annotated[Whole, at_least(1)] = 1024
     """Hidden units."""
-    transform: Literal["none", "log1p", "quantile"] = "none"
-    """Of the features: none, sign(x) log(1 + |x|), or the part of the training documents below a value."""
-    dropout: Annotated[float, between(0, 0.9)] = 0.0
-    """Dropout rate of the hidden units, in training."""
+    transform: Literal["none", "log1p"] = "none"
+    """Of the features: none, or sign(x) log(1 + |x|) for features on raw scales."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
 from rerank.models.feature_scoring import run_of, score_features
-from rerank.models.feature_transforms import training_quantiles
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.folds import check_fold
 from rerank.training.device import precision_facts
@@ -74,8 +73,7 @@ class FeatureDataset:
         """The network, in words."""
         network = self.config.network
         transform = f", transform {network.transform}" if network.transform != "none" else ""
-        dropout = f", dropout {network.dropout:g}" if network.dropout else ""
-        return f"a network of {network.hidden} hidden units{transform}{dropout}"
+        return f"a network of {network.hidden} hidden units{transform}"
 
     def write_references(self) -> None:
         """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
@@ -175,8 +173,7 @@ class FeatureTask:
             )
         self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
         network, features = dataset.config.network, train.features.shape[1]
-        quantiles = training_quantiles(train) if network.transform == "quantile" else None
-        model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform, network.dropout, quantiles)
+        model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform)
         self.model = model.to(accelerator.device)
         self._qrels: dict[Part, Qrels] = {}
 

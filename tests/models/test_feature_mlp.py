@@ -7,10 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from rerank.batches.features import Vectors
-from rerank.models import batchnorm_head
-from rerank.models.dropout import token_keys
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
-from rerank.models.feature_transforms import log1p, quantile_ranks
 from rerank.utils.errors import UserError
 
 X = Vectors(torch.randn(37, 5, generator=torch.Generator().manual_seed(0)) * 3 + 7)
@@ -31,45 +28,30 @@ def normalised(x, weight, bias):
     return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt() * weight + bias
 
 
-def by_hand(weights, x, kept):
-    """The scores of the paper's network in training, from the definition; `kept` are factors of the hidden values."""
-    w = dict(zip(("g0", "b0", "W", "b", "g1", "b1", "V", "c"), weights, strict=True))
-    hidden = F.relu(normalised(x, w["g0"], w["b0"]) @ w["W"].T + w["b"])
-    return (normalised(hidden, w["g1"], w["b1"]) * kept @ w["V"].T + w["c"])[:, 0]
-
-
-def assert_as_by_hand(model, inputs, kept):
-    """Scores and gradients in training; returns the scores."""
+def test_scores_and_gradients_are_those_of_the_papers_layers():
+    model, x = trained().double().train(), X.features.double()
     wanted = torch.randn(37, generator=torch.Generator().manual_seed(3)).double()
     copies = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
-    scores, expected = model(inputs), by_hand(copies, inputs.features, kept)
+    g0, b0, w, b, g1, b1, v, c = copies
+    hidden = F.relu(normalised(x, g0, b0) @ w.T + b)
+    scores, expected = model(Vectors(x)), (normalised(hidden, g1, b1) @ v.T + c)[:, 0]
     torch.testing.assert_close(scores, expected)
     (scores * wanted).sum().backward()
     (expected * wanted).sum().backward()
     for parameter, copy in zip(model.parameters(), copies, strict=True):
         torch.testing.assert_close(parameter.grad, copy.grad)
-    return scores
 
 
-@pytest.mark.parametrize("documents", [16, 128])
-def test_scores_and_gradients_are_those_of_the_papers_layers(documents, monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", documents)
-    assert_as_by_hand(trained().double().train(), Vectors(X.features.double()), 1)
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_autocast_leaves_scores_in_float32(dropout):
-    model, seeded = trained().train(), X.seeded(torch.arange(37))
-    model.dropout.p = dropout
-    expected = model(seeded)
+def test_autocast_leaves_scores_in_float32():
+    model = trained().train()
+    expected = model(X)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(model(seeded), expected)
+        assert torch.equal(model(X), expected)
         inside = model.eval()(X)
     assert torch.equal(inside, model(X))
 
 
-def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", 16)
+def test_in_evaluation_a_score_depends_on_its_document_alone():
     model = trained()
     with torch.no_grad():
         together = model(X)
@@ -77,10 +59,9 @@ def test_in_evaluation_a_score_depends_on_its_document_alone(monkeypatch):
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_running_statistics_are_those_of_the_documents(dropout):
-    model = FeatureMLP(5, 16, seed=1, dropout=dropout)
-    model(X.seeded(torch.arange(37)))
+def test_running_statistics_are_those_of_the_documents():
+    model = FeatureMLP(5, 16, seed=1)
+    model(X)
     hidden = torch.relu(model.hidden_layer(normalised(X.features, 1, 0)))
     for norm, seen in ((model.input_norm, X.features), (model.hidden_norm, hidden)):
         torch.testing.assert_close(norm.running_mean, 0.1 * seen.mean(0))
@@ -113,45 +94,14 @@ def test_a_checkpoint_gives_the_same_scores(tmp_path):
     assert torch.equal(open_feature_mlp(tmp_path / "checkpoint")(X), model(X))
 
 
-@pytest.mark.parametrize("transform", ["log1p", "quantile"])
-def test_a_checkpoint_has_the_transform_of_its_features(tmp_path, transform):
-    quantiles = X.features.sort(dim=0).values.T.contiguous() if transform == "quantile" else None
-    model = FeatureMLP(5, 16, seed=1, transform=transform, quantiles=quantiles)
+def test_log1p_keeps_the_sign_and_a_checkpoint_has_it(tmp_path):
+    model, plain = FeatureMLP(5, 16, seed=1, transform="log1p"), FeatureMLP(5, 16, seed=1)
+    changed = Vectors(torch.where(X.features < 0, -(1 - X.features).log(), (1 + X.features).log()))
     model(X)
-    changed = log1p(X.features) if transform == "log1p" else quantile_ranks(X.features, quantiles)
-    plain = FeatureMLP(5, 16, seed=1)
-    plain(Vectors(changed))
-    assert torch.equal(model.eval()(X), plain.eval()(Vectors(changed)))
+    plain(changed)
+    torch.testing.assert_close(model.eval()(X), plain.eval()(changed))
     save_feature_mlp(model, tmp_path / "checkpoint")
-    opened = open_feature_mlp(tmp_path / "checkpoint")
-    assert torch.equal(opened(X), model(X))
-    assert not torch.equal(plain(X), model(X))
-
-
-def test_dropout_drops_hidden_values_of_each_document_by_its_seed(monkeypatch):
-    monkeypatch.setattr(batchnorm_head, "CPU_DOCUMENTS", 16)
-    model = trained().double().train()
-    seeds = torch.arange(37) * 7919 + 5
-    model.dropout.p = 0.5
-    x = Vectors(X.features.double(), seeds)
-    model.dropout.keys.tokens = model.dropout.keys.firsts = token_keys(seeds, torch.zeros(37, dtype=torch.int64))
-    kept = model.dropout(torch.ones(37, 16).double())  # 0 or 2
-    assert 0.3 < (kept == 0).double().mean() < 0.7
-    scores = assert_as_by_hand(model, x, kept)
-    assert torch.equal(model(x), scores)
-    assert not torch.equal(model(Vectors(x.features, seeds + 1)), scores)
-    model.eval()
-    undropped = model(x)
-    model.dropout.p = 0.0
-    assert torch.equal(model(x), undropped)
-
-
-def test_dropout_without_seeds_and_missing_quantiles_are_refused():
-    with pytest.raises(ValueError, match="expected the seeds of the documents"):
-        FeatureMLP(5, 16, seed=1, dropout=0.5)(X)
-    for quantiles in (None, torch.zeros(4, 9)):
-        with pytest.raises(ValueError, match="expected the quantiles of 5 features"):
-            FeatureMLP(5, 16, seed=1, transform="quantile", quantiles=quantiles)
+    assert torch.equal(open_feature_mlp(tmp_path / "checkpoint")(X), model(X))
 
 
 FACTS = {"kind": "feature_mlp", "features": 5, "hidden": 16}
@@ -163,7 +113,7 @@ FACTS = {"kind": "feature_mlp", "features": 5, "hidden": 16}
         None,
         {"model_type": "bert"},
         FACTS | {"features": 6},
-        *(FACTS | {"transform": name} for name in ("cube", "quantile")),
+        FACTS | {"transform": "cube"},
     ],
 )
 def test_what_is_no_checkpoint_is_one_line(tmp_path, facts):
