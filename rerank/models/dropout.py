@@ -56,20 +56,14 @@ class SeededDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        dropped: Tensor = _ApplyMask.apply(x, self.keep(x, self._rows(x)), self.p)
+        rows = _hash(self._rows(x) + self.layer_key)
+        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * ODD[2]
+        keep = _hash(torch.add(rows[..., None], _hash(column))) >= int(self.p * 2**31)
+        dropped: Tensor = _ApplyMask.apply(x, keep, self.p)
         return dropped
 
-    def keep(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Mask of the values to keep, each with probability 1 - p, in the shape of x or one that spreads to it.
-
-        `rows` are the int32 keys of the rows of x.
-        """
-        rows = _hash(rows + self.layer_key)
-        column = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device) * ODD[2]
-        hashed = torch.add(rows[..., None], _hash(column))
-        return _hash(hashed) >= int(self.p * 2**31)
-
     def _rows(self, x: Tensor) -> Tensor:
+        """The int32 keys of the rows of x."""
         tokens, firsts = self.keys.tokens, self.keys.firsts
         if tokens is None or firsts is None:
             raise ValueError("training needs the seeds of the passages: Packed.seeds, (passages,) int64")

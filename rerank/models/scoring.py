@@ -11,7 +11,6 @@ from rerank.batches.batch import Packed, Pairs
 from rerank.batches.microbatches import make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.data.types import Candidates, Run
-from rerank.models.cast_weights import cast_weights
 from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
 from rerank.models.pair_chunks import chunk_by_length, pairs_of
@@ -67,9 +66,9 @@ def score_chunks(
 ) -> Iterator[PairScore]:
     """Yields the scores of all pairs, chunk by chunk; the next chunk's passages are built while the model works."""
     model.eval()
-    with cast_weights(model, device, autocast):
+    with autocast():  # around all chunks: weights are cast once, which inference_mode would not allow
         for chunk, inputs in progress(prefetch(chunks, builder), len(chunks), what, show=show):
-            with torch.inference_mode():  # not around the yield, where the caller may do anything
+            with torch.no_grad():  # not around the yield, where the caller may do anything
                 scores_of_passages = passage_scores(model, inputs, device, autocast, budget)
                 scores = model.pool(scores_of_passages, inputs.documents).tolist()
                 best = best_passages(scores_of_passages, inputs.documents)

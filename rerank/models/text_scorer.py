@@ -14,7 +14,6 @@ from rerank.batches.text_template import open_template
 from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
-from rerank.models.cast_weights import cast_weights
 from rerank.models.checkpoints import TrainedCrossEncoder
 from rerank.models.export.folder import ExportedCrossEncoder
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
@@ -115,9 +114,9 @@ class TextScorer:
 
     @contextlib.contextmanager
     def scoring(self) -> Iterator[None]:
-        """Within the block this thread may call `score_packed`; the weights are those that scoring takes."""
+        """Within the block this thread may call `score_packed`; the weights are cast once."""
         self.model.eval()
-        with cast_weights(self.model, self.device, self._autocast), torch.inference_mode():
+        with self._autocast(), torch.no_grad():
             yield
 
     def score_packed(self, inputs: Packed) -> PairScores:
