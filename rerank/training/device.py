@@ -165,7 +165,7 @@ def select_device(device: str) -> torch.device:
             f"--training.device {device}: each of several processes has a GPU of its own; expected auto or cuda"
         )
     index = int(number or os.environ.get("LOCAL_RANK", "0"))
-    if reason := unusable_gpu(index if index < count else 0):
+    if reason := unusable_gpu():
         raise UserError(
             f"--training.device {device}: PyTorch cannot run on the NVIDIA GPU of this machine: "
             f"{reason.rstrip('.')}; --device cpu takes the CPU"

@@ -47,7 +47,7 @@ def rows_of(monkeypatch, tmp_path, capsys):
     def call(function, *arguments):
         return None if arguments[0] == "ot" else function(*arguments)
 
-    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.0)
+    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
     monkeypatch.setattr(timing, "REPEATS", 1)
     monkeypatch.setattr(training, "GRADIENTS", {"a list of 5 documents": 5})
     monkeypatch.setattr(bench_losses, "LEAST_SECONDS", 0.0)

@@ -14,7 +14,7 @@ from rerank.models.gpu import AUTOCAST
 from rerank.training import device
 from rerank.training.device import arithmetic
 from rerank.utils.errors import UserError
-from tests.support.fake_cards import insert_card
+from tests.support.fake_cards import hide_card, insert_card
 from tests.support.small_collection import command
 
 
@@ -45,7 +45,7 @@ def opened(monkeypatch):
             device.open_accelerator(*arguments, **settings)
         return asked["cpu"], asked["mixed_precision"]
 
-    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 1.0)
+    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: False)
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
     yield open_it
@@ -101,12 +101,12 @@ def test_deterministic_turns_on_what_torch_has(opened, monkeypatch):
         torch.use_deterministic_algorithms(False)
 
 
-def test_a_card_that_torch_cannot_run_on_is_an_error_and_not_a_run_on_the_cpu(opened, monkeypatch):
-    insert_card(monkeypatch, "Tesla K80", (3, 7))
+def test_a_card_that_torch_does_not_find_is_an_error_and_not_a_run_on_the_cpu(opened, monkeypatch, tmp_path):
+    hide_card(monkeypatch, tmp_path)
     for name in ("auto", "cuda", "cuda:0"):
         with pytest.raises(
-            UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: it has "
-            r"compute capability 3\.7, and .* built for sm_75.*; --device cpu takes the CPU",
+            UserError, match=rf"--training.device {name}: PyTorch cannot run on the NVIDIA GPU of this machine: this "
+            r"PyTorch, .*, is built without CUDA; .*; --device cpu takes the CPU",
         ):  # fmt: skip
             opened("auto", name)
     assert opened("auto", "cpu") == (True, "no")
@@ -134,8 +134,8 @@ def test_several_processes_have_a_card_each(opened, monkeypatch):
         opened("auto", "cuda:0")
 
 
-def test_the_device_in_one_line(opened, monkeypatch):
-    monkeypatch.setattr("rerank.models.gpu.bf16_gain", lambda: 4.06)
-    assert " threads, bf16; training bert-base" in device.describe_device("cpu", "auto")
+def test_the_device_in_one_line(monkeypatch):
+    monkeypatch.setattr("rerank.models.gpu.multiplies_bf16", lambda: True)
+    assert device.describe_device("cpu", "auto").endswith(" threads, bf16; training bert-base needs a GPU")
     insert_card(monkeypatch, "Tesla T4", (7, 5))
     assert device.describe_device("auto", "auto") == "1 × Tesla T4, compute capability 7.5, fp16"
