@@ -16,7 +16,6 @@ from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
-from rerank.models.packed_attention import IMPLEMENTATION
 from rerank.models.packing import layers_of, pack, packing_error
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
@@ -189,30 +188,6 @@ class CrossEncoder(nn.Module):
             return
         for layer in layers_of(self.encoder):  # MPNet's
             layer.forward = partial(_recomputed, layer, layer.forward, settings)
-
-    def attention_dropout(self) -> str:
-        """The dropout rate of attention weights in training, for the manifest; packed attention has none."""
-        config = self.encoder.config
-        rate = getattr(config, "attention_probs_dropout_prob", getattr(config, "attention_dropout", 0.0))
-        if self.is_padded or not rate:
-            return f"{rate}"
-        return f"0, not the encoder's {rate}: packed attention drops no weights"
-
-    def attention_kernel(self, autocast: Autocast) -> str:
-        """The kernel of attention where the model is, for the manifest.
-
-        FlashAttention, SDPA, or products (of matrices, on a CPU in bf16); for padded passages also another one, by
-        transformers' name.
-        """
-        own = str(self.encoder.config._attn_implementation)
-        if self.is_padded:
-            return "SDPA" if own in ("sdpa", IMPLEMENTATION) else own
-        device = next(self.parameters()).device
-        with autocast():
-            half = torch.is_autocast_enabled(device.type) and not self.in_float32
-        if self.flash and half and has_flash_attention(device):
-            return "FlashAttention"
-        return "products" if half and device.type == "cpu" else "SDPA"
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""

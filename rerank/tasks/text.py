@@ -28,7 +28,8 @@ from rerank.tasks.collection import recorded
 from rerank.tasks.first_stage import first_stage_facts
 from rerank.tasks.fold_lists import judgments_of, lists_of_fold, measured_candidates, texts_of, trainable_candidates
 from rerank.tasks.folds import drawn_final_fold, drawn_folds, fold_names_of, write_references
-from rerank.tasks.text_model import kernels, open_model, truncation_summary
+from rerank.tasks.text_model import open_model, truncation_summary
+from rerank.training.device import precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.objective import mean_loss
 from rerank.training.task import Part
@@ -124,7 +125,6 @@ class TextTask:
         self.config = config = dataset.config
         self.model, self.tokenizer, max_length = open_model(config, dataset.encoder, accelerator)
         self.model.first_stage_weight = config.encoder.first_stage_weight
-        self.kernels = kernels(self.model, accelerator)  # of the model that is trained, which `load` replaces
         with accelerator.main_process_first():
             self.passages = dataset.passages(self.tokenizer, max_length, self.model.template, self.model.splitting)
         if accelerator.is_main_process:
@@ -204,7 +204,6 @@ class TextTask:
             **first_stage_facts(self.config, dataset.first_stage),
             "max_tokens_per_forward": self.memory.tokens,
             "passages": f"padded: {self.model.padding_reason}" if self.model.padding_reason else "packed",
-            "attention_dropout": self.model.attention_dropout(),
-            **self.kernels,
+            **precision_facts(self.accelerator, self.model),
             **({"template": self.model.template} if self.model.template else {}),
         }

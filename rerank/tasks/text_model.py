@@ -9,7 +9,6 @@ from rerank.config import Config
 from rerank.data.splitting import Splitting
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.training.device import precision_facts
 from rerank.utils.progress import log
 
 
@@ -29,17 +28,7 @@ def open_model(config: Config, encoder: str, accelerator: Accelerator) -> tuple[
             log.info(line)
         if model.is_padded:
             log.info(f"{encoder}: {model.padding_reason}, so its passages are padded, in groups of similar length")
-        elif model.attention_dropout() != "0.0":
-            log.info(f"attention dropout: {model.attention_dropout()}")
     return model, tokenizer, max_length
-
-
-def kernels(model: CrossEncoder, accelerator: Accelerator) -> dict[str, Any]:
-    """For the manifest of a training: the kernel of attention and the precision."""
-    return {
-        "attention": model.attention_kernel(accelerator.autocast),
-        **precision_facts(accelerator, model),
-    }
 
 
 def truncation_summary(passages: PassageBuilder, max_doc_tokens: int) -> str:

@@ -101,8 +101,6 @@ def test_a_kernel_that_is_right_is_used(make, kind, precision, tmp_path, on_a_gp
     assert model.train().place(CUDA, AUTOCAST[precision]) == []
     assert model.training
     assert (model.flash, model.is_padded) == (True, False)
-    assert model.attention_kernel(AUTOCAST[precision]) == "FlashAttention"
-    assert model.attention_kernel(AUTOCAST["float32"]) == "SDPA"
     tried = len(calls)
     with torch.no_grad(), AUTOCAST[precision]():
         model.eval()(inputs)
@@ -126,7 +124,6 @@ def test_a_kernel_that_is_wrong_is_not_used_and_a_line_says_so(kernel, reason, t
     assert line.startswith("FlashAttention is not used on cuda:0: ")
     assert re.search(reason, line)
     assert (model.flash, model.is_padded) == (False, False)
-    assert model.attention_kernel(AUTOCAST["bf16"]) != "FlashAttention"
     tried = len(calls)
     with torch.no_grad(), AUTOCAST["bf16"]():
         scores = model(inputs)
@@ -154,7 +151,6 @@ def test_passages_are_padded_where_no_kernel_is_right(tmp_path, on_a_gpu, monkey
     assert "FlashAttention is not used" in first or "values differ" in first
     assert second == model.padding_reason
     assert second.startswith("packed passages cannot be used on cuda:0: its values differ")
-    assert model.attention_kernel(AUTOCAST["bf16"]) != "FlashAttention"
     with torch.no_grad():
         torch.testing.assert_close(model(inputs), expected, atol=1e-5, rtol=1e-4)
 

@@ -30,8 +30,8 @@ from rerank.runs.manifest import changed_files, write_manifest
 from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text, recorded
 from rerank.tasks.first_stage import find_index, with_texts
-from rerank.tasks.text_model import kernels, open_model
-from rerank.training.device import open_training_accelerator
+from rerank.tasks.text_model import open_model
+from rerank.training.device import open_training_accelerator, precision_facts
 from rerank.training.gradients import Loss
 from rerank.training.loop import train
 from rerank.training.objective import mean_loss, validation_value
@@ -235,7 +235,7 @@ def _finish(config: Config, task: PretrainingTask, history: list[dict[str, Any]]
     facts = saved["rerank"]["pretraining"]
     write_training_card(folder.checkpoint, config, task.collection.name, None, {"pretraining": facts})
     files = record_of(folder.path, [*files_below(folder.checkpoint), folder.lists, folder.held_out, folder.log])
-    computed = kernels(task.model, task.accelerator)
+    computed = precision_facts(task.accelerator, task.model)
     manifest = {"config": sections(config), "pretraining": facts, "history": history, **computed, "files": files}
     write_manifest(folder.manifest, manifest)
     for temporary in (folder.state, folder.tokens):  # only an unfinished pre-training needs them
