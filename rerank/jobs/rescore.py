@@ -17,8 +17,7 @@ from rerank.jobs.parts import Parts, cut, default_parts
 from rerank.jobs.scoring import Scoring, open_scoring
 from rerank.models.export.folder import is_export
 from rerank.models.hub import EXPORT_FILE, file_hashes
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
-from rerank.models.scoring import make_run, score_chunks
+from rerank.models.scoring import chunk_by_length, make_run, pairs_of, score_chunks
 from rerank.runs.manifest import manifest_of, tag_of, write_manifest
 from rerank.tasks.checks import check_encoder
 from rerank.tasks.collection import expect_text

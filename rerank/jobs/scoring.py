@@ -16,7 +16,7 @@ from rerank.data.trec_arrays import read_run_arrays
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.memory import TokenBudget, open_budget
-from rerank.models.pair_chunks import pairs_of
+from rerank.models.scoring import pairs_of
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import as_trained, open_trained_on
 from rerank.tasks.first_stage import first_stage_run, with_texts

@@ -1,6 +1,6 @@
 """What a `Reranker` takes and gives: texts as tokens, scores, and rankings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,8 +77,3 @@ def check_texts(query: Any, documents: Any) -> None:
     for index, document in enumerate(documents):
         if not isinstance(document, str):
             raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")
-
-
-def numbered(texts: Iterable[str]) -> dict[str, str]:
-    """The number of each distinct text, as an id."""
-    return {text: str(number) for number, text in enumerate(dict.fromkeys(texts))}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
@@ -13,7 +14,6 @@ from rerank.batches.passages import PassageBuilder
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Autocast
 from rerank.models.memory import TokenBudget
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import prefetch
 from rerank.utils.progress import progress
@@ -52,6 +52,29 @@ def score_candidates(
     if accelerator.num_processes > 1:
         scored = gather_object(list(scored))
     return make_run(candidates, scored, model.first_stage_weight)
+
+
+def pairs_of(candidates: Iterable[Candidates]) -> list[tuple[str, str]]:
+    """(query_id, doc_id) of every candidate, in order."""
+    return [(found.query_id, doc_id) for found in candidates for doc_id in found.doc_ids]
+
+
+def chunk_by_length(pairs: Pairs, builder: PassageBuilder, tokens: int) -> list[list[tuple[str, str]]]:
+    """Chunks of at most `tokens` tokens, pairs with the longest passages first; a longer document is a chunk by itself.
+
+    Memory then peaks at the start, and passages of similar length are padded together where the encoder needs padding.
+    """
+    longest, totals = builder.sizes(pairs)
+    sizes = totals.tolist()
+    chunks: list[list[tuple[str, str]]] = []
+    filled = 0
+    for number in np.lexsort((-totals, -longest)).tolist():
+        filled += sizes[number]
+        if not chunks or filled > tokens:
+            chunks.append([])
+            filled = sizes[number]
+        chunks[-1].append(pairs[number])
+    return chunks
 
 
 def score_chunks(

@@ -18,9 +18,16 @@ from rerank.models.checkpoints import TrainedCrossEncoder
 from rerank.models.export.folder import ExportedCrossEncoder
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.memory import open_budget
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
-from rerank.models.rankings import PairScores, TokenisedPairs, numbered
-from rerank.models.scoring import best_passages, check_finite, make_run, passage_scores, score_chunks
+from rerank.models.rankings import PairScores, TokenisedPairs
+from rerank.models.scoring import (
+    best_passages,
+    check_finite,
+    chunk_by_length,
+    make_run,
+    pairs_of,
+    passage_scores,
+    score_chunks,
+)
 from rerank.utils.progress import log
 
 
@@ -79,7 +86,8 @@ class TextScorer:
     def tokenise_pairs(self, pairs: Sequence[tuple[str, str]], max_doc_tokens: int | None = None) -> TokenisedPairs:
         """The passages of (query, document) texts, to be built and scored later; equal pairs are one. See `builder`."""
         # Errors and logs show ids, so these are numbers and no text of a user.
-        queries, texts = numbered(query for query, _ in pairs), numbered(document for _, document in pairs)
+        queries = {text: str(number) for number, text in enumerate(dict.fromkeys(query for query, _ in pairs))}
+        texts = {text: str(number) for number, text in enumerate(dict.fromkeys(document for _, document in pairs))}
         asked = [(queries[query], texts[document]) for query, document in pairs]
         places = {pair: place for place, pair in enumerate(dict.fromkeys(asked))}
         texts_by_id = {number: query for query, number in queries.items()}

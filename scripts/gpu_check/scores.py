@@ -8,8 +8,7 @@ from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder_inputs import padded
 from rerank.models.memory import open_budget
-from rerank.models.pair_chunks import pairs_of
-from rerank.models.scoring import passage_scores, score_candidates
+from rerank.models.scoring import pairs_of, passage_scores, score_candidates
 from scripts.benchmarks.workload import Workload, on_device
 from scripts.gpu_check.rows import Row, at_most
 from scripts.gpu_check.setting import (

@@ -16,7 +16,7 @@ from torch import Tensor
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Precision
-from rerank.models.pair_chunks import pairs_of
+from rerank.models.scoring import pairs_of
 from rerank.training.device import open_accelerator, precision_of
 from scripts.benchmarks.workload import SHAPES, Workload, make_encoder, make_workload
 

@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator, PartialState
 
 from rerank.models.memory import TokenBudget
-from rerank.models.scoring import score_candidates
+from rerank.models.scoring import chunk_by_length, pairs_of, score_candidates
 from rerank.utils.errors import UserError
 from tests.models.tiny import open_tiny
 from tests.support.processes import in_two_processes
@@ -32,6 +32,20 @@ def test_every_candidate_has_its_own_score_whatever_the_budget(opened):
             alone = [scores_of(model, inputs_of([(found.query_id, doc_id)])).item() for doc_id in found.doc_ids]
         for run in runs:
             assert list(run[found.query_id].values()) == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize("tokens", [1, 300, 10**6])
+def test_every_pair_is_in_one_chunk_within_the_tokens_the_longest_passages_first(opened, tokens):
+    _, inputs_of = opened
+    pairs = pairs_of(LISTS)
+    chunks = chunk_by_length(pairs, inputs_of, tokens)
+    longest, totals = (dict(zip(pairs, sizes.tolist(), strict=True)) for sizes in inputs_of.sizes(pairs))
+    taken = [pair for chunk in chunks for pair in chunk]
+    assert taken == sorted(pairs, key=lambda pair: (-longest[pair], -totals[pair]))
+    filled = [sum(totals[pair] for pair in chunk) for chunk in chunks]
+    assert all(len(chunk) == 1 or sum_of <= tokens for chunk, sum_of in zip(chunks, filled, strict=True))
+    assert all(sum_of + totals[chunk[0]] > tokens for sum_of, chunk in zip(filled, chunks[1:], strict=False))
+    assert chunk_by_length([], inputs_of, tokens) == []
 
 
 def test_a_score_that_is_not_finite_is_an_error(opened):
