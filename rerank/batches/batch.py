@@ -7,7 +7,6 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from rerank.batches.transfer import to_device_together
 from rerank.data.types import Candidates
 
 Inputs = TypeVar("Inputs")
@@ -20,7 +19,7 @@ class Packed(NamedTuple):
     offsets: (passages + 1,) int64, passage p is input_ids[offsets[p]:offsets[p + 1]], always in the CPU's memory;
     documents: (passages,) int64, the number of each passage's document, ascending; every document has a passage;
     seeds: (passages,) int64, for deterministic dropout; None in evaluation;
-    device_offsets: the offsets as int32 beside the ids, once they were moved to a GPU.
+    device_offsets: the offsets as int32 beside the ids, once they were moved.
     """
 
     input_ids: Tensor
@@ -59,13 +58,17 @@ class Packed(NamedTuple):
         return self._replace(seeds=document_seeds[self.documents] * 1_000_003 + number)
 
     def to(self, device: torch.device) -> "Packed":
-        """The same on another device; from the CPU in one copy, which a CUDA GPU makes while the host goes on."""
+        """The same on another device."""
         moved = {name: getattr(self, name) for name in ("input_ids", "token_types", "documents", "seeds")}
-        named = {name: values for name, values in moved.items() if values is not None}
-        if device.type == "cpu" or self.input_ids.device.type != "cpu":
-            return self._replace(**{name: values.to(device) for name, values in named.items()}, device_offsets=None)
-        *values, offsets = to_device_together([*named.values(), self.offsets.to(torch.int32)], device)
-        return self._replace(**dict(zip(named, values, strict=True)), device_offsets=offsets)
+        moved = {name: to_device(values, device) for name, values in moved.items() if values is not None}
+        return self._replace(**moved, device_offsets=to_device(self.offsets.to(torch.int32), device))
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """A tensor on another device; a copy from the CPU to a CUDA GPU goes on while the host does."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def join_packed(parts: Sequence[Packed]) -> Packed:

