@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from rerank.batches.text_template import chat_template
@@ -21,7 +20,6 @@ from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 
-HEAD_FILE = "head.safetensors"
 IDENTITY = "torch.nn.modules.linear.Identity"
 """The activation of the scores in sentence-transformers, whose default is the sigmoid."""
 
@@ -36,8 +34,8 @@ def open_cross_encoder(
 
     A folder that `save_cross_encoder` wrote has its own linear layer; an encoder gets a new one, initialised with
     `seed`. Without a `template` the model has the one that it was saved with. With a `lora_rank` the body is frozen and
-    learns through low-rank matrices (`models.lora`). Raises UserError for an encoder that cannot be loaded, for an
-    unknown pooling, and if peft is missing.
+    learns through low-rank matrices (`models.lora`). Raises UserError for an encoder that cannot be loaded or saved,
+    for an unknown pooling, and if peft is missing.
     """
     loaded, head = _load(name)
     if lora_rank:
@@ -46,6 +44,12 @@ def open_cross_encoder(
         head = Float32Linear(loaded.hidden_size, 1)
         nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
         nn.init.zeros_(head.bias)
+        with folded(loaded.model, head, loaded.tokenizer.pad_token_id) as found:
+            if found is None:
+                raise UserError(
+                    f"encoder {name}: no sequence classifier of {type(loaded.model).__name__} can give the scores of a "
+                    "linear layer on its first token; choose another, such as BERT, RoBERTa, DeBERTa or ModernBERT"
+                )
     return _with_template(name, loaded, head, pooling, template), loaded.tokenizer, loaded.max_length
 
 
@@ -59,10 +63,6 @@ def _load(name: str) -> tuple[LoadedEncoder, Float32Linear | None]:
         for module in loaded.model.modules():
             if type(module) is nn.Linear and module.out_features == 1:
                 module.__class__ = Float32Linear
-    elif (Path(name) / HEAD_FILE).is_file():
-        head = Float32Linear(loaded.hidden_size, 1)
-        _load_head(head, Path(name) / HEAD_FILE)
-        return loaded, head
     return loaded, None
 
 
@@ -74,13 +74,6 @@ def _with_template(
     if loaded.last_token is not None and loaded.tokenizer.chat_template and not model.template:
         log.info(f"{name}: the chat template of its tokenizer is not used; --encoder.template gives a prompt")
     return model
-
-
-def _load_head(head: nn.Linear, file: Path) -> None:
-    try:
-        head.load_state_dict(load_file(file))
-    except Exception as error:  # safetensors and torch raise different types
-        raise UserError(f"{file}: not the linear layer of this encoder: {str(error).splitlines()[0]}") from error
 
 
 class TrainedCrossEncoder(NamedTuple):
@@ -114,8 +107,7 @@ def open_trained_weights(
         architecture = (loaded.model.config.architectures or [type(loaded.model).__name__])[0]
         raise UserError(
             f"{name}: an encoder without a trained head: its architecture is {architecture}, expected a "
-            f"…ForSequenceClassification with one output, or {HEAD_FILE} beside it; train it first, or take a "
-            "cross-encoder"
+            "…ForSequenceClassification with one output; train it first, or take a cross-encoder"
         )
     model = _with_template(name, loaded, head, pooling, template)
     settings = model.settings
@@ -137,8 +129,8 @@ def save_cross_encoder(
 ) -> None:
     """Writes a Hugging Face folder: a sequence classifier with one output, which other libraries read too.
 
-    The linear layer is folded into the classifier's own head (`rerank.models.heads`). Where that is impossible, the
-    encoder is written alone, with the layer in HEAD_FILE. Low-rank matrices are added to the weights (`models.lora`).
+    The linear layer is folded into the classifier's own head (`rerank.models.heads`). Low-rank matrices are added to
+    the weights (`models.lora`).
 
     The config records the pooling, `max_doc_tokens`, the splitting, the template, the first stage's weight, the form of
     the head and other `settings`, and keeps what it says about a pre-training. The tokenizer's limit becomes the length
@@ -156,17 +148,11 @@ def save_cross_encoder(
         _save_weights(model.encoder, folder)
         return
     with folded(model.encoder, model.head, model.pad_id) as found:
-        if found is not None:
-            classifier, facts = found
-            classifier.config.rerank = config.rerank | {"head": facts}
-            _save_weights(classifier, folder)
-            return
-    log.info(
-        f"{type(model.encoder).__name__}: its sequence classifier cannot give these scores, so {HEAD_FILE} has the "
-        "linear layer; no other library reads the checkpoint"
-    )
-    _save_weights(model.encoder, folder)
-    save_file(model.head.state_dict(), folder / HEAD_FILE)
+        if found is None:  # it was tried when the model was opened
+            raise RuntimeError(f"{type(model.encoder).__name__}: its classifier no longer gives these scores")
+        classifier, facts = found
+        classifier.config.rerank = config.rerank | {"head": facts}
+        _save_weights(classifier, folder)
 
 
 def _save_tokenizer(model: CrossEncoder, tokenizer: Any, folder: Path) -> None:

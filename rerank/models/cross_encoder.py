@@ -1,12 +1,10 @@
 """The cross-encoder: scores packed (query, passage) pairs and pools them into document scores."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from rerank.batches.batch import Packed
 from rerank.batches.microbatches import restore_order
@@ -16,7 +14,7 @@ from rerank.models.encoder import LoadedEncoder
 from rerank.models.encoder_inputs import bucket_by_length, device_offsets, packed, padded
 from rerank.models.gpu import SMALL, Autocast, has_flash_attention
 from rerank.models.heads import Float32Linear
-from rerank.models.packing import layers_of, pack, packing_error
+from rerank.models.packing import pack, packing_error
 from rerank.models.pooling import POOLINGS
 from rerank.utils.errors import UserError, nearest
 
@@ -181,13 +179,12 @@ class CrossEncoder(nn.Module):
         self.head_dropout.p = rate
 
     def checkpoint_activations(self) -> None:
-        """Makes the backward pass recompute each layer's activations instead of keeping them."""
-        settings: dict[str, Any] = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
-        if self.encoder.supports_gradient_checkpointing:
-            self.encoder.activation_checkpointing_enable(settings)
-            return
-        for layer in layers_of(self.encoder):  # MPNet's
-            layer.forward = partial(_recomputed, layer, layer.forward, settings)
+        """Makes the backward pass recompute each layer's activations instead of keeping them.
+
+        Raises ValueError for the few models of transformers that cannot, such as MPNet.
+        """
+        settings = {"use_reentrant": False, "context_fn": self.dropout_keys.checkpoint_contexts}
+        self.encoder.activation_checkpointing_enable(settings)
 
     def parameter_groups(self, lr: float, head_lr: float) -> list[dict[str, Any]]:
         """The trainable parameters: the encoder's with `lr`, those of the layers on top with `head_lr`."""
@@ -198,12 +195,3 @@ class CrossEncoder(nn.Module):
             {"params": [p for p in trainable if id(p) in in_body], "lr": lr},
             {"params": [p for p in trainable if id(p) not in in_body], "lr": head_lr},
         ]
-
-
-def _recomputed(
-    layer: nn.Module, forward: Callable[..., Any], settings: dict[str, Any], *arguments: Any, **others: Any
-) -> Any:
-    """The output of a layer, whose activations are computed again in the backward pass of training."""
-    if not (layer.training and torch.is_grad_enabled()):
-        return forward(*arguments, **others)
-    return checkpoint(forward, *arguments, **settings, **others)

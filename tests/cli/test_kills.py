@@ -14,7 +14,7 @@ from tests.support.small_collection import command
 SEED = 0
 KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGHUP: 129}
-RESULTS = ("test.run", "valid.run", "checkpoint/model.safetensors", "checkpoint/head.safetensors")
+RESULTS = ("test.run", "valid.run", "checkpoint/model.safetensors")
 
 
 def contents(fold: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rerank import Reranker
-from rerank.models.checkpoints import HEAD_FILE, open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
+from rerank.models.checkpoints import open_cross_encoder, open_trained_cross_encoder, save_cross_encoder
 from rerank.models.heads import FORMS, folded
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS, make_texts
@@ -79,7 +79,6 @@ def test_a_checkpoint_is_a_sequence_classifier_that_gives_the_same_scores_in_thr
     assert (facts["form"], facts["scale"]) == (FORM[kind], FORMS[FORM[kind]])
     names = load_file(folder / "model.safetensors").keys()
     assert {f"{facts['dense']}.weight", f"{facts['output']}.weight"} <= names
-    assert not (folder / HEAD_FILE).exists()
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 128
 
 
@@ -126,7 +125,6 @@ def test_a_trained_cross_encoder_keeps_its_own_head_and_gets_the_identity(kind, 
     assert model.head is None
     save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
     assert "head" not in json.loads((tmp_path / "saved" / "config.json").read_text())["rerank"]
-    assert not (tmp_path / "saved" / HEAD_FILE).exists()
     ours = Reranker.load(tmp_path / "saved", device="cpu").score(QUERY, DOCUMENTS)
     assert np.array_equal(ours, Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS))
     for theirs in (scores_in_sentence_transformers(tmp_path / "saved"), scores_in_transformers(folder)):
@@ -164,20 +162,12 @@ def write_longformer(folder):
     torch.manual_seed(0)
     transformers.AutoModel.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
+    return str(folder)
 
 
-def test_where_no_head_can_hold_the_layer_it_has_a_file_of_its_own(tmp_path):
-    model, tokenizer = trained(write_longformer(tmp_path / "longformer"))
-    save_cross_encoder(model, tokenizer, tmp_path / "saved", 800)
-    folder = tmp_path / "saved"
-    config = json.loads((folder / "config.json").read_text())
-    assert config["architectures"] == ["LongformerModel"]
-    assert "head" not in config["rerank"]
-    ours = Reranker.load(folder, device="cpu").score(QUERY, DOCUMENTS)
-    assert ours.std() > 1e-3
-    again, _, _ = open_cross_encoder(str(folder), "mean", seed=9)
-    assert torch.equal(again.head.weight, model.head.weight)
+def test_an_encoder_whose_classifier_cannot_hold_the_layer_is_not_trained(tmp_path):
+    with pytest.raises(UserError, match="no sequence classifier of LongformerModel can give the scores of a linear"):
+        open_cross_encoder(write_longformer(tmp_path / "longformer"), "mean", 0)
 
 
 def test_a_checkpoint_that_lacks_its_head_is_refused(tmp_path):
