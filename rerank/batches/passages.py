@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rerank.batches.batch import Packed, Pairs
-from rerank.batches.pair_template import PairTemplate, Tokens
+from rerank.batches.templates import PairTemplate, Tokens
 from rerank.data.splitting import NOTHING_SHARED, Splitting
 from rerank.data.tokens import TokenStore, tokenise
 from rerank.utils.errors import UserError

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from accelerate import Accelerator
 
-from rerank.batches.text_template import check_text_template
+from rerank.batches.templates import check_text_template
 from rerank.config import Config
 from rerank.data.trec import first_documents, read_run
 from rerank.jobs.rescore import rescore
 from rerank.jobs.train import train_folds
 from rerank.losses import LABELS
-from rerank.models.config_file import CheckpointConfig
-from rerank.models.hub import encoder_folder, file_hashes
+from rerank.models.hub import CheckpointConfig, encoder_folder, file_hashes
 from rerank.runs.layout import ExperimentFolder
 from rerank.tasks.checks import check_settings
 from rerank.tasks.collection import expect_text

@@ -10,8 +10,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from rerank.config import Config
 from rerank.data.types import Fold
-from rerank.models.config_file import CheckpointConfig, TokenizerConfig
-from rerank.models.hub import encoder_folder
+from rerank.models.hub import CheckpointConfig, TokenizerConfig, encoder_folder
 from rerank.runs.manifest import DISTRIBUTION, version
 from rerank.runs.settings import to_toml
 from rerank.utils.files import atomic_write

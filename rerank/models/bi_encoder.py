@@ -10,12 +10,9 @@ import numpy as np
 import torch
 
 from rerank.data.splitting import OffsetTokenizer, equal_passages, open_offset_tokenizer
-from rerank.models.config_file import CheckpointConfig, check_config_files
 from rerank.models.gpu import Precision, usable_device
-from rerank.models.hub import bi_encoder_hash, encoder_folder
+from rerank.models.hub import CheckpointConfig, bi_encoder_hash, check_config_files, encoder_folder, quiet_transformers
 from rerank.models.quick_bodies import quicken
-from rerank.models.quiet import quiet_transformers
-from rerank.models.rankings import check_texts
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 from rerank.utils.progress import log
@@ -109,7 +106,6 @@ class BiEncoder:
 
     def score(self, query: str, documents: Sequence[str]) -> np.ndarray:
         """(documents,) float32 similarities of the query with the best passage of each document, in their order."""
-        check_texts(query, documents)
         if not documents:
             return np.zeros(0, np.float32)
         vectors, counts = self.encode_documents(documents)

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from rerank.batches.text_template import chat_template
+from rerank.batches.templates import chat_template
 from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.encoder import LoadedEncoder, load_encoder
 from rerank.models.export.folder import ExportedCrossEncoder, is_export, open_export
 from rerank.models.heads import Float32Linear, folded, unfolded
+from rerank.models.hub import quiet_transformers
 from rerank.models.lora import add_lora, merged_weights
 from rerank.models.pooling import expect_pooling
-from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
 

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.batches.batch import Packed
-from rerank.batches.microbatches import restore_order
+from rerank.batches.batch import Packed, restore_order
 from rerank.data.splitting import NOTHING_SHARED
 from rerank.models.dropout import SeededDropout, seed_dropout, token_keys
 from rerank.models.encoder import LoadedEncoder

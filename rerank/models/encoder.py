@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from rerank.models.config_file import check_config_files
-from rerank.models.hub import encoder_folder
+from rerank.models.hub import check_config_files, encoder_folder, quiet_transformers
 from rerank.models.last_token import LastTokenHead, last_token_head, state_padding
-from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 
 DEFAULT_MAX_LENGTH = 512  # for an encoder that states no limit: most are trained with it

@@ -1,16 +1,22 @@
 """The paper's network for feature vectors: batch norm, a hidden layer with ReLU, batch norm, one score per document."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
+import numpy as np
 import torch
+from accelerate import Accelerator
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rerank.batches.features import Vectors
+from rerank.batches.features import Vectors, rows_of, vectors
+from rerank.data.letor.store import FeatureSet
+from rerank.data.types import Qrels, Run
 from rerank.models.gpu import full_float32
+from rerank.models.scoring import check_finite
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import parse_json
 
@@ -88,3 +94,38 @@ def open_feature_mlp(folder: Path) -> FeatureMLP:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder}: not a checkpoint of a model of feature vectors: {reason}") from error
     return model.eval()
+
+
+DOCUMENTS_PER_FORWARD = 8192
+"""Each layer of 1024 units then takes 32 MB."""
+
+
+def score_features(model: Any, features: FeatureSet, accelerator: Accelerator) -> Tensor:
+    """(documents,) float32 scores on the CPU, query by query; raises UserError for a score that is not finite."""
+    rows = rows_of(features, range(len(features.query_ids)))
+    model.eval()
+    with torch.inference_mode(), accelerator.autocast():
+        scores = torch.cat(
+            [
+                model(Vectors(vectors(features, rows[start : start + DOCUMENTS_PER_FORWARD])).to(accelerator.device))
+                .float()
+                .cpu()
+                for start in range(0, len(rows), DOCUMENTS_PER_FORWARD)
+            ]
+        )
+    if not scores.isfinite().all():
+        first = int(scores.isfinite().int().argmin())
+        query = int(np.searchsorted((features.stops - features.starts).cumsum(), first, side="right"))
+        document = features.doc_ids(query)[int(rows[first] - features.starts[query])]
+        check_finite(features.query_ids[query], document, float(scores[first]))
+    return scores
+
+
+def run_of(qrels: Qrels, scores: Tensor) -> Run:
+    """The run of the scores of `score_features`; `qrels` are those of the feature set, in the same order."""
+    values = scores.tolist()
+    offsets = np.cumsum([0, *map(len, qrels.values())]).tolist()
+    return {
+        query_id: dict(zip(doc_ids, values[start:stop], strict=True))
+        for (query_id, doc_ids), (start, stop) in zip(qrels.items(), pairwise(offsets), strict=True)
+    }

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from rerank.models.encoder_inputs import padded
 from rerank.models.gpu import full_float32
-from rerank.models.probes import in_mode, probe_passages
+from rerank.models.packing import in_mode, probe_passages
 
 FORMS = {"plain": 1.0, "identity": 2.0**-13, "pair": 1.0, "small pair": 2.0**-17}
 """The factor of w, or of the identity, in the dense layer: 1, ε, 1 and δ.

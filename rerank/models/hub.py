@@ -1,9 +1,15 @@
-"""Locates a Hugging Face encoder: a folder, a model in the cache, or one to download from huggingface.co."""
+"""The files of a Hugging Face model: a folder, a model in the cache, or one to download; what is read of them here."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from rerank.utils.errors import UserError
 from rerank.utils.files import file_hash, short_hash
+from rerank.utils.json_files import read_json
 from rerank.utils.progress import log, quiet
 
 REQUIRED = {  # any one of the files on the right is enough
@@ -97,3 +103,58 @@ def _downloaded(name: str) -> Path:
     if missing := _missing(folder):
         raise UserError(f"encoder {name}: {constants.ENDPOINT} has it without {missing}; choose another")
     return folder
+
+
+class SavedSettings(TypedDict, total=False):
+    """What `save_cross_encoder` records in config.json under `rerank`."""
+
+    pooling: str
+    max_doc_tokens: Annotated[int, msgspec.Meta(ge=1)]
+    passage_overlap: Annotated[int, msgspec.Meta(ge=0)]
+    title_tokens: Annotated[int, msgspec.Meta(ge=0)]
+    template: str
+    first_stage_weight: float
+    first_stage: str
+    collection: str
+    language: str
+    head: dict[str, Any]
+    pretraining: dict[str, Any] | None
+
+
+class CheckpointConfig(TypedDict, total=False):
+    """config.json."""
+
+    architectures: list[str] | None
+    model_type: str
+    rerank: SavedSettings
+    sentence_transformers: dict[str, Any]
+
+
+class TokenizerConfig(TypedDict, total=False):
+    """tokenizer_config.json."""
+
+    model_max_length: float | None
+    chat_template: str | list[Any] | None
+
+
+def check_config_files(folder: Path) -> None:
+    """Raises UserError if config.json or tokenizer_config.json, which may be missing, cannot be read."""
+    remedy = "expected an encoder in Hugging Face format; download or save it again"
+    read_json(folder / "config.json", CheckpointConfig, remedy)
+    if (folder / "tokenizer_config.json").is_file():
+        read_json(folder / "tokenizer_config.json", TokenizerConfig, remedy)
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within the block transformers, sentence-transformers and the hub log errors alone and draw no progress bars."""
+    import transformers
+
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()  # and the hub's
+    try:
+        with quiet("transformers", "sentence_transformers", "huggingface_hub"):
+            yield
+    finally:
+        if bars:
+            transformers.utils.logging.enable_progress_bar()

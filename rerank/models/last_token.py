@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.models.probes import in_mode
+from rerank.models.packing import in_mode
 from rerank.utils.errors import UserError
 
 TOLERANCE = 1e-4

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.models.packages import needed
+from rerank.utils.errors import needed
 
 ALPHA_PER_RANK = 2
 """The product B A is multiplied by alpha / rank, which is this number for every rank."""

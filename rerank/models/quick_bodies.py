@@ -13,7 +13,7 @@ from rerank.models.encoder import positions
 from rerank.models.encoder_inputs import packed, padded
 from rerank.models.gpu import SMALL, Precision, choose_precision
 from rerank.models.packed_attention import IMPLEMENTATION, UnsupportedAttentionError, register_attention
-from rerank.models.probes import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
+from rerank.models.packing import PROBE_LENGTHS, TOLERANCE, probe_passages, relative_difference
 
 CPU = torch.device("cpu")
 

@@ -2,23 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from rerank.config import EncoderSettings
-from rerank.data.candidates import select_candidates
+from rerank.data.candidates import select_candidates, standardised
 from rerank.data.collections import Collection
 from rerank.data.sources import Documents
 from rerank.data.types import Run
 from rerank.models.checkpoints import open_trained_cross_encoder
 from rerank.models.gpu import Precision, usable_device
-from rerank.models.pyterrier_transformer import make_transformer
-from rerank.models.rankings import BestPassage, PairScores, Ranked, check_texts, with_first_scores
-from rerank.models.text_scorer import TextScorer
+from rerank.models.text_scorer import PairScores, TextScorer
 from rerank.utils.errors import UserError
 from rerank.utils.progress import log
+
+
+class Ranked(NamedTuple):
+    """A document of a ranking: its index in the list that was ranked, its score and its text."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    score: float
+    text: str
+
+
+class BestPassage(NamedTuple):
+    """A document of a ranking: its index, its score, and where its best passage begins and ends in its text."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    score: float
+    begin: int
+    end: int
 
 
 class Reranker:
@@ -128,7 +143,7 @@ class Reranker:
         first_scores: Sequence[float] | None = None,
     ) -> list[BestPassage]:
         """What `rank_passages` gives, from the model's scores of the documents in their order."""
-        scores = with_first_scores(scored.scores, first_scores, self.model.first_stage_weight)
+        scores = self._with_first_scores(scored.scores, first_scores)
         best_first = np.argsort(-scores, kind="stable")[:top_k].tolist()
         spans = (self.scorer.passage_span(documents[index], *scored.best[index].tolist()) for index in best_first)
         return [BestPassage(index, float(scores[index]), *span) for index, span in zip(best_first, spans, strict=True)]
@@ -140,7 +155,20 @@ class Reranker:
         """
         check_texts(query, documents)
         scores = self.predict([(query, document) for document in documents], show=False)
-        return with_first_scores(scores, first_scores, self.model.first_stage_weight)
+        return self._with_first_scores(scores, first_scores)
+
+    def _with_first_scores(self, scores: np.ndarray, first_scores: Sequence[float] | None) -> np.ndarray:
+        """(documents,) scores of a query, and the standardised first-stage scores times the model's weight for them.
+
+        Raises ValueError if there is not one for each document.
+        """
+        weight = self.model.first_stage_weight
+        if not weight or first_scores is None:
+            return scores
+        if len(first_scores) != len(scores):
+            raise ValueError(f"first_scores: got {len(first_scores)} for {len(scores)} documents")
+        added = np.array(standardised(first_scores), dtype=np.float32)
+        return np.asarray(scores + np.float32(weight) * added)
 
     def predict(self, pairs: Sequence[tuple[str, str]], show: bool = True) -> np.ndarray:
         """(pairs,) float32 scores of (query, document) texts, in their order; equal pairs are scored once.
@@ -183,4 +211,36 @@ class Reranker:
         It reads the columns qid, query, docno and text, and replaces score and rank; the best document of a query has
         rank 0. It needs no Java. Raises ImportError if PyTerrier is not installed.
         """
-        return make_transformer(self.predict, self.model.first_stage_weight)
+        try:
+            import pyterrier as pt
+        except ModuleNotFoundError as error:
+            raise ImportError("PyTerrier is not installed; run: pip install python-terrier") from error
+        predict, weight = self.predict, self.model.first_stage_weight
+        columns = ["qid", "query", "docno", "text", *(["score"] if weight else [])]
+
+        class RerankTransformer(pt.Transformer):  # PyTerrier asks for a subclass
+            """Gives each row the score and the rank of a cross-encoder."""
+
+            def transform(self, inp: Any) -> Any:
+                """The rows in their order, with new scores and ranks."""
+                pt.validate.columns(inp, includes=columns, context=self)
+                for docno, text in zip(inp["docno"], inp["text"], strict=True):
+                    if not isinstance(text, str):
+                        raise TypeError(f"document {docno}: expected its text in the column text, got {text!r}")
+                scores = predict(list(zip(inp["query"], inp["text"], strict=True))).astype(float)
+                if weight:
+                    scores += weight * inp.groupby("qid")["score"].transform(lambda given: standardised(list(given)))
+                return pt.model.add_ranks(inp.assign(score=scores))
+
+        return RerankTransformer()
+
+
+def check_texts(query: Any, documents: Any) -> None:
+    """Raises TypeError for a query, or a document, that is not a text."""
+    if not isinstance(query, str):
+        raise TypeError(f"query: expected a text, got {type(query).__name__}")
+    if isinstance(documents, str):
+        raise TypeError("documents: expected a sequence of texts, got one text")
+    for index, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise TypeError(f"documents[{index}]: expected a text, got {type(document).__name__}")

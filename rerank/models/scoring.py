@@ -8,8 +8,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from rerank.batches.batch import Packed, Pairs
-from rerank.batches.microbatches import make_microbatches, restore_order
+from rerank.batches.batch import Packed, Pairs, make_microbatches, restore_order
 from rerank.batches.passages import PassageBuilder
 from rerank.data.types import Candidates, Run
 from rerank.models.gpu import Autocast

@@ -3,14 +3,14 @@
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 
 from rerank.batches.batch import Packed
 from rerank.batches.passages import PassageBuilder
-from rerank.batches.text_template import open_template
+from rerank.batches.templates import open_template
 from rerank.data.splitting import OffsetTokenizer, open_offset_tokenizer, passage_span
 from rerank.data.tokens import make_store
 from rerank.data.types import Candidates, Run
@@ -18,7 +18,6 @@ from rerank.models.checkpoints import TrainedCrossEncoder
 from rerank.models.export.folder import ExportedCrossEncoder
 from rerank.models.gpu import AUTOCAST, Precision, choose_precision
 from rerank.models.memory import open_budget
-from rerank.models.rankings import PairScores, TokenisedPairs
 from rerank.models.scoring import (
     best_passages,
     check_finite,
@@ -29,6 +28,32 @@ from rerank.models.scoring import (
     score_chunks,
 )
 from rerank.utils.progress import log
+
+
+class TokenisedPairs(NamedTuple):
+    """(query, document) texts as tokens.
+
+    `builder` makes the passages of `pairs`, the (query_id, doc_id) of the distinct texts; `places` has the place in
+    `pairs` of each text that was given.
+    """
+
+    builder: PassageBuilder
+    pairs: list[tuple[str, str]]
+    places: list[int]
+
+
+class PairScores(NamedTuple):
+    """The scores of (query, document) pairs, and of each pair the passage with the highest score.
+
+    (pairs,) float32 scores, and (pairs, 2) the number of the passage, from 0, and the number of passages.
+    """
+
+    scores: np.ndarray
+    best: np.ndarray
+
+    def take(self, places: Sequence[int]) -> "PairScores":
+        """The scores of the pairs at these places, in their order."""
+        return PairScores(self.scores[places], self.best[places])
 
 
 class TextScorer:

@@ -10,7 +10,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from rerank.data.demo import split_words
-from rerank.models.quiet import quiet_transformers
+from rerank.models.hub import quiet_transformers
 from rerank.utils.files import atomic_write
 
 WIDTH = 64

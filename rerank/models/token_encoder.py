@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from rerank.models.bi_encoder import BiEncoder, open_model, with_tokenizer
-from rerank.models.config_file import CheckpointConfig, check_config_files
 from rerank.models.gpu import Precision
-from rerank.models.hub import encoder_folder
-from rerank.models.quiet import quiet_transformers
+from rerank.models.hub import CheckpointConfig, check_config_files, encoder_folder, quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.json_files import read_json
 

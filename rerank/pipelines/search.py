@@ -14,7 +14,7 @@ from rerank.stages.cross_encoder import CrossEncoderRanker
 from rerank.stages.late_interaction import LateInteractionRanker
 
 if TYPE_CHECKING:
-    from rerank.models.rankings import BestPassage
+    from rerank.models.reranker import BestPassage
     from rerank.tasks.late_interaction import LateInteraction
 
 QUERY = "query"

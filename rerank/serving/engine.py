@@ -9,8 +9,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from rerank.batches.batch import join_packed
-from rerank.models.rankings import PairScores, TokenisedPairs
-from rerank.models.text_scorer import TextScorer
+from rerank.models.text_scorer import PairScores, TextScorer, TokenisedPairs
 from rerank.serving.metrics import Metrics
 from rerank.serving.refusals import Reason, RefusalError
 from rerank.utils.progress import log

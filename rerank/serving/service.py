@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rerank.models.rankings import BestPassage, TokenisedPairs
-from rerank.models.reranker import Reranker
+from rerank.models.reranker import BestPassage, Reranker
+from rerank.models.text_scorer import TokenisedPairs
 from rerank.serving.bodies import Body, Limits
 from rerank.serving.dialects import Question, Scored, request_of
 from rerank.serving.engine import Engine, Job

@@ -18,8 +18,7 @@ from rerank.stages.world import World
 from rerank.utils.parameters import Whole, at_least
 
 if TYPE_CHECKING:
-    from rerank.models.rankings import BestPassage
-    from rerank.models.reranker import Reranker
+    from rerank.models.reranker import BestPassage, Reranker
 
 CHECKPOINT = "checkpoint"
 

@@ -1,6 +1,6 @@
 """What can be refused from the settings alone, before anything is downloaded, retrieved or trained."""
 
-from rerank.batches.text_template import check_text_template
+from rerank.batches.templates import check_text_template
 from rerank.config import Config, validate
 from rerank.data.letor.layouts import is_feature_source
 from rerank.evaluation.measures import measure_name

@@ -21,8 +21,7 @@ from rerank.data.letor.layouts import fold_names, open_all, open_fold
 from rerank.data.letor.store import FeatureSet, Store
 from rerank.data.trec import read_qrels, write_qrels
 from rerank.data.types import Fold, Qrels, Run
-from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, save_feature_mlp
-from rerank.models.feature_scoring import run_of, score_features
+from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.folds import check_fold
 from rerank.training.device import precision_facts

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
 from rerank.batches.sampling import epoch_lists
-from rerank.batches.text_template import open_template
+from rerank.batches.templates import open_template
 from rerank.config import Config
 from rerank.data.candidates import distinct_doc_ids
 from rerank.data.collections import Collection

@@ -8,8 +8,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from rerank.batches.batch import Batch, Packed, to_device
-from rerank.batches.microbatches import make_microbatches, restore_order
+from rerank.batches.batch import Batch, Packed, make_microbatches, restore_order, to_device
 from rerank.losses import exact_metric
 from rerank.models.gpu import full_float32
 from rerank.models.memory import DoesNotFitError, TokenBudget, is_out_of_memory

@@ -1,6 +1,7 @@
 """The one exception for a user's mistake: the command line prints its line and exits with code 2."""
 
 import difflib
+import importlib
 from collections.abc import Iterable
 
 
@@ -33,3 +34,13 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     folded = {option.casefold(): option for option in valid}  # ndgc is nearer to nDCG than to Rndcg
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return f"did you mean {folded[close[0]]}?" if close else f"expected one of {', '.join(valid)}"
+
+
+def needed(package: str, what: str, extra: str = "cpu") -> None:
+    """Raises UserError, which begins with `what`, if a package of an extra cannot be imported."""
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise UserError(
+            f'{what}: needs the package {package}, which cannot be imported ({error}); pip install "ir-rerank[{extra}]"'
+        ) from error

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.batches.pair_template import PairTemplate
+from rerank.batches.templates import PairTemplate
 from rerank.losses import prepare_inputs, rank_indicators
 from rerank.losses.metrics import metric_from_indicators, parse
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from rerank.models.first_tokens import first_token_part
+from rerank.models.encoder_inputs import first_token_part
 from rerank.models.packing import layers_of
 from rerank.utils.errors import UserError
 

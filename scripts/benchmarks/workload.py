@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from accelerate import Accelerator
 
-from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
+from rerank.batches.templates import pair_template
 from rerank.data.tokens import make_store, tokenise
 from rerank.data.types import Candidates
 from rerank.models.checkpoints import open_cross_encoder

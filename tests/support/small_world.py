@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from rerank.batches.batch import Packed
-from rerank.batches.pair_template import pair_template
 from rerank.batches.passages import PassageBuilder
+from rerank.batches.templates import pair_template
 from rerank.data.tokens import open_store
 from rerank.data.types import Candidates
 

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from rerank.batches.batch import Batch, Packed, make_batch
 from rerank.batches.passages import PassageBuilder
-from rerank.batches.text_template import open_template
+from rerank.batches.templates import open_template
 from rerank.config import Config, sections, validate
 from rerank.data.collections import Collection, open_collection
 from rerank.data.lists import read_training_lists
@@ -21,8 +21,7 @@ from rerank.jobs.model_card import write_training_card
 from rerank.jobs.pretraining.pseudo_lists import make_pseudo_lists, write_lists
 from rerank.losses import softmax
 from rerank.models.checkpoints import save_cross_encoder
-from rerank.models.config_file import CheckpointConfig
-from rerank.models.hub import file_hashes
+from rerank.models.hub import CheckpointConfig, file_hashes
 from rerank.models.memory import TokenBudget, open_budget
 from rerank.models.scoring import score_candidates
 from rerank.runs.layout import CollectionFolder, PretrainingFolder

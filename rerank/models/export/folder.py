@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from rerank.batches.batch import Packed
-from rerank.batches.text_template import open_template
+from rerank.batches.templates import open_template
 from rerank.data.splitting import Splitting
 from rerank.models.cross_encoder import CrossEncoder
 from rerank.models.export import onnx_format, openvino_format
 from rerank.models.export.rows import Graph, Rows, RowScores, example, rows_of, traceable
 from rerank.models.gpu import Autocast
-from rerank.models.hub import EXPORT_FILE
+from rerank.models.hub import EXPORT_FILE, quiet_transformers
 from rerank.models.pooling import POOLINGS, expect_pooling
-from rerank.models.quiet import quiet_transformers
 from rerank.utils.errors import UserError
 from rerank.utils.integrity import Record, as_record, changes, record_of
 from rerank.utils.json_files import read_json

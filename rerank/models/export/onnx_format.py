@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from rerank.models.export.rows import Graph, Rows, RowScores
-from rerank.models.packages import needed
+from rerank.utils.errors import needed
 from rerank.utils.progress import quiet
 
 FILE = "model.onnx"

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rerank.models.export.rows import Graph, Rows, RowScores
-from rerank.models.packages import needed
+from rerank.utils.errors import needed
 from rerank.utils.progress import quiet
 
 FILE = "model.xml"

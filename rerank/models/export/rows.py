@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from rerank.batches.batch import Packed
 from rerank.models.cross_encoder import CrossEncoder
-from rerank.models.first_tokens import first_token_part
-from rerank.models.packing import layers_of
-from rerank.models.probes import in_mode
+from rerank.models.encoder_inputs import first_token_part
+from rerank.models.packing import in_mode, layers_of
 from rerank.utils.errors import UserError
 
 IMPLEMENTATION = "rerank_rows"

@@ -1,13 +1,15 @@
-"""Templates given as text: the parts put together are the tokens of the whole text."""
+"""Templates, of a tokenizer or given as text: the parts put together are the tokens of the whole text."""
 
+import numpy as np
 import pytest
 
 from rerank.batches.passages import PassageBuilder
-from rerank.batches.text_template import check_text_template, fill, open_template, text_template
+from rerank.batches.templates import check_text_template, fill, open_template, pair_template, text_template
 from rerank.data.tokens import make_store, open_store, tokenise
 from rerank.utils.errors import UserError
 from tests.support.small_world import WORDS
 from tests.support.tiny_decoders import make_tokenizer
+from tests.support.tiny_encoders import KINDS
 from tests.support.tiny_encoders import make_tokenizer as make_encoder_tokenizer
 
 QWEN = (
@@ -23,7 +25,7 @@ TEMPLATES = {
     "one line": "{query} {document}",
     "line breaks": "Query:\n{query}\n\nDocument:\n{document}\nRelevance:",
 }
-KINDS = ["qwen3", "llama", "gemma"]
+DECODERS = ["qwen3", "llama", "gemma"]
 QUERIES = ["amber", "what is amber birch?", "naïve 日本 (x)", "3 amber!?)", "A"]
 DOCUMENTS = ["birch cedar", "The cedar. It grows.", "1990 (a)", "wharf 🌲.", 'say "river"', "."]
 
@@ -34,7 +36,7 @@ def spliced(template, tokenizer, query, document):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DECODERS)
 def test_parts_are_the_tokens_of_the_whole_text(kind, name):
     if (kind, name) == ("llama", "line breaks"):
         pytest.skip("its tokenizer merges a line break with the text after it")
@@ -56,7 +58,7 @@ def test_encoders_take_templates_too(kind):
 
 
 def test_a_space_belongs_to_the_first_word_where_the_tokenizer_says_so():
-    leads = {kind: text_template(make_tokenizer(kind, WORDS), TEMPLATES["plain"]).document_lead for kind in KINDS}
+    leads = {kind: text_template(make_tokenizer(kind, WORDS), TEMPLATES["plain"]).document_lead for kind in DECODERS}
     assert leads == {"qwen3": " ", "llama": "", "gemma": " "}
 
 
@@ -69,7 +71,7 @@ def test_the_end_of_a_text_merges_with_the_line_break_after_it():
 
 
 def test_without_a_template_a_decoder_gets_the_pair_of_its_tokenizer():
-    for kind in KINDS:
+    for kind in DECODERS:
         tokenizer = make_tokenizer(kind, WORDS)
         template = open_template(tokenizer, "")
         assert spliced(template, tokenizer, "amber?", "birch.") == tokenizer("amber?", "birch.")["input_ids"]
@@ -132,3 +134,43 @@ def test_a_pair_without_any_token_is_an_error():
     builder = PassageBuilder.build({"q": ""}, store, tokenizer, open_template(tokenizer, ""), 100)
     with pytest.raises(UserError, match="query q, document d: both are empty"):
         builder([("q", "d")])
+
+
+PAIR_WORDS = ["the", "cat", "sat", "on", "a", "mat", "boundary", "layer", "wing"]
+TEXTS = [
+    ("cat", "the cat sat on a mat"),
+    ("boundary layers over the wing", "Zebras, (mostly) grazing;\n\n on  a mat. "),
+    ("a", "b b a"),
+    (" the mat?", "naïve 日本 cat"),
+]
+
+
+def assert_splices(tokenizer) -> None:
+    template = pair_template(tokenizer)
+    for query, passage in TEXTS:
+        q, p = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (query, passage))
+        parts = (template.prefix, q, template.middle, p, template.suffix)
+        expected = tokenizer(query, passage)
+        assert [token for part in parts for token in part] == expected["input_ids"]
+        assert (template.token_types is not None) == ("token_type_ids" in expected)
+        if template.token_types is not None:
+            types = np.repeat(template.token_types, [len(part) for part in parts])
+            assert types.tolist() == expected["token_type_ids"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spliced_pair_is_what_the_tokenizer_gives(kind: str) -> None:
+    assert_splices(make_encoder_tokenizer(kind, PAIR_WORDS))
+
+
+def test_tokenizer_that_joins_otherwise_is_an_error() -> None:
+    from tokenizers import processors
+
+    tokenizer = make_encoder_tokenizer("bert", PAIR_WORDS)
+    special = [("[CLS]", tokenizer.cls_token_id), ("[SEP]", tokenizer.sep_token_id)]
+    for pair in ("[CLS]:0 $B:0 [SEP]:0 $A:1", "$A:0 $B:1 [SEP]:1 [CLS]:0"):
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair=pair, special_tokens=special
+        )
+        with pytest.raises(UserError, match=r"joins two texts as .* use another encoder"):
+            pair_template(tokenizer)
