@@ -12,8 +12,8 @@ from rerank.data.letor.layouts import open_fold
 from rerank.losses import listnet, smoothi
 from rerank.models import feature_mlp
 from rerank.models.feature_mlp import FeatureMLP, open_feature_mlp, run_of, save_feature_mlp, score_features
-from rerank.training import validation
-from rerank.training.validation import mean_loss_of
+from rerank.training import objective
+from rerank.training.objective import mean_loss_of
 from rerank.utils.errors import UserError
 from tests.support.small_features import write_folds_of_features
 
@@ -164,7 +164,7 @@ def test_every_document_has_the_score_of_its_vector_in_the_run(features, monkeyp
 
 @pytest.mark.parametrize("loss", [smoothi, listnet])
 def test_the_mean_loss_is_that_of_the_lists_one_by_one(features, monkeypatch, loss):
-    monkeypatch.setattr(validation, "LISTS", 5)
+    monkeypatch.setattr(objective, "LISTS", 5)
     scores = torch.randn(int((features.stops - features.starts).sum()), generator=torch.Generator().manual_seed(0))
     one_by_one, done = [], 0
     for begin, end in zip(features.starts, features.stops, strict=True):
