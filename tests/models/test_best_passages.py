@@ -8,8 +8,7 @@ from transformers import AutoTokenizer
 from rerank.data.splitting import open_offset_tokenizer, passage_span
 from rerank.models.checkpoints import open_cross_encoder
 from rerank.models.memory import TokenBudget
-from rerank.models.pair_chunks import chunk_by_length, pairs_of
-from rerank.models.scoring import score_chunks
+from rerank.models.scoring import chunk_by_length, pairs_of, score_chunks
 from tests.support.small_world import WORDS, make_inputs, make_lists, make_texts
 from tests.support.tiny_encoders import KINDS, make_encoder
 
