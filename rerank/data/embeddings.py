@@ -17,6 +17,11 @@ from rerank.utils.progress import log, progress
 DOCUMENTS_AT_ONCE = 64
 """Documents that are encoded together. A vector depends, by rounding, on those beside it, so the number is fixed."""
 WHAT = "vectors"
+COSINE, DOT = "cosine", "dot"
+"""The similarities of vectors, as sentence-transformers calls them."""
+
+Rows = slice | np.ndarray
+"""The rows of some passages' vectors."""
 
 Encode = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]
 """Texts -> the vectors of their passages, (passages, dimensions) float32, and the passages of each text, int64."""
@@ -27,12 +32,13 @@ class EmbeddingStore:
     """The vectors of the passages of all documents that have text.
 
     Document i has the id `ids.id_of(i)` and the vectors `vectors[offsets[i]:offsets[i + 1]]`, at least one. vectors:
-    (passages, dimensions) float32; all are memory-mapped.
+    (passages, dimensions) float32; all are memory-mapped. They are compared by their cosine, or else by their product.
     """
 
     vectors: np.ndarray
     offsets: np.ndarray
     ids: IdTable
+    cosine: bool
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -47,6 +53,14 @@ class EmbeddingStore:
         lengths: np.ndarray = np.sqrt(squares)
         return lengths
 
+    def similarity(self, queries: np.ndarray, rows: Rows) -> np.ndarray:
+        """(queries, passages) float32: the similarities of (queries, dimensions) float32 vectors and some passages."""
+        scores: np.ndarray = queries @ self.vectors[rows].T
+        if self.cosine:
+            scores /= or_one(np.linalg.norm(queries, axis=1, keepdims=True))
+            scores /= or_one(self.lengths[rows])
+        return scores
+
     def vectors_of(self, number: int) -> np.ndarray:
         """The vectors of document `number`, from 0: (passages, dimensions)."""
         return self.vectors[self.offsets[number] : self.offsets[number + 1]]
@@ -60,20 +74,32 @@ class EmbeddingStore:
         return {doc_id: self.ids[doc_id] for doc_id in doc_ids if doc_id in self.ids}
 
 
+def or_one(lengths: np.ndarray) -> np.ndarray:
+    """The lengths, those of vectors of zeros as 1."""
+    return np.where(lengths, lengths, np.float32(1))
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    """The (…, dimensions) vectors with a length of 1; those of zeros stay."""
+    scaled: np.ndarray = vectors / or_one(np.linalg.norm(vectors, axis=-1, keepdims=True))
+    return scaled
+
+
 def open_embeddings(
     folder: Path,
     documents: Callable[[], Iterable[Document]],
     count: int,
     encode: Encode,
+    cosine: bool,
     earlier: Path | None = None,
 ) -> EmbeddingStore:
     """Opens the store in `folder`, and makes it first if it does not exist.
 
     The name of the folder identifies the documents and what encodes them; `count`, about the number of the documents,
-    is for the progress bar. A document that `earlier`, a store by the same encoder, has with the same id and text keeps
-    its vectors. Documents without text have no vector, and are logged. Raises UserError if there is no document with
-    text, for vectors that are not finite, for a store that is damaged, and for a full disk, after which the same call
-    goes on where this one was.
+    is for the progress bar. `cosine` is how vectors are compared. A document that `earlier`, a store by the same
+    encoder, has with the same id and text keeps its vectors. Documents without text have no vector, and are counted in
+    the log. Raises UserError if there is no document with text, for vectors that are not finite, for a store that is
+    damaged, and for a full disk, after which the same call goes on where this one was.
     """
 
     def fill(writer: RaggedWriter) -> None:
@@ -97,7 +123,7 @@ def open_embeddings(
             log.info(f"{facts['empty']} documents have no text, so the encoder cannot find them")
 
     store = open_ragged(folder, WHAT, np.float32, fill)
-    return EmbeddingStore(_rows(store), store.offsets, store.ids)
+    return EmbeddingStore(_rows(store), store.offsets, store.ids, cosine)
 
 
 def _known(documents: Sequence[Document], kept: Ragged) -> dict[str, np.ndarray]:

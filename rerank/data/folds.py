@@ -5,7 +5,9 @@ import random
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
+
+import msgspec
 
 from rerank.data.types import Fold, Judgments
 from rerank.utils.errors import UserError
@@ -20,15 +22,6 @@ SHARE = 0.1
 """The share of the queries that validate, if nothing else says which do."""
 PARTS = {"test": "test", "valid": "validation", "train": "training"}
 """The parts of a split, each with its word. Of the parts that have a query, the first of these uses it."""
-
-
-class FoldRecord(TypedDict):
-    """A fold as JSON has it."""
-
-    name: str
-    train: list[str]
-    valid: list[str]
-    test: list[str]
 
 
 class Judged(NamedTuple):
@@ -165,13 +158,13 @@ def write_folds(path: str | Path, folds: Sequence[Fold]) -> None:
 def read_folds(path: str | Path) -> list[Fold]:
     """Reads what `write_folds` wrote. Raises UserError for any other file, and for a missing one."""
     expected = "expected a list of folds with name, train, valid and test, as the folds.json of a run folder has"
-    records: list[FoldRecord] = read_json(path, list[FoldRecord], expected)
+    records = read_json(path, list[Fold], expected)
+    return [fold_of(record) for record in records]
+
+
+def fold_of(record: dict[str, Any]) -> Fold:
+    """The fold that JSON has; raises ValueError for any other record, and for a query in two parts."""
     try:
-        return [fold_of(record) for record in records]
-    except ValueError as error:
-        raise UserError(f"{path}: {error}; {expected}") from error
-
-
-def fold_of(record: FoldRecord) -> Fold:
-    """The fold of a record; raises ValueError for a query in two parts."""
-    return Fold(record["name"], tuple(record["train"]), tuple(record["valid"]), tuple(record["test"]))
+        return msgspec.convert(record, Fold)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None

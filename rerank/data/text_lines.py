@@ -7,7 +7,6 @@ import codecs
 import contextlib
 import functools
 import gzip
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -120,18 +119,9 @@ def check_id(name: str, where: str, what: str) -> None:
         raise UserError(f"{where}: {what} {shown(name)} has {len(name.encode())} bytes; expected {LONGEST_ID} at most")
 
 
-def size_of_text(path: str | Path) -> int:
-    """About how many bytes of text a file has, gzipped or not, for a progress bar; 0 if it cannot be read.
-
-    The last four bytes of a gzipped file are the size of its last part, modulo 2**32.
-    """
-    with contextlib.suppress(OSError):  # left to the reader
-        if Path(path).is_file():  # a pipe can be read only once
-            with Path(path).open("rb") as file:
-                packed, size = file.read(2) == b"\x1f\x8b", file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - 4))
-                return max(size, int.from_bytes(file.read(4), "little")) if packed else size
-    return 0
+def size_of(path: str | Path) -> int:
+    """The bytes of a file, for a progress bar and to choose a way to read it; 0 for a pipe, and if there is none."""
+    return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
 def fail_line(path: str | Path, number: int, expected: str, got: str) -> NoReturn:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of_text
+from rerank.data.text_lines import BLOCK, fail_line, read_blocks, size_of
 from rerank.data.types import FLOAT32_MAX
 from rerank.utils.errors import UserError
 from rerank.utils.progress import progress
@@ -50,7 +50,7 @@ def trec_tables(path: str | Path, form: Form) -> Iterator[pa.Table]:
     first = b"".join(islice(blocks, 2))  # the last line may be a block of its own, if it does not end in \n
     form = _form_of_qrels(first) if form is QRELS else form
     number, found = 1, False
-    count = -(-size_of_text(path) // BLOCK)
+    count = -(-size_of(path) // BLOCK)
     for block in progress(chain([first], blocks), count, f"reading {Path(path).name}", show=count > MANY):
         table = _plain_lines(block, form) or _other_lines(path, form, block, number)
         number += block.count(b"\n")

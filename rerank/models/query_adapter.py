@@ -13,7 +13,6 @@ from rerank.models.gpu import full_float32
 from rerank.utils.errors import UserError
 
 COSINE: Final = "cosine"
-DOT: Final = "dot"
 FILE = "adapter.safetensors"
 
 
@@ -78,15 +77,6 @@ def standardising_scale(model: QueryAdapter, lists: Iterable[VectorPairs]) -> fl
         deviations = [float(model(pairs).std(correction=0)) for pairs in lists]
     mean = sum(deviations) / max(1, len(deviations))
     return 1 / mean if mean else 1.0
-
-
-def expect_product(encoder: BiEncoder) -> None:
-    """Raises UserError if the similarity of a bi-encoder is no product of vectors, which an adapter needs."""
-    if encoder.compares not in (COSINE, DOT):
-        raise UserError(
-            f"encoder {encoder.name}: compares vectors by {encoder.compares}; a query adapter needs "
-            f"{COSINE} or {DOT}: choose another encoder"
-        )
 
 
 def compared(vectors: Tensor, encoder: BiEncoder) -> Tensor:

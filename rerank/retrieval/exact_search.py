@@ -1,7 +1,7 @@
 """Exact search: the similarity of every query with every passage, in blocks, so that memory is bounded."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 
 import numpy as np
@@ -11,49 +11,16 @@ from rerank.data.ragged import release
 from rerank.data.trec import ranked
 from rerank.utils.progress import progress
 
-COSINE = "cosine"
-PRODUCTS = (COSINE, "dot")
-"""The similarities that are products of vectors, as sentence-transformers calls them."""
 QUERIES_AT_ONCE = 512
 """Queries of a block."""
 SCORES_AT_ONCE = 2**23
 """Scores of a block, about, 32 MB: 16,384 passages for 512 queries, and 8 million for one."""
-
-Rows = slice | np.ndarray
-"""The rows of some passages' vectors."""
-Similarity = Callable[[np.ndarray, Rows], np.ndarray]
-"""(queries, dimensions) vectors, and the rows of passages -> (queries, passages), all float32."""
-
-
-def product(documents: EmbeddingStore, cosine: bool) -> Similarity:
-    """The products of vectors of queries and passages, or their cosines."""
-
-    def similarity(queries: np.ndarray, rows: Rows) -> np.ndarray:
-        scores: np.ndarray = queries @ documents.vectors[rows].T
-        if cosine:
-            scores /= or_one(np.linalg.norm(queries, axis=1, keepdims=True))
-            scores /= or_one(documents.lengths[rows])
-        return scores
-
-    return similarity
-
-
-def units(vectors: np.ndarray) -> np.ndarray:
-    """The (…, dimensions) vectors with a length of 1; those of zeros stay."""
-    scaled: np.ndarray = vectors / or_one(np.linalg.norm(vectors, axis=-1, keepdims=True))
-    return scaled
-
-
-def or_one(lengths: np.ndarray) -> np.ndarray:
-    """The lengths, those of vectors of zeros as 1."""
-    return np.where(lengths, lengths, np.float32(1))
 
 
 def search_exactly(
     queries: Mapping[str, np.ndarray],
     documents: EmbeddingStore,
     depth: int,
-    similarity: Similarity,
     scores_at_once: int = SCORES_AT_ONCE,
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Each query and its best `depth` documents, best first: those of THE order of `rerank.data.trec.ranked`.
@@ -68,7 +35,7 @@ def search_exactly(
         blocks = list(pairwise(_block_bounds(documents.offsets, max(1, scores_at_once // len(some)))))
         for begin, end in blocks:
             offsets = documents.offsets[begin : end + 1]
-            scores = similarity(vectors, slice(offsets[0], offsets[-1]))
+            scores = documents.similarity(vectors, slice(offsets[0], offsets[-1]))
             of_documents = np.maximum.reduceat(scores, offsets[:-1] - offsets[0], axis=1)
             rows = np.arange(begin, end)
             best = [

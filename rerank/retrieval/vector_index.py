@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from rerank.data.embeddings import EmbeddingStore
+from rerank.data.embeddings import EmbeddingStore, or_one
 from rerank.data.ragged import release
-from rerank.retrieval.exact_search import Similarity, best_of, or_one
+from rerank.retrieval.exact_search import best_of
 from rerank.utils.errors import UserError
 from rerank.utils.files import atomic_write
 from rerank.utils.integrity import changes_since_record, write_record
@@ -43,7 +43,6 @@ def search_index(
     queries: Mapping[str, np.ndarray],
     documents: EmbeddingStore,
     depth: int,
-    similarity: Similarity,
     index: VectorIndex,
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """As `search_exactly`, among the passages that the index finds: their scores are exact."""
@@ -52,7 +51,7 @@ def search_index(
         query = vector[None].astype(np.float32, copy=False)
         _, (rows,) = index.search(query, passages)  # -1 for each that the lists do not have
         rows = np.sort(rows[rows >= 0])
-        (scores,) = similarity(query, rows)
+        (scores,) = documents.similarity(query, rows)
         yield query_id, best_of(rows, scores, depth, documents)
 
 
@@ -66,24 +65,22 @@ def can_index() -> bool:
     return find_spec("faiss") is not None
 
 
-def open_index(
-    folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: Callable[[], np.ndarray], cosine: bool
-) -> VectorIndex:
+def open_index(folder: Path, documents: EmbeddingStore, queries: Callable[[], np.ndarray]) -> VectorIndex:
     """Opens the index in `folder`, and makes it first if it does not exist.
 
     The name of the folder identifies the documents and what encodes them. `queries` gives the (queries, dimensions)
-    vectors that the recall is measured with; `cosine` is whether the similarity is the cosine, else the product. Raises
-    UserError if the index is damaged, or the disk is full, after which the same call goes on where this one was.
+    vectors that the recall is measured with. Raises UserError if the index is damaged, or the disk is full, after which
+    the same call goes on where this one was.
     """
     import faiss
 
-    make_once(folder, "vector index", lambda: _make(folder, documents, similarity, queries(), cosine))
+    make_once(folder, "vector index", lambda: _make(folder, documents, queries()))
     if changed := changes_since_record(folder):
         raise UserError(f"{folder}: damaged ({changed[0]}); remove the folder to build the index again")
     return faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
 
-def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray, cosine: bool) -> None:
+def _make(folder: Path, documents: EmbeddingStore, queries: np.ndarray) -> None:
     import faiss
 
     unfinished = unfinished_folder(folder)
@@ -94,17 +91,17 @@ def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queri
         lists = faiss.read_index(str(file))
         log.info(f"{folder}: goes on after the {lists.ntotal:,} vectors that an interrupted command has indexed")
     else:
-        lists = _learn_lists(documents, cosine)
+        lists = _learn_lists(documents)
         _save(lists, file)
     starts = range(lists.ntotal, len(documents.vectors), VECTORS_AT_ONCE)
     saved = time.monotonic()
     for start in progress(starts, len(starts), "indexing vectors"):
-        lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE), cosine))
+        lists.add(_vectors(documents, slice(start, start + VECTORS_AT_ONCE)))
         if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
             _save(lists, file)
             saved = time.monotonic()
     _save(lists, file)
-    recall = _choose_lists(lists, documents, similarity, queries)
+    recall = _choose_lists(lists, documents, queries)
     _save(lists, file)
     log.info(
         f"{folder}: a search reads {lists.nprobe} of {lists.nlist} lists, and finds {recall:.4f} of the {TOP} most "
@@ -114,7 +111,7 @@ def _make(folder: Path, documents: EmbeddingStore, similarity: Similarity, queri
     unfinished.rename(folder)
 
 
-def _learn_lists(documents: EmbeddingStore, cosine: bool) -> Any:
+def _learn_lists(documents: EmbeddingStore) -> Any:
     import faiss
 
     count, dimensions = documents.vectors.shape
@@ -125,14 +122,14 @@ def _learn_lists(documents: EmbeddingStore, cosine: bool) -> Any:
     lists.cp.niter, lists.cp.max_points_per_centroid, lists.cp.min_points_per_centroid = ROUNDS, LEARNED_FROM, 1
     drawn = np.random.default_rng(0).choice(count, min(count, LEARNED_FROM * number), replace=False)
     log.info(f"learning the centres of {number:,} lists from {len(drawn):,} of {count:,} vectors")
-    lists.train(_vectors(documents, np.sort(drawn), cosine))
+    lists.train(_vectors(documents, np.sort(drawn)))
     return lists
 
 
-def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray, cosine: bool) -> np.ndarray:
+def _vectors(documents: EmbeddingStore, rows: slice | np.ndarray) -> np.ndarray:
     """Some vectors as they are compared."""
     vectors = np.array(documents.vectors[rows])
-    if cosine:
+    if documents.cosine:
         vectors /= or_one(documents.lengths[rows, None])
     release(documents.vectors)
     return vectors
@@ -148,12 +145,12 @@ def _save(lists: Any, file: Path) -> None:
             raise UserError(f"{file}: cannot be written (disk full?): {str(error).splitlines()[-1][:200]}") from error
 
 
-def _choose_lists(lists: Any, documents: EmbeddingStore, similarity: Similarity, queries: np.ndarray) -> float:
+def _choose_lists(lists: Any, documents: EmbeddingStore, queries: np.ndarray) -> float:
     """Lets a search read the least power of two of lists that finds enough; returns the share that it finds."""
     scores, rows = [], []
     starts = range(0, len(documents.vectors), VECTORS_AT_ONCE)
     for start in progress(starts, len(starts), "measuring recall"):
-        values = similarity(queries, slice(start, start + VECTORS_AT_ONCE))
+        values = documents.similarity(queries, slice(start, start + VECTORS_AT_ONCE))
         places = np.argpartition(values, -min(TOP, values.shape[1]), axis=1)[:, -TOP:]
         scores.append(np.take_along_axis(values, places, axis=1))
         rows.append(start + places)

@@ -61,7 +61,6 @@ class QueryAdapter:
         """Trains the matrix on the training queries; validation queries choose the epoch."""
         from rerank.models.query_adapter import (  # load torch
             QueryAdapter,
-            expect_product,
             load_adapter,
             save_adapter,
             standardising_scale,
@@ -69,7 +68,6 @@ class QueryAdapter:
         from rerank.tasks.small_models import Kind, SmallModelTask, can_learn, train_small_model
         from rerank.training.device import open_accelerator
 
-        expect_product(world.encoder(self.encoder))
         (first,) = below
         query_ids, qrels = [*fold.train, *fold.valid], world.collection.qrels
         candidates = select_candidates(first, qrels, self.depth, query_ids, keep_scores=True)

@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar, TypedDict
 import numpy as np
 
 from rerank.data.candidates import select_candidates
+from rerank.data.embeddings import units
 from rerank.data.types import Candidates, Fold, Run
 from rerank.evaluation.evaluate import values_of
 from rerank.evaluation.fusion import place_above
 from rerank.evaluation.weights import MEASURE, MOST_QUERIES
-from rerank.retrieval.exact_search import units
 from rerank.stages.base import Learns, expect_one_below, stage
 from rerank.stages.world import World
 from rerank.utils.json_files import read_json

@@ -13,7 +13,7 @@ from rerank.config import Config
 from rerank.data.collections import Collection
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.types import Run
-from rerank.retrieval.exact_search import COSINE, PRODUCTS, Similarity, product, search_exactly
+from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.vector_index import VectorIndex, can_index, index_folder, open_index, search_index
 from rerank.runs.layout import CollectionFolder
 from rerank.tasks.collection import open_settings
@@ -137,52 +137,34 @@ class World:
 
         Of `INDEXED_FROM` documents or more, those that an index finds are compared, unless the search is `exact`.
         """
-        documents, similarity = self.vectors(name), self._similarity(name)
+        documents = self.vectors(name)
         if not exact and (index := self._index(name)):
-            return dict(search_index(vectors, documents, depth, similarity, index))
+            return dict(search_index(vectors, documents, depth, index))
         if len(vectors) == 1 and (rounded := self._rounded_vectors(name)):
             ((query_id, vector),) = vectors.items()
             return {query_id: rounded.search(vector, depth)}
-        return dict(search_exactly(vectors, documents, depth, similarity))
+        return dict(search_exactly(vectors, documents, depth))
 
     def _rounded_vectors(self, name: str) -> "RoundedVectors | None":
         """The rounded vectors of a bi-encoder, if they are faster; None for the first searches, which may be all."""
         from rerank.tasks.rounded_vectors import rounded_if_faster  # loads torch
 
         searches = self._searches[name] = self._searches.get(name, 0) + 1
-        if (
-            searches > SEARCHES_BEFORE_ROUNDING
-            and name not in self._rounded
-            and self.encoder(name).compares in PRODUCTS
-        ):
-            cosine = self.encoder(name).compares == COSINE
-            self._rounded[name] = rounded_if_faster(self.vectors(name), cosine)
+        if searches > SEARCHES_BEFORE_ROUNDING and name not in self._rounded:
+            self._rounded[name] = rounded_if_faster(self.vectors(name))
         return self._rounded.get(name)
-
-    def _similarity(self, name: str) -> Similarity:
-        encoder, documents = self.encoder(name), self.vectors(name)
-        if encoder.compares in PRODUCTS:
-            return product(documents, encoder.compares == COSINE)
-        return lambda queries, rows: encoder.similarity(queries, documents.vectors[rows])
 
     def _index(self, name: str) -> VectorIndex | None:
         """The index of the vectors of a bi-encoder, made unless the folder has it; None if they are too few for one."""
         if name not in self._indexes:
-            encoder, documents = self.encoder(name), self.vectors(name)
-            wanted = len(documents) >= INDEXED_FROM and encoder.compares in PRODUCTS
+            documents, place = self.vectors(name), self.vectors_folder(name)
+            wanted = len(documents) >= INDEXED_FROM
             if wanted and not can_index():
                 log.info(
                     f"{len(documents):,} documents: faiss would find vectors sooner: pip install 'ir-rerank[index]'"
                 )
-            place = vectors_folder(encoder, self.texts, self.folder)
             self._indexes[name] = (
-                open_index(
-                    index_folder(place),
-                    documents,
-                    self._similarity(name),
-                    lambda: self._measured(name),
-                    encoder.compares == COSINE,
-                )
+                open_index(index_folder(place), documents, lambda: self._measured(name))
                 if wanted and can_index()
                 else None
             )

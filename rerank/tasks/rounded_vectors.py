@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rerank.data.embeddings import EmbeddingStore
+from rerank.data.embeddings import EmbeddingStore, or_one, units
 from rerank.data.ragged import release
-from rerank.retrieval.exact_search import Similarity, best_of, or_one, product, units
+from rerank.retrieval.exact_search import best_of
 
 FEWEST, MOST = 10_000, 2**30
 """Vectors from which on they are rounded, and the largest number of bytes that they may take."""
@@ -35,12 +35,10 @@ class RoundedVectors:
     """
 
     documents: EmbeddingStore
-    similarity: Similarity
     values: torch.Tensor
     scales: np.ndarray
     error: float
     length: float
-    cosine: bool
 
     def search(self, query: np.ndarray, depth: int) -> dict[str, float]:
         """As `search_exactly` for a query's (dimensions,) vector: the same documents, with the exact scores."""
@@ -51,12 +49,12 @@ class RoundedVectors:
         numbers = np.flatnonzero(of_documents >= least)
         begins, counts = offsets[numbers], np.diff(offsets)[numbers]
         rows = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        (scores,) = self.similarity(query[None], rows)
+        (scores,) = self.documents.similarity(query[None], rows)
         return best_of(rows, scores, depth, self.documents)
 
     def products(self, query: np.ndarray) -> tuple[np.ndarray, float]:
         """(passages,) approximate products with a query's vector, and the largest difference from the exact ones."""
-        query = _units(query[None], self.cosine)[0]
+        query = _units(query[None], self.documents.cosine)[0]
         scale = _scales(query[None])[0]
         rounded = np.rint(query / scale).astype(np.int8)
         whole: Any = torch._int_mm(self.values, torch.from_numpy(rounded)[:, None])
@@ -65,30 +63,28 @@ class RoundedVectors:
         return whole[:, 0].numpy() * (scale * self.scales), float(error)
 
 
-def round_vectors(documents: EmbeddingStore, cosine: bool) -> RoundedVectors:
+def round_vectors(documents: EmbeddingStore) -> RoundedVectors:
     """Rounds all vectors, a part at a time."""
     vectors = documents.vectors
     values, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
     error = length = 0.0
     for begin in range(0, len(vectors), AT_ONCE):
         rows = slice(begin, begin + AT_ONCE)
-        some = _units(vectors[rows], cosine)
+        some = _units(vectors[rows], documents.cosine)
         scales[rows] = _scales(some)
         values[rows] = np.rint(some / scales[rows, None])
         error = max(error, float(np.linalg.norm(some - scales[rows, None] * values[rows], axis=1).max()))
         length = max(length, float(np.linalg.norm(some, axis=1).max()))
     release(vectors)
-    return RoundedVectors(
-        documents, product(documents, cosine), torch.from_numpy(values), scales, error, length, cosine
-    )
+    return RoundedVectors(documents, torch.from_numpy(values), scales, error, length)
 
 
-def rounded_if_faster(documents: EmbeddingStore, cosine: bool) -> RoundedVectors | None:
+def rounded_if_faster(documents: EmbeddingStore) -> RoundedVectors | None:
     """The rounded vectors, unless they are few, too many to keep, or slow on a processor without int8 products."""
     if len(documents.vectors) < FEWEST or documents.vectors.size > MOST:
         return None
-    rounded, query = round_vectors(documents, cosine), np.array(documents.vectors[0])
-    ways = rounded.products, lambda one: rounded.similarity(one[None], slice(None))
+    rounded, query = round_vectors(documents), np.array(documents.vectors[0])
+    ways = rounded.products, lambda one: documents.similarity(one[None], slice(None))
     seconds = [min(_seconds(way, query) for _ in range(TRIES)) for way in ways]
     return rounded if seconds[0] < FASTER * seconds[1] else None
 

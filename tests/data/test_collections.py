@@ -320,15 +320,6 @@ def test_robust04_without_the_disks_names_the_tree(monkeypatch, tmp_path):
             read()
 
 
-@needs_shared
-def test_an_incomplete_tree_is_counted(monkeypatch, tmp_path):
-    standin.write_standin(tmp_path, docs_per_topic=2, topics=["301"])
-    next((tmp_path / "disks45" / "corpus").rglob("LA*9")).unlink()
-    standin.use_home(monkeypatch, tmp_path)
-    with pytest.raises(UserError, match=r"found 2294 files of the collection; expected .*2295 files"):
-        open_collection(ROBUST04).has_documents  # noqa: B018
-
-
 def test_a_failed_download_says_what_was_looked_for(monkeypatch, tmp_path, capfd):
     standin.use_home(monkeypatch, tmp_path)
     expected = r"its queries cannot be read: the download failed .*no network.* put the file at .*04\.testset\.gz"

@@ -163,26 +163,3 @@ def test_a_repeated_document_is_found_far_from_its_first_line(folder, run, repea
     path.write_text("".join([*lines, lines[repeated], "malformed\n"]))
     with pytest.raises(UserError, match=f"{path.name}:20002: expected `query_id Q0 .* got 'malformed'"):
         read_run_arrays(path, 10)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_many_judgments(folder, packed):
-    draw = random.Random(0)
-    pairs = [(q, d) for q in range(3000) for d in draw.sample(range(900), 8)]
-    draw.shuffle(pairs)
-    lines = [f"q{q} 0 d{d} {d % 4 - 1}\n" for q, d in pairs]
-    path, text = folder / "many", "".join(lines).encode()
-    path.write_bytes(gzip.compress(text) if packed else text)
-    expected = {}
-    for q, d in pairs:
-        expected.setdefault(f"q{q}", {})[f"d{d}"] = d % 4 - 1
-    found = read_qrels_arrays(path)
-    assert found == expected == read_qrels(path)
-    assert list(found) == list(expected)
-    assert list(found["q7"]) == list(expected["q7"])
-    assert "q0" in found
-    assert "d0" not in found
-    assert found.rows.nbytes + found.scores.nbytes == 8 * len(pairs)
-    path.write_text("".join([*lines, lines[5], re.sub(r"\S+\n", "7\n", lines[3])]))
-    with pytest.raises(UserError, match=f"{path.name}:24002: expected one line of document d{pairs[3][1]} for"):
-        read_qrels_arrays(path)

@@ -6,10 +6,10 @@ import pytest
 from rerank.data.embeddings import EmbeddingStore
 from rerank.data.ragged import make_id_table
 from rerank.data.trec import ranked
-from rerank.retrieval.exact_search import product, search_exactly
+from rerank.retrieval.exact_search import search_exactly
 
 
-def make_documents(passages, seed=0, values=None):
+def make_documents(passages, seed=0, values=None, cosine=False):
     """A store of documents of these numbers of passages, with ids that are not in the order of the documents."""
     draw = np.random.default_rng(seed)
     ids = [f"d{number:03}" for number in draw.permutation(len(passages))]
@@ -18,6 +18,7 @@ def make_documents(passages, seed=0, values=None):
         vectors.astype(np.float32),
         np.cumsum([0, *passages]),
         make_id_table(np.frombuffer("".join(ids).encode(), np.uint8), np.arange(len(ids) + 1) * 4),
+        cosine,
     )
 
 
@@ -29,7 +30,7 @@ def test_the_best_are_those_of_a_full_sort(depth, values, scores_at_once):
     passages = np.random.default_rng(1).integers(1, 5, 60).tolist()
     ids, documents = make_documents(passages, values=values)
     queries = {f"q{number}": row for number, row in enumerate(make_documents([1] * 4, 2, values)[1].vectors)}
-    found = dict(search_exactly(queries, documents, depth, product(documents, False), scores_at_once))
+    found = dict(search_exactly(queries, documents, depth, scores_at_once))
     assert list(found) == list(queries)
     for query_id, query in queries.items():
         best = {
@@ -43,9 +44,7 @@ def test_the_best_are_those_of_a_full_sort(depth, values, scores_at_once):
 
 def test_more_queries_than_a_block_holds_are_all_answered(monkeypatch):
     monkeypatch.setattr("rerank.retrieval.exact_search.QUERIES_AT_ONCE", 3)
-    ids, documents = make_documents([1] * 5)
+    ids, documents = make_documents([1] * 5, cosine=True)
     queries = {f"q{number}": vector for number, vector in enumerate(np.tile(documents.vectors, (2, 1)))}
-    found = dict(
-        search_exactly(queries, documents, 1, lambda q, rows: -((q[:, None] - documents.vectors[rows]) ** 2).sum(-1))
-    )
+    found = dict(search_exactly(queries, documents, 1))
     assert [next(iter(best)) for best in found.values()] == ids * 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rerank.retrieval import vector_index
-from rerank.retrieval.exact_search import product, search_exactly
+from rerank.retrieval.exact_search import search_exactly
 from rerank.retrieval.vector_index import open_index, search_index
 from rerank.utils.errors import UserError
 from tests.retrieval.test_exact_search import make_documents
@@ -12,19 +12,18 @@ from tests.retrieval.test_exact_search import make_documents
 pytest.importorskip("faiss")
 
 
-def opened(folder, documents, cosine=True):
-    return open_index(folder, documents, product(documents, cosine), lambda: documents.vectors[::50], cosine)
+def opened(folder, documents):
+    return open_index(folder, documents, lambda: documents.vectors[::50])
 
 
 @pytest.mark.parametrize("cosine", [True, False])
 def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
-    _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist())
-    index = opened(tmp_path / "index", documents, cosine)
+    _, documents = make_documents(np.random.default_rng(1).integers(1, 4, 900).tolist(), cosine=cosine)
+    index = opened(tmp_path / "index", documents)
     assert 1 <= index.nprobe < index.nlist
     queries = {f"q{number}": vector for number, vector in enumerate(make_documents([1] * 9, 2)[1].vectors)}
-    similarity = product(documents, cosine)
-    exact = dict(search_exactly(queries, documents, 20, similarity))
-    found = dict(search_index(queries, documents, 20, similarity, index))
+    exact = dict(search_exactly(queries, documents, 20))
+    found = dict(search_index(queries, documents, 20, index))
     same = [doc_id for query_id, scores in exact.items() for doc_id in scores if doc_id in found[query_id]]
     assert len(same) >= 0.9 * 20 * len(queries)
     for query_id, scores in found.items():
@@ -34,7 +33,7 @@ def test_nearly_all_of_the_best_are_found_with_exact_scores(tmp_path, cosine):
 
 
 def test_an_interrupted_index_goes_on_and_a_damaged_one_is_refused(tmp_path, monkeypatch, caplog):
-    _, documents = make_documents([1] * 500)
+    _, documents = make_documents([1] * 500, cosine=True)
     opened(tmp_path / "whole", documents)
     monkeypatch.setattr(vector_index, "VECTORS_AT_ONCE", 100)
     monkeypatch.setattr(vector_index, "SECONDS_BETWEEN_SAVES", 0.0)

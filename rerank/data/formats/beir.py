@@ -13,7 +13,7 @@ from typing import Any
 from rerank.data.folds import Judged, merge_splits
 from rerank.data.formats._line_offsets import Find, line_offsets
 from rerank.data.sources import register
-from rerank.data.text_lines import check_id, parse_object, read_objects, size_of_text, text_under
+from rerank.data.text_lines import check_id, parse_object, read_objects, size_of, text_under
 from rerank.data.trec import read_qrels
 from rerank.data.types import Document, Judgments
 from rerank.utils.errors import UserError
@@ -193,7 +193,7 @@ def _read_judgments(folder: Path, source: str) -> Judged:
 
 
 def _read_qrels(file: Path) -> Judgments:
-    if size_of_text(file) < LARGE:
+    if size_of(file) < LARGE:
         return read_qrels(file)
     from rerank.data.trec_arrays import read_qrels_arrays  # loads pyarrow
 

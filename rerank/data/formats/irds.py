@@ -84,10 +84,7 @@ class IrDataset:
 
     @property
     def has_documents(self) -> bool:
-        """Whether the documents are on this machine or can be downloaded.
-
-        Raises UserError if the user's own copy is incomplete.
-        """
+        """Whether the documents are on this machine or can be downloaded."""
         return not self._missing_documents
 
     @functools.cached_property

@@ -9,7 +9,7 @@ import numpy as np
 
 from rerank.data.letor.parser import LINE, LineError, Lines, parse
 from rerank.data.ragged import write_array
-from rerank.data.text_lines import read_blocks, size_of_text
+from rerank.data.text_lines import read_blocks, size_of
 from rerank.utils.errors import UserError
 from rerank.utils.parallel import ordered_map
 from rerank.utils.progress import progress
@@ -70,7 +70,7 @@ class _Documents:
         """Adds the documents of a file; returns the ids of its queries."""
         queries, rows, number = len(self.starts), self.rows, 0
         self.query = None
-        what, count = f"reading {path.parent.name}/{path.name}", -(-size_of_text(path) // BLOCK)
+        what, count = f"reading {path.parent.name}/{path.name}", -(-size_of(path) // BLOCK)
         blocks = read_blocks(path, f"lines of `{LINE}`", LONGEST_LINE, BLOCK)
         with closing(ordered_map(parse, blocks)) as parsed:
             for lines in progress(parsed, count, what):

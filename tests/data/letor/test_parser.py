@@ -36,17 +36,6 @@ def test_every_part_of_a_line():
     assert lines.values.tolist() == np.float32([0.5, -1e-3, 7, 0.25, 4]).tolist()
 
 
-def test_values_are_what_numpy_reads():
-    numbers = random.Random(0)
-    texts = [
-        f"{numbers.uniform(-1, 1) * 10 ** numbers.randint(-30, 30):{form}}"
-        for form in (".6g", ".17g", "e")
-        for _ in range(300)
-    ]
-    line = "0 qid:1 " + " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
-    np.testing.assert_allclose(read(line).values, np.array(texts, dtype=np.float64).astype(np.float32), rtol=1e-7)
-
-
 LABEL, QUERY, FEATURE, ID = "a whole number of at most 9", "qid:QUERY after", "index:value with", "a document id of at"
 PAIRS = '1 1: 1:2:3 :2 1:a 1:0x10 0x1:10 1:1_0 1:1.2.3 1:1-2 1:1e 1.0:2 -1:2 -0:2 1:"2" 1:2\0 10000:2 99999999999:2'
 MISTAKES = {
