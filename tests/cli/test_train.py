@@ -1,15 +1,22 @@
-"""`rerank train` as a user types it: train, resume, evaluate, on a small collection."""
+"""`rerank train` as a user types it: train, resume, evaluate; devices and precisions; several processes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from tests.support.small_collection import command, exit_code, failed, run_beside_another
+from rerank.jobs import train
+from rerank.models.memory import ALLOCATOR_SETTINGS
+from rerank.training import loop
+from tests.support.fake_cards import hide_card
+from tests.support.processes import in_two_processes
+from tests.support.small_collection import command, exit_code, failed, run_beside_another, write_qrels
 
 
 def test_both_losses_over_all_folds_and_the_table(here, capsys):
@@ -116,3 +123,85 @@ def test_other_texts_of_the_judged_queries_train_and_are_reported(there, capsys)
     Path("rewritten.tsv").write_text("".join(lines[1:]))
     line = failed(capsys, *command(*words))
     assert "rewritten.tsv: has no text of 1 of the 15 judged queries, such as q0; training" in line
+
+
+def test_no_command_takes_the_cpu_for_a_card_that_torch_cannot_use(here, capsys, monkeypatch):
+    hide_card(monkeypatch, here)
+    score = ["score", "encoder", "runs/towns/bm25.run", "--collection", "towns", "--out", "out.run"]
+    pretrain = ["pretrain", "--collection", "towns", "--encoder", "encoder", "--out", "pretrained"]
+    distill = ["distill", "encoder", "--student", "encoder", "--collection", "towns"]
+    for words in (command("--fold", "1"), score, pretrain, distill):
+        assert "cannot run on the NVIDIA GPU of this machine: this PyTorch" in failed(capsys, *words)
+
+
+def test_matched_pairs_and_dropout_before_the_head_are_trained_with(here):
+    words = ["--fold", "1", "--loss", "hinge", "--device", "cpu"]
+    others = {"two": ["--loss.pairs", "matched"], "dropped": ["--encoder.head-dropout", "0.1"], "plain": []}
+    losses = {}
+    for name, more in others.items():
+        main(command(*words, "--name", name, *more))
+        folder = here / "runs" / "towns" / name / "fold1"
+        losses[name] = [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert len({tuple(values) for values in losses.values()}) == 3
+    config = json.loads((here / "runs" / "towns" / "two" / "fold1" / "manifest.json").read_text())["config"]
+    assert config["loss"] == {"name": "hinge", "pairs": "matched"}
+
+
+def test_a_deterministic_run_on_a_cpu_is_the_run_without(here, monkeypatch):
+    during, save = [], loop.save_state
+
+    def watch(*arguments):
+        during.append(torch.are_deterministic_algorithms_enabled())
+        return save(*arguments)
+
+    monkeypatch.setattr(loop, "save_state", watch)
+    words = command("--fold", "1", "--device", "cpu", "--training.epochs", "1")
+    main([*words, "--name", "always"])
+    main([*words, "--name", "same", "--training.deterministic"])
+    assert during == [False, True]
+    assert not torch.are_deterministic_algorithms_enabled()
+    always, deterministic = (here / "runs" / "towns" / name / "fold1" / "test.run" for name in ("always", "same"))
+    assert read_run(always) == read_run(deterministic)
+
+
+def ended(words):
+    """The exit code of a command, and whether it leaves a group of processes."""
+    try:
+        main(words)
+    except SystemExit as error:
+        return error.code, torch.distributed.is_initialized()
+    return 0, torch.distributed.is_initialized()
+
+
+def lines_of(folder, rank):
+    return [line for line in (folder / f"log{rank}").read_text().splitlines() if line.strip()]
+
+
+def test_each_line_is_printed_once_and_the_group_is_ended(here, tmp_path):
+    for name, queries in {"train": range(8), "dev": range(8, 10), "test": range(10, 15)}.items():
+        write_qrels(here / "towns" / "qrels" / f"{name}.tsv", queries)
+    for epochs in ("1", "2"):
+        words = command("--name", f"of{epochs}", "--training.epochs", epochs)
+        assert in_two_processes(tmp_path, ended, words) == [(0, False)] * 2
+        told = lines_of(tmp_path, 0)
+        assert sum("published split: 8 queries train" in line for line in told) == 1
+        assert sum("epoch 1: loss" in line for line in told) == 1
+        assert not [line for line in lines_of(tmp_path, 1) if line in told]
+    assert len(read_run(here / "runs/towns/of2/foldsplit/test.run")) == 5
+
+
+def test_a_command_sets_up_the_allocator_before_the_device(here, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ALLOCATOR_SETTINGS:
+        monkeypatch.setenv(name, "")  # restored afterwards
+    chosen = []
+    open_accelerator = train.open_training_accelerator
+
+    def opened(*arguments, **settings):
+        accelerator = open_accelerator(*arguments, **settings)
+        chosen.append(os.environ["PYTORCH_ALLOC_CONF"])
+        return accelerator
+
+    monkeypatch.setattr(train, "open_training_accelerator", opened)
+    main(command("--fold", "1", "--training.epochs", "1"))
+    assert chosen == ["expandable_segments:True"]
