@@ -58,7 +58,7 @@ MISTAKES = {
     f"{FOLD} --name {LONG}": "expected 200 bytes at most, got 300",
     f"{FOLD} --output.folder towns.toml": "--output.folder towns.toml: is not a folder; expected a folder",
     f"{FOLD} --collection {LONG}": "File name too long",
-    f"{FOLD} --collection.folds 3 --name x": "other folds (5, now 3)",
+    f"{FOLD} --collection.folds 3 --name x": "other folds (1, 2, 3, 4, 5; now 1, 2, 3)",
     "train --config towns.toml --fold 9": "fold 9: no such fold; expected 1, 2, 3, 4, 5, all or final",
     "train --config towns.toml --fold 4 --collection.folds 3": "fold 4: no such fold; expected 1, 2, 3, all or final",
     # files and folders
