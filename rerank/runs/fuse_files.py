@@ -1,6 +1,5 @@
 """Fuses run files into one (`rerank fuse`), by reciprocal rank or with weights that are given or tuned."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -25,10 +24,8 @@ def fuse_files(
     out: Path,
     method: str = "rrf",
     *,
-    rrf_k: float | None = None,
     weights: Sequence[float] = (),
     qrels: Path | None = None,
-    folds: Path | None = None,
     measure: str | None = None,
 ) -> Path:
     """Fuses TREC runs into the run `out`, of every query that one of them has, and returns `out`.
@@ -36,12 +33,10 @@ def fuse_files(
     Args:
         paths: two runs or more.
         out: the run to write; `out` + ".json" is its manifest.
-        method: "rrf", the sum of 1 / (k + rank), or "interpolate", a weighted sum of min-max scaled scores.
-        rrf_k: the k of rrf; None for 60.
+        method: "rrf", the sum of 1 / (60 + rank), or "interpolate", a weighted sum of min-max scaled scores.
         weights: those of interpolate, a number for each run; if empty, they are tuned.
-        qrels: judgments to tune on. Those of validation queries alone, unless there are `folds`. None for the file
-            qrels.txt near the runs, with the folds.json there.
-        folds: a folds.json: the weights of a fold are tuned on its validation queries and apply to its test queries.
+        qrels: judgments of validation queries to tune on. None for the qrels.txt near the runs, with the folds.json
+            there: the weights of a fold are tuned on its validation queries and apply to its test queries.
         measure: the measure that chooses the weights; None for nDCG@20.
 
     Raises:
@@ -53,15 +48,12 @@ def fuse_files(
     for number, path in enumerate(paths):
         if path.absolute() in map(Path.absolute, paths[:number]):
             raise UserError(f"fuse: {path}: given twice; expected each run once")
-    tuning = {"--qrels": qrels, "--folds": folds, "--measure": measure}
-    others = {"--weights": weights, **tuning} if method == "rrf" else {"--rrf-k": rrf_k is not None}
-    if unused := [flag for flag, value in others.items() if value]:
-        raise UserError(f"{', '.join(unused)}: of no effect on --method {method}; leave it out")
-    if weights and any(tuning.values()):
-        raise UserError("--weights: expected weights, or --qrels, --folds and --measure to tune them; got both")
-    k = RRF_K if rrf_k is None else rrf_k
-    if not 0 <= k < math.inf:
-        raise UserError(f"--rrf-k: got {k}, expected 0 or more")
+    given = {"--weights": weights, "--qrels": qrels, "--measure": measure}
+    used = [flag for flag, value in given.items() if value]
+    if used and method == "rrf":
+        raise UserError(f"{', '.join(used)}: of no effect on --method rrf; leave it out")
+    if weights and len(used) > 1:
+        raise UserError("--weights: expected weights, or --qrels and --measure to tune them; got both")
     try:
         check_weights(weights or [1.0] * len(paths), len(paths))
     except ValueError as error:
@@ -70,13 +62,13 @@ def fuse_files(
     manifest, tag = manifest_of(out), tag_of(out)
     runs = {str(path): read_run(path) for path in paths}
     check_runs(runs)
-    facts: dict[str, Any] = {"k": k}
+    facts: dict[str, Any] = {"k": RRF_K}
     if method == "rrf":
-        fused = fuse_ranks(list(runs.values()), k)
+        fused = fuse_ranks(list(runs.values()))
     elif weights:
         fused, facts = fuse_scores(list(runs.values()), tuple(weights)), {"weights": tuple(weights)}
     else:
-        of_queries, facts = _tuned(runs, qrels, folds, measure)
+        of_queries, facts = _tuned(runs, qrels, measure)
         fused = fuse_scores(list(runs.values()), of_queries)
     write_run(out, fused, tag)
     sources = [{"run": str(path), "sha256": file_hash(path)} for path in paths]
@@ -85,23 +77,18 @@ def fuse_files(
     return out
 
 
-def _tuned(
-    runs: Mapping[str, Run], qrels: Path | None, folds: Path | None, measure: str
-) -> tuple[dict[str, Weights], dict[str, Any]]:
+def _tuned(runs: Mapping[str, Run], qrels: Path | None, measure: str) -> tuple[dict[str, Weights], dict[str, Any]]:
     """The tuned weights of every query, and what the manifest says of them."""
-    if qrels is None:
-        paths = list(map(Path, runs))
-        qrels, folds = find_nearby(paths, QRELS), folds or find_nearby(paths, FOLDS)
-        if qrels is None or folds is None:
-            nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
-            raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
-    queries, judged = queries_of(list(runs.values())), read_qrels(qrels)
-    facts: dict[str, Any] = {"measure": measure, "qrels": {"file": str(qrels), "sha256": file_hash(qrels)}}
-    if folds is None:
-        weights = tune_on(runs, judged, measure, f"queries of {qrels}")
+    queries, paths = queries_of(list(runs.values())), list(map(Path, runs))
+    if qrels is not None:
+        weights = tune_on(runs, read_qrels(qrels), measure, f"queries of {qrels}")
         log.info(f"compare the fused run on other queries than those of {qrels}")
-        return dict.fromkeys(queries, weights), {"weights": weights, **facts}
-    known = read_folds(folds)
+        return dict.fromkeys(queries, weights), {"weights": weights, "measure": measure, "qrels": _facts(qrels)}
+    qrels, folds = find_nearby(paths, QRELS), find_nearby(paths, FOLDS)
+    if qrels is None or folds is None:
+        nearby = f"{QRELS} and {FOLDS} next to {paths[0]} or up to {FOLDERS_UP} folders up"
+        raise UserError(f"no weights: expected --weights, --qrels FILE of validation queries, or {nearby}")
+    known, judged = read_folds(folds), read_qrels(qrels)
     by_fold = {fold.name: tune_on_fold(runs, judged, fold, measure) for fold in known}
     fold_of = map_to_folds(known, str(folds))
     means = tuple(map(fmean, zip(*by_fold.values(), strict=True)))
@@ -111,4 +98,8 @@ def _tuned(
             "means of the folds' weights"
         )
     of_queries = {query_id: by_fold[fold_of[query_id]] if query_id in fold_of else means for query_id in queries}
-    return of_queries, {"weights": by_fold, **facts, "folds": {"file": str(folds), "sha256": file_hash(folds)}}
+    return of_queries, {"weights": by_fold, "measure": measure, "qrels": _facts(qrels), "folds": _facts(folds)}
+
+
+def _facts(file: Path) -> dict[str, str]:
+    return {"file": str(file), "sha256": file_hash(file)}

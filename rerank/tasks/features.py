@@ -116,7 +116,6 @@ class FeatureDataset:
             tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":
-        """The task of a fold."""
         return FeatureTask(self, fold, accelerator)
 
 
@@ -189,7 +188,6 @@ class FeatureTask:
         ]
 
     def batch(self, lists: Sequence[FeatureList]) -> Batch[Vectors]:
-        """The vectors of the lists' documents."""
         return make_feature_batch(lists)
 
     def score(self, part: Part) -> Run:
@@ -197,7 +195,6 @@ class FeatureTask:
         return run_of(self.qrels(part), score_features(self.model, self.sets[part], self.accelerator))
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean over the queries of a part of the loss of all their documents."""
         values = chain.from_iterable(scores.values() for scores in run.values())
         scores = torch.from_numpy(np.fromiter(values, dtype=np.float32))
         return mean_loss_of(self.sets[part], scores, loss)
@@ -213,7 +210,6 @@ class FeatureTask:
         save_feature_mlp(self.model, folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Replaces the model by that of a checkpoint."""
         self.model = open_feature_mlp(checkpoint).to(self.accelerator.device)
 
     def facts(self) -> dict[str, Any]:

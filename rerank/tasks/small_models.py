@@ -124,27 +124,21 @@ class SmallModelTask:
         )
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Any]:
-        """The inputs of the lists' documents."""
         return make_batch(lists, lambda pairs: self.kind.inputs(lists))
 
     def score(self, part: Part) -> Run:
-        """Scores all candidates of a part."""
         return score_lists(self.model, self.kind.inputs, list(self.lists[part]), self.weight, self.device)
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean over the queries of a part of the loss of all their candidates."""
         return mean_loss(run, self.lists[part], loss)
 
     def qrels(self, part: Part) -> Qrels:
-        """The judgments of a part's queries."""
         return judgments_of(part, self.fold, self._qrels)
 
     def save(self, folder: Path) -> None:
-        """Writes the model."""
         self.kind.save(self.model, folder)
 
     def load(self, checkpoint: Path) -> None:
-        """Replaces the model by that of a checkpoint."""
         self.model = self._placed(self.kind.open(checkpoint))
 
 

@@ -66,12 +66,10 @@ class TextDataset:
 
     @property
     def fold_names(self) -> list[str]:
-        """The names of all folds."""
         return fold_names_of(self.collection, self.config.collection.folds)
 
     @property
     def model(self) -> str:
-        """The name or the folder of the encoder."""
         return self.encoder
 
     def write_references(self) -> None:
@@ -107,7 +105,6 @@ class TextDataset:
         return PassageBuilder.build(queries, documents, tokenizer, pair, max_length, splitting)
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "TextTask":
-        """The task of a fold."""
         return TextTask(self, fold, accelerator)
 
 
@@ -163,7 +160,6 @@ class TextTask:
         return epoch_lists(self.lists["train"], epoch, training.lists_per_epoch, relevant, non_relevant, training.seed)
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
-        """Packed passages of the lists' documents."""
         return make_batch(lists, self.passages, scored=LABELS[self.config.loss.name] == "scores")
 
     def score(self, part: Part) -> Run:
@@ -172,11 +168,9 @@ class TextTask:
         return score_candidates(self.model, self.passages, lists, self.accelerator, self.memory, what)
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean over the queries of a part of the loss of all their candidates."""
         return mean_loss(run, self.lists[part], loss)
 
     def qrels(self, part: Part) -> Qrels:
-        """The judgments of a part's queries."""
         return judgments_of(part, self.fold, self.dataset.collection.qrels)
 
     def save(self, folder: Path) -> None:
@@ -187,7 +181,6 @@ class TextTask:
         save_cross_encoder(self.model, self.tokenizer, folder, self.config.encoder.max_doc_tokens, settings)
 
     def load(self, checkpoint: Path) -> None:
-        """Replaces the model by that of a checkpoint."""
         self.model, _, _ = open_cross_encoder(str(checkpoint), self.config.encoder.pooling, self.config.training.seed)
         self.model.first_stage_weight = self.config.encoder.first_stage_weight
         self.model.splitting = self.passages.splitting

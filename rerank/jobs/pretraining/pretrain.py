@@ -163,7 +163,6 @@ class PretrainingTask:
         return self.lists[epoch * self.lists_per_epoch : (epoch + 1) * self.lists_per_epoch]
 
     def batch(self, lists: Sequence[Candidates]) -> Batch[Packed]:
-        """Packed passages of the lists' documents."""
         return make_batch(lists, self.passages)
 
     def score(self, part: Part) -> Run:
@@ -173,7 +172,6 @@ class PretrainingTask:
         )
 
     def mean_loss(self, run: Run, part: Part, loss: Loss) -> float:
-        """The mean loss of the held-out lists."""
         return mean_loss(run, self.held_out, loss)
 
     def qrels(self, part: Part) -> Qrels:
