@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,36 +35,21 @@ from rerank.utils.locks import locked
 
 @dataclass(frozen=True)
 class FeatureDataset:
-    """The open folds of a data set, by name, and their stores; for the final model none, and `is_final` is true."""
+    """The open folds of a data set by name, or the fold of the final model, and their stores."""
 
     config: Config
     folder: CollectionFolder
     fold_names: list[str]
     sets: dict[str, tuple[Fold, Store]]
-    is_final: bool
 
     @property
     def folds(self) -> list[Fold]:
         """The query ids of the open folds."""
         return [fold for fold, _ in self.sets.values()]
 
-    @cached_property
-    def everything(self) -> Store:
-        """All queries of the data set."""
-        return open_all(self.config.collection.source, self.folder.features)
-
-    def store(self, fold_name: str) -> Store:
-        """The queries and the files of a fold, or of the final model."""
-        return self.everything if fold_name == FINAL else self.sets[fold_name][1]
-
     def final_fold(self) -> Fold:
         """All queries; some of them, drawn by `--seed`, validate."""
-        return final_fold(self.everything.features.query_ids, self.config.training.seed)
-
-    def parts(self, fold: Fold) -> tuple[FeatureSet, FeatureSet, FeatureSet]:
-        """The training, validation and test queries of a fold or of the final model."""
-        features = self.store(fold.name).features
-        return features.subset(fold.train), features.subset(fold.valid), features.subset(fold.test)
+        return self.sets[FINAL][0]
 
     @property
     def model(self) -> str:
@@ -77,53 +61,45 @@ class FeatureDataset:
     def write_references(self) -> None:
         """Adds judgments and query ids of the open folds to what evaluation reads; not those of the training queries.
 
-        For the final model it adds the judgments of all queries, of which some validate.
-
-        Raises UserError if experiments with other contents of these folds are in the same folder.
+        For the final model it adds the judgments of all queries, of which some validate. Raises UserError if
+        experiments with other contents of these folds are in the same folder.
         """
-        judged = self.everything.features.qrels() if self.is_final else {}
-        with locked(self.folder.features, "features"):  # folds may be trained in parallel
-            self._write_references(judged)
-
-    def _write_references(self, judged: Qrels) -> None:
         folder, path = self.folder, self.folder.feature_hashes
         remedy = "take another --output.folder, or remove this one"
-        saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
         hashes = {
-            fold.name: short_hash(sorted(self.store(fold.name).checksums.items()), len(self.fold_names), fold)
-            for fold in self.folds
+            name: short_hash(sorted(store.checksums.items()), *(() if name == FINAL else (len(self.fold_names), fold)))
+            for name, (fold, store) in self.sets.items()
         }
-        if self.is_final:
-            hashes[FINAL] = short_hash(sorted(self.everything.checksums.items()))
-        if all(saved.get(name) == content for name, content in hashes.items()):
-            return
-        if any(saved.get(name, content) != content for name, content in hashes.items()):
-            if folder.has_results:
-                raise UserError(
-                    f"{path}: the experiments in this folder were made with other feature files or folds; take another "
-                    "--output.folder, or remove this one"
-                )
-            saved = {}
-        folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
-        qrels = read_qrels(folder.qrels) if saved else {}
-        for fold, store in self.sets.values():
-            folds[fold.name] = fold
-            qrels |= store.features.subset([*fold.valid, *fold.test]).qrels()
-        qrels |= judged
-        write_qrels(folder.qrels, qrels)
-        write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
-        with atomic_write(path) as tmp:
-            tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
+        with locked(folder.features, "features"):  # folds may be trained in parallel
+            saved: dict[str, str] = read_json(path, dict[str, str], remedy) if path.exists() else {}
+            if all(saved.get(name) == content for name, content in hashes.items()):
+                return
+            if any(saved.get(name, content) != content for name, content in hashes.items()):
+                if folder.has_results:
+                    raise UserError(
+                        f"{path}: the experiments in this folder were made with other feature files or folds; {remedy}"
+                    )
+                saved = {}
+            folds = {fold.name: fold for fold in (read_folds(folder.folds) if saved else [])}
+            qrels = read_qrels(folder.qrels) if saved else {}
+            for name, (fold, store) in self.sets.items():
+                folds[name] = fold
+                measured = store.features if name == FINAL else store.features.subset([*fold.valid, *fold.test])
+                qrels |= measured.qrels()
+            write_qrels(folder.qrels, qrels)
+            write_folds(folder.folds, [folds[name] for name in self.fold_names if name in folds])
+            with atomic_write(path) as tmp:
+                tmp.write_text(json.dumps(saved | hashes), encoding="utf-8")
 
     def task(self, fold: Fold, accelerator: Accelerator) -> "FeatureTask":
         return FeatureTask(self, fold, accelerator)
 
 
 def open_features(config: Config, fold_name: str) -> FeatureDataset:
-    """Opens the fold of that name, or "all"; parses the files that were not parsed before.
+    """Opens the fold of that name, "all" or "final"; parses the files that were not parsed before.
 
-    Raises UserError for a fold that does not exist, for settings that only text has a meaning for, and with file and
-    line for malformed files.
+    Raises UserError for a fold that does not exist, for lists that are not whole, and with file and line for malformed
+    files.
     """
     validate(config)
     source, folds = config.collection.source, config.collection.folds
@@ -132,17 +108,17 @@ def open_features(config: Config, fold_name: str) -> FeatureDataset:
             f"{source}: feature vectors are trained on whole lists; expected --lists.relevant all and "
             "--lists.non-relevant all, as in configs/mq2008.toml"
         )
-    if config.pretraining.steps:
-        raise UserError(
-            f"--pretraining.steps {config.pretraining.steps}: {source} has no text to pre-train on, expected 0"
-        )
     names = fold_names(source, folds)
     check_fold(fold_name, names)
     collection = Path(source).resolve().name.removesuffix(".gz").removesuffix(".txt")
     folder = CollectionFolder(Path(config.output.folder) / collection)
-    opened = [name for name in names if fold_name in ("all", name)]
-    sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
-    return FeatureDataset(config, folder, names, sets, fold_name == FINAL)
+    if fold_name == FINAL:
+        store = open_all(source, folder.features)
+        sets = {FINAL: (final_fold(store.features.query_ids, config.training.seed), store)}
+    else:
+        opened = [name for name in names if fold_name in ("all", name)]
+        sets = {name: open_fold(source, name, folds, folder.features) for name in opened}
+    return FeatureDataset(config, folder, names, sets)
 
 
 class FeatureTask:
@@ -163,15 +139,16 @@ class FeatureTask:
             )
         self.dataset, self.fold, self.accelerator = dataset, fold, accelerator
         self.settings = dataset.config.training
-        train, valid, test = dataset.parts(fold)
+        features = dataset.sets[fold.name][1].features
+        train, valid, test = (features.subset(queries) for queries in (fold.train, fold.valid, fold.test))
         if not any((train.labels[begin:end] > 0).any() for begin, end in zip(train.starts, train.stops, strict=True)):
             raise UserError(
                 f"fold {fold.name}: none of its {len(fold.train)} training queries has a relevant document: "
                 "nothing to learn"
             )
         self.sets: dict[Part, FeatureSet] = {"train": train, "valid": valid, "test": test}
-        network, features = dataset.config.network, train.features.shape[1]
-        model = FeatureMLP(features, network.hidden, self.settings.seed, network.transform)
+        network, width = dataset.config.network, train.features.shape[1]
+        model = FeatureMLP(width, network.hidden, self.settings.seed, network.transform)
         self.model = model.to(accelerator.device)
         self._qrels: dict[Part, Qrels] = {}
 
@@ -215,7 +192,7 @@ class FeatureTask:
     def facts(self) -> dict[str, Any]:
         """The files and the size of the network, for the manifest."""
         return {
-            "features": {"width": self.model.features, "files": self.dataset.store(self.fold.name).checksums},
+            "features": {"width": self.model.features, "files": self.dataset.sets[self.fold.name][1].checksums},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             **precision_facts(self.accelerator, self.model),
         }

@@ -188,7 +188,6 @@ def test_a_finished_fold_of_other_files_is_not_mixed_with(here, capsys):
     [
         (["train", "--collection", "letor"], "--lists.relevant all"),
         (command("--lists.non-relevant", "3"), "--lists.non-relevant all, as in configs/mq2008.toml"),
-        (command("--pretraining.steps", "5"), "no text to pre-train on"),
         (command("--fold", "6"), "fold 6: no such fold; expected 1, 2, 3, 4, 5, all or final"),
         (command("--network.hidden", "0"), "--network.hidden: got 0, expected 1 or more"),
         (command("--network.transform", "cube"), "cube"),
@@ -213,7 +212,7 @@ def test_the_doctor_asks_for_no_java_and_no_encoder(here, capsys):
 
 def test_several_processes_are_refused():
     with pytest.raises(UserError, match="2 processes: batch norm"):
-        FeatureDataset(Config(), None, [], {}, {}).task(None, SimpleNamespace(num_processes=2))
+        FeatureDataset(Config(), None, [], {}).task(None, SimpleNamespace(num_processes=2))
 
 
 def test_no_relevant_document_to_learn_from(here, capsys):
