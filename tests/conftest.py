@@ -38,7 +38,7 @@ for name in (
 
 
 SLOWEST_FIRST = (
-    *("tests/cli/test_on_ray.py", "tests/jobs/sweep/test_run.py"),
+    *("tests/cli/test_on_ray.py", "tests/jobs/test_sweep.py"),
     *("tests/packaging/test_global_state.py", "tests/pipelines/test_fit.py", "tests/scripts/test_benchmarks.py"),
     *("tests/scripts/test_gpu_check.py", "tests/tasks/test_features.py"),
 )

@@ -30,7 +30,7 @@ def train(
 
         print_result(train_folds(config, fold).path)
         return
-    from rerank.jobs.sweep.jobs import train_on_cluster
+    from rerank.jobs.sweep import train_on_cluster
 
     folder, failed = train_on_cluster(config, fold, on)
     print_result(folder.path)

@@ -13,7 +13,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_run
-from rerank.jobs.sweep import jobs as sweep
+from rerank.jobs import sweep
 from rerank.pipelines import crossfit
 from rerank.utils import cluster as clusters
 from rerank.utils.cluster import work_on_ray

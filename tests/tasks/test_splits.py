@@ -8,7 +8,7 @@ import pytest
 
 from rerank.cli.main import main
 from rerank.data.trec import read_qrels, read_run
-from rerank.jobs.sweep import jobs as sweep
+from rerank.jobs import sweep
 from tests.support.small_collection import command, exit_code, failed, write_qrels
 from tests.support.small_grid import work_here
 

@@ -2,7 +2,7 @@ import pytest
 
 from rerank.data.folds import read_folds
 from rerank.data.types import Fold
-from rerank.jobs.sweep.run import best_cells
+from rerank.jobs.sweep import best_cells
 from rerank.runs.manifest import write_manifest
 from rerank.runs.results import open_results
 from scripts.paper.selection import collect_test_result, compare_with_best, select_by_validation

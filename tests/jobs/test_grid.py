@@ -4,7 +4,7 @@ import cyclopts
 import pytest
 
 from rerank.config import sections, validate
-from rerank.jobs.sweep.grid import cells, read_grid
+from rerank.jobs.grid import cells, read_grid
 from rerank.runs.settings import read_toml
 from rerank.training.objective import open_loss
 from rerank.utils.errors import UserError

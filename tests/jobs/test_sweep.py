@@ -12,7 +12,7 @@ import torch
 from rerank.cli.main import main
 from rerank.config import Config
 from rerank.data.trec import read_run
-from rerank.jobs.sweep import jobs as command
+from rerank.jobs import sweep as command
 from rerank.training import loop as training
 from rerank.training.device import visible_gpus
 from rerank.utils.errors import UserError
